@@ -87,6 +87,9 @@ bool SwapEngine::State::adopt(StorageId dropped, StorageId from, const PinSet& w
   const std::uint32_t count = range_of(dropped).pages;
   SPILLWAY_ASSERT(range_of(dropped).is_live && range_of(dropped).is_dropped);
   SPILLWAY_ASSERT(range_of(from).pages == count);
+  // What the device has yet to compute into the pages would find them gone.
+  while (!range_of(from).is_dying && range_of(from).late_uses > 0)
+    wait_locked(lock, false, counts_.fetch_wait);
   if (range_of(from).pins == 0) return false;
   for (std::uint32_t i = 0; i < count; ++i) {
     if (!is_movable_locked(lock, source + i)) return false;

@@ -237,7 +237,7 @@ void SwapEngine::State::finish_write_locked(PageIndex index, const TransferResul
     page.cancelled = false;
     drop_extent_locked(page);
     if (range.is_dying) {
-      leave_locked(index);
+      if (range.late_uses == 0) leave_locked(index);
       return;
     }
     if (result.error != 0 && ++page.failed_writes >= kWriteAttempts) store_failure_ = result.detail;
@@ -262,7 +262,7 @@ void SwapEngine::State::finish_locked(const TransferResult& result) {
     finish_write_locked(index, result);
   }
   SPILLWAY_ASSERT(range.in_flight > 0);
-  if (--range.in_flight == 0 && range.is_dying) end_range(range);
+  if (--range.in_flight == 0 && range.is_dying && range.late_uses == 0) end_range(range);
 }
 
 void SwapEngine::State::submit(const std::vector<Transfer>& batch) {

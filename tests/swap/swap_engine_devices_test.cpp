@@ -5,7 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <future>
 #include <thread>
 #include <vector>
@@ -14,10 +16,35 @@
 #include "spillway/base/error.h"
 #include "spillway/device/cpu.h"
 #include "support/best_mapper.h"
+#include "support/forwarding_store.h"
 #include "support/residency_orders.h"
 
 namespace spillway::swap {
 namespace {
+
+/// Keeps the ends of writes to itself while it is told to.
+class HeldWritesStore final : public ForwardingStore {
+ public:
+  HeldWritesStore(std::unique_ptr<SpillStore> child, std::atomic<bool>& holds,
+                  std::atomic<int>& started)
+      : ForwardingStore(std::move(child)), holds_(holds), started_(started) {}
+
+ private:
+  void do_submit(const Transfer& transfer) override {
+    child_->submit(transfer);
+    ++started_;
+  }
+  void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override {
+    child_->reap(held_, std::min(timeout, std::chrono::milliseconds(1)));
+    if (holds_) return;
+    results.insert(results.end(), held_.begin(), held_.end());
+    held_.clear();
+  }
+
+  std::atomic<bool>& holds_;
+  std::atomic<int>& started_;
+  std::vector<TransferResult> held_;
+};
 
 class SwapEngineDevicesTest : public PagesTest {
  protected:
@@ -101,6 +128,33 @@ TEST_P(SwapEngineDevicesTest, AReleasedStorageKeepsItsMemoryUntilTheDeviceHasUse
   EXPECT_EQ(swap->statistics().live, Bytes());
 }
 
+TEST_P(SwapEngineDevicesTest, AReleasedStorageOutlastsItsWriteWhileTheDeviceUsesIt) {
+  std::atomic<bool> holds{true};
+  std::atomic<int> started{0};
+  SwapEngineOptions options;
+  options.budget = page_size() * 4;
+  options.arena_size = 1_GiB;
+  auto swap = make_engine(options, std::make_unique<HeldWritesStore>(ram_store(64), holds, started),
+                          clock_);
+  const auto used = swap->allocate(page_size(), nullptr);
+  write_out(*swap, RangePart(used.storage), 1);
+  while (started < 1) std::this_thread::yield();
+  PinSet pins;
+  RangeUse use = swap->find(used.address);
+  use.writes = true;
+  swap->pin(pins, {&use, 1});
+  const device::Event done = start_kernel(used.address, 42);
+  swap->unpin(pins, nullptr, done);
+  swap->release(used.storage);
+  holds = false;
+  while (swap->statistics().store.extents_in_use > Bytes()) std::this_thread::yield();
+  EXPECT_EQ(swap->resident(), page_size());
+  gate_.set_value();
+  EXPECT_EQ(done.wait().error, "");
+  swap->allocate(page_size() * 4, nullptr);
+  EXPECT_EQ(swap->resident(), page_size() * 4);
+}
+
 TEST_P(SwapEngineDevicesTest, WhoNeedsRoomWaitsForTheDevice) {
   auto swap = engine(4);
   const auto used = swap->allocate(page_size() * 3, nullptr);
@@ -118,6 +172,32 @@ TEST_P(SwapEngineDevicesTest, WhoNeedsRoomWaitsForTheDevice) {
   EXPECT_EQ(swap->statistics().spilled, page_size() * 3);
   swap->release(next.storage);
   EXPECT_EQ(word(used.address, 0), 42U);
+}
+
+TEST_P(SwapEngineDevicesTest, ADroppedStorageIsAdoptedWhenTheDeviceHasComputedIt) {
+  auto swap = engine(8);
+  const auto value = swap->allocate(page_size() * 2, nullptr);
+  ASSERT_TRUE(swap->drop(value.storage));
+  PinSet within;
+  const auto made = swap->allocate(page_size() * 2, &within);
+  PinSet pins;
+  RangeUse use = swap->find(made.address);
+  use.writes = true;
+  swap->pin(pins, {&use, 1});
+  const device::Event done = start_kernel(made.address, 42);
+  swap->unpin(pins, nullptr, done);
+  std::atomic<bool> is_adopted{false};
+  std::thread device([&] {
+    while (swap->statistics().fetch_wait == Duration(0) && !is_adopted) std::this_thread::yield();
+    EXPECT_FALSE(is_adopted);
+    gate_.set_value();
+  });
+  EXPECT_TRUE(swap->adopt(value.storage, made.storage, within));
+  is_adopted = true;
+  device.join();
+  EXPECT_EQ(done.wait().error, "");
+  swap->unpin(within);
+  EXPECT_EQ(word(value.address, 0), 42U);
 }
 
 TEST_P(SwapEngineDevicesTest, GivesMemoryBackForOtherAllocators) {

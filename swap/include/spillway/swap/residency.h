@@ -113,7 +113,7 @@ class StorageMemory {
   /// The same for memory that is not filled at once. What does not fit now gets its frames page by
   /// page at the first touch, so that the storage may exceed the budget. Never waits. With
   /// `within`, it stays pinned as by `allocate`; where it is large, that is one to be paged
-  /// through.
+  /// through. On a device that reports no touches, each page gets its frame when it is pinned.
   virtual Allocation allocate_unfilled(Bytes size, PinSet* within = nullptr) = 0;
 
   /// Ends a storage. Never waits.
@@ -195,7 +195,8 @@ class WriteGuards {
 
   /// Sees to it that the next write past the operators is known before it happens: whoever tries it
   /// waits for `unguard`. Announced writes (`pin`) end that, too. Copies of the pages stay good.
-  /// False, and nothing has changed, while a system call holds the storage or after `end_drops`.
+  /// False, and nothing has changed, while a system call holds the storage, after `end_drops`, or
+  /// where the memory of the device reports no writes.
   virtual bool guard(StorageId storage) = 0;
   /// Whether somebody waits to write to a guarded storage.
   virtual bool is_write_awaited(StorageId storage) const = 0;

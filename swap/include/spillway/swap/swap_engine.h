@@ -86,7 +86,8 @@ class SwapEngine final : public StorageMemory,
   Bytes make_room(Bytes wanted) override;
   /// Lets pages that `set` holds, or will hold, leave where there is no other room, until it is
   /// released; they come back when they are touched. For an operator that needs more than the
-  /// budget: right, but slow. Without it, that is refused by NoRoomError.
+  /// budget: right, but slow. Without it, or where the memory of the device reports no touches,
+  /// that is refused by NoRoomError.
   void page_through(PinSet& set);
 
   /// Accounts a heap block that is too small to be paged; makes room for it. Throws as `allocate`.
