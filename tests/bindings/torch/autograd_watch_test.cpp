@@ -237,9 +237,10 @@ TEST_F(AutogradWatchTest, WhatIsComputedAnewInBackwardIsBackward) {
   EXPECT_THAT(links(), Contains("tanh_backward of tanh"));
   EXPECT_THAT(links(), Contains("mul of exp"));
   const std::vector<profile::OpIndex> forward = forwards();
-  for (std::size_t i = 0; i < seen_.size(); ++i)
-    if (seen_[i].name == "tanh_backward")
-      EXPECT_EQ(seen_[forward[i]].facts.phase, OpPhase::kBackward);
+  for (std::size_t i = 0; i < seen_.size(); ++i) {
+    if (seen_[i].name != "tanh_backward") continue;
+    EXPECT_EQ(seen_[forward.at(i)].facts.phase, OpPhase::kBackward);
+  }
 }
 
 // Deeper than 60 passes within each other, autograd goes on on threads of its own.
