@@ -247,6 +247,8 @@ class RunningOp {
       if (argument.isTensor() || argument.isList()) collector.add(argument, facts.accesses[i]);
     }
     autograd_ = thread.autograd.observe(collector.needs_gradient());
+    // Above autograd it comes by before its node is made.
+    if (key_is_above_autograd || key == c10::DispatchKey::Undefined) autograd_.made = {};
     const StepSignal::Event event =
         thread.steps.observe(autograd_.phase == OpPhase::kBackward, collector.wrote_leaf());
     if (event == StepSignal::Event::kUpdate) runtime.step_updated();

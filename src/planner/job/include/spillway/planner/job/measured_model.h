@@ -19,16 +19,14 @@ struct MeasuredModel {
 /// operator; cuts lie between operators.
 ///
 /// - Operators up to the end of forward are forward: before the first one that ran in a backward
-/// pass, as
-///   recorded profiles tell. Guessed for others: before the first one that is called "...
+///   pass, as recorded profiles tell. Guessed for others: before the first one that is called "...
 ///   backward", as in imported graphs, else as `forward_stash.h` finds it. Those that touch
 ///   optimizer states or write parameters are the update, all others backward.
 /// - A backward operator counts for the layer whose node it ran in. Guessed where no profile tells:
-///   for the layer whose parameters it uses, else for the latest one of
-///   its name (`convolution` of `convolution_backward`) that makes or reads a stashed value which
-///   it uses, else for the one that made the latest such value, else for that of the operator
-///   before. What saves only its input, and has another name, is credited to its neighbour: one
-///   operator off.
+///   for the layer whose parameters it uses, else for the latest one of its name (`convolution` of
+///   `convolution_backward`) that makes or reads a stashed value which it uses, else for the one
+///   that made the latest such value, else for that of the operator before. What saves only its
+///   input, and has another name, is credited to its neighbour: one operator off.
 /// - Weights, gradients and optimizer states per byte of parameters are one ratio for the model.
 ///   Parameters that are too small for the tape count in equal parts for all trained layers.
 ///   Buffers, among them data that lives on behind the step, are no parameters: they belong to the
