@@ -49,8 +49,8 @@ Examples:
   spillway run -- mpiexec -n 2 ./trainer        each rank gets a budget of its own
   SPILLWAY_BUDGET=4GiB spillway run -- ./trainer
 
-Exit codes: the program's own; 2 for wrong options or a program that Spillway cannot serve; 126 where
-the program cannot be executed; 127 where it is not found.
+Exit codes: the program's own; 2 for wrong options or a program that Spillway cannot serve;
+126 where the program cannot be executed; 127 where it is not found.
 )";
 
 inline constexpr std::string_view kDoctorDescription =

@@ -32,12 +32,12 @@ Examples:
   spillway profile --import dtr unet-b6.log --out unet.profile.json
   spillway profile --import piper bert.json --tensor-parallel 4 --out bert.profile.json
 
-A step must run at least twice; five repetitions make better medians. --steps ends the trainer between
-two operators with exit code 0, so the trainer does not save what it saves at its end.
+A step must run at least twice; five repetitions make better medians. --steps ends the trainer
+between two operators with exit code 0, so the trainer does not save what it saves at its end.
 
-Exit codes: the program's own, or 0 when --steps ended it; 1 where that is 0 but no profile was made;
-2 for wrong options, an unreadable trace or a program that Spillway cannot serve; 126 where the
-program cannot be executed; 127 where it is not found.
+Exit codes: the program's own, or 0 when --steps ended it; 1 where that is 0 but no profile was
+made; 2 for wrong options, an unreadable trace or a program that Spillway cannot serve; 126 where
+the program cannot be executed; 127 where it is not found.
 )";
 
 }  // namespace

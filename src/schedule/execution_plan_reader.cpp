@@ -113,7 +113,7 @@ class ExecutionReader {
     const std::uint64_t told = root_.count("ranks", 1, kMost53);
     const std::uint64_t ranks = std::uint64_t{actions.rank_count()} * pipelines_;
     if (told != ranks)
-      refuse("ranks is {}, and {} data-parallel replicas of {} lists of actions are {}", told,
+      refuse("ranks is {}, and {} data-parallel replicas of {} action lists are {}", told,
              pipelines_, actions.rank_count(), ranks);
   }
 

@@ -133,7 +133,7 @@ TEST(JobFile, RefusesWhatIsNoPlan) {
     return refusal([&] { parse_job_file(changed, "job.json"); });
   };
   EXPECT_THAT(reason(text, "spillway-job-plan", "spillway-plan"), HasSubstr("job.json: "));
-  EXPECT_THAT(reason(text, "\"version\": 1", "\"version\": 3"), HasSubstr("newer"));
+  EXPECT_THAT(reason(text, "\"version\": 3", "\"version\": 4"), HasSubstr("newer"));
   EXPECT_THAT(reason(text, "\"data_parallel\": 1", "\"data_parallel\": 2"),
               HasSubstr("2 data-parallel replicas"));
   EXPECT_THAT(reason(text, "0F0", "0Q0"), HasSubstr("job.json, actions, line 1, column 2"));

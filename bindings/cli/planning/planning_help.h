@@ -34,8 +34,8 @@ Examples:
   spillway plan step.profile.json --budget 4GiB --out step.plan.json
                                                           the plan is stored
 
-With --ranks the profile must be of one micro-batch: of a trainer whose batch has that size. A rank is
-a device. --ranks 8 --data-parallel 2 makes two pipelines of four ranks; each gets half of the
+With --ranks the profile must be of one micro-batch: of a trainer whose batch has that size. A rank
+is a device. --ranks 8 --data-parallel 2 makes two pipelines of four ranks; each gets half of the
 micro-batches, and both sum their gradients at the end of the step.
 
   spillway plan step.profile.json --ranks 4 --device-memory 8GiB --micro-batches 8

@@ -136,7 +136,7 @@ TEST_F(RebalanceCommand, StaysWhereTheStepsThatAreLeftDoNotPay) {
   EXPECT_TRUE(stays["pays_after_steps"].is_null());
   EXPECT_FALSE(stays["choices"].empty());
   EXPECT_THAT(plan(options),
-              AllOf(HasSubstr("moves     nothing: the first move to pay does after "),
+              AllOf(HasSubstr("moves     nothing: the first move to pay does so after "),
                     HasSubstr("and 1 step is left"), HasSubstr("All choices")));
 }
 
