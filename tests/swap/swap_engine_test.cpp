@@ -501,7 +501,7 @@ TEST_P(SwapEngineTest, LetsThePartGoFirstThatIsNeededLast) {
   std::byte* memory = swap->allocate(page_size() * 6, nullptr).address;
   const StorageId range = swap->find(memory).storage;
   for (std::size_t page = 0; page < 6; ++page) word(memory, page) = page;
-  finish_operators();  // What the device still uses would stay.
+  finish_operators();          // What the device still uses would stay.
   for (int i = 0; i < 2; ++i)  // Pages that have just come would be spared.
     swap->release(swap->allocate(page_size() * 4, nullptr).storage);
   advance(*swap, 100);
