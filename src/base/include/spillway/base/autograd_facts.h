@@ -25,8 +25,8 @@ struct AutogradNode {
 /// What autograd knows of an operator that runs.
 struct AutogradFacts {
   OpPhase phase = OpPhase::kUnknown;
-  AutogradNode made;     ///< That of this operator: its gradients are computed in there.
-  AutogradNode runs_in;  ///< The one that backward runs at the moment.
+  AutogradNode made = {};     ///< That of this operator: its gradients are computed in there.
+  AutogradNode runs_in = {};  ///< The one that backward runs at the moment.
 };
 
 }  // namespace spillway
