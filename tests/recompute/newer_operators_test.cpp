@@ -26,7 +26,7 @@ TEST_F(Operators, OfNewerReleases) {
   const std::vector<NewerOperator> operators = {
       {12, "aten::_philox_normal_", {rnd({64, 64}), key, 0.0, 1.0}},
       {12, "aten::_philox_uniform", {square, key, 0.0, 1.0}},
-      {12, "aten::_philox_key_split", {key, 64}},
+      {12, "aten::_philox_key_split", {key, 1024}},
       {12, "aten::_foreach_clone", {list, {}}},
       {13, "aten::_foreach_mm", {list, factors}},
       {14, "aten::linalg_polar", {square}},
