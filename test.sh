@@ -31,7 +31,7 @@ if [[ -z "${SPILLWAY_LIBTORCH_DIR:-}" ]]; then
 fi
 for release in "${releases[@]}"; do
   "$setup/fetch_libtorch.sh" "$release"
-  "$setup/fetch_python.sh" "$release"
+  [[ -z $release ]] || "$setup/fetch_python.sh" "$release"
 done
 jobs=$("$setup/build_jobs.sh")
 
@@ -61,12 +61,13 @@ run_build() {
   fi
   headline "$name: test"
   # The Python that was fetched, unless another one is named.
+  local variables=(OMP_WAIT_POLICY=passive)
   local python="${XDG_CACHE_HOME:-$HOME/.cache}/spillway/python-torch-$release/python/bin/python3"
-  if [[ -n "${SPILLWAY_TEST_PYTHON:-}" || ! -x "$python" ]]; then
-    python=${SPILLWAY_TEST_PYTHON:-}
+  if [[ -z "${SPILLWAY_TEST_PYTHON:-}" && -x "$python" ]]; then
+    variables+=(SPILLWAY_TEST_PYTHON="$python")
   fi
   # More cases at once than there are cores: they wait for children, disks and clocks.
-  OMP_WAIT_POLICY=passive SPILLWAY_TEST_PYTHON=$python ctest --test-dir "build/$name" --tests-regex "$cases" \
+  env "${variables[@]}" ctest --test-dir "build/$name" --tests-regex "$cases" \
     --output-on-failure --no-tests=error --parallel "$(($(nproc) + 2))" \
     --output-junit "$PWD/build/$name.junit.xml" 2>&1 | tee "build/$name.ctest.log"
 }
