@@ -58,7 +58,8 @@ void Runtime::release_shared(OpContext& op, void* memory, StorageId page) {
 /// while that leaves half of it, or the largest operator, to others.
 std::uint32_t Runtime::room_for_plans() const {
   const std::uint32_t all = engine_->storage_pages();
-  const std::uint64_t largest = largest_need_pages_.load(std::memory_order_relaxed);
+  // With the page to spare that smallest budgets have.
+  const std::uint64_t largest = largest_need_pages_.load(std::memory_order_relaxed) + 1;
   const auto least = static_cast<std::uint32_t>(
       std::min<std::uint64_t>(all, std::max<std::uint64_t>(all / 2, largest)));
   return std::max(all - std::min(all, shared_->pages()), least);
