@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -90,13 +91,15 @@ class PageMemory : public FrameSource {
   /// Reserves addresses for so many pages and slots, all of them empty. Throws UnsupportedError
   /// with the limit that refuses it. Once. `sink` may be called until this is destroyed.
   void reserve(std::size_t pages, std::size_t frames, AccessSink& sink) {
-    SPILLWAY_ASSERT(begin_ == nullptr);
-    begin_ = do_reserve(pages, frames, sink);
+    SPILLWAY_ASSERT(begin_.load() == nullptr);
+    begin_.store(do_reserve(pages, frames, sink), std::memory_order_release);
   }
 
   /// Where a page lies, as programs of the device see it.
   device::DeviceSpan span_of(PageIndex page) const {
-    return {device_, begin_ + std::uint64_t{page} * page_size_.count(), page_size_};
+    return {device_,
+            begin_.load(std::memory_order_acquire) + std::uint64_t{page} * page_size_.count(),
+            page_size_};
   }
   /// Where the frame in a slot can be filled before it lies beneath a page.
   virtual device::DeviceSpan span_of(SlotId slot) const = 0;
@@ -130,7 +133,8 @@ class PageMemory : public FrameSource {
 
   const device::DeviceId device_;
   const Bytes page_size_;
-  std::byte* begin_ = nullptr;
+  /// Atomic, as threads that report accesses start before it is known.
+  std::atomic<std::byte*> begin_{nullptr};
 };
 
 }  // namespace spillway::memory
