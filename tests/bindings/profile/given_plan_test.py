@@ -65,7 +65,8 @@ class GivenPlan(unittest.TestCase):
             self.assertNotIn("warning", run.stderr)
             self.assertIn(f"plan     {self.plan} was followed in {given['followed_steps']} of ",
                           run.stderr)
-            replays.append(statistics["replays"])
+            # Without those that no plan had foreseen: how many there are depends on the moment.
+            replays.append(statistics["replays"] - statistics["unplanned_replays"])
             followed.append(given["followed_steps"])
             refused += statistics["refused_drops"]
             self.assertEqual(self.losses(run), plain[:steps])
