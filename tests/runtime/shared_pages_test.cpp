@@ -99,7 +99,9 @@ TEST_F(SharedPagesTest, HaveTheirGapsFilledAgain) {
 
 TEST_F(SharedPagesTest, AreNotForStoragesOfPagesOrOfAFewBytes) {
   EXPECT_FALSE(runtime_->is_shared(runtime_->find(make(kPageBytes / 2, 0)).storage));
-  EXPECT_FALSE(runtime_->find(make(4095, 0)).storage.is_some());
+  void* const tiny = make(4095, 0);
+  EXPECT_FALSE(runtime_->find(tiny).storage.is_some());
+  runtime_->deallocate(tiny);
   EXPECT_TRUE(runtime_->is_shared(runtime_->find(make(4096, 0)).storage));
 }
 
