@@ -31,6 +31,7 @@ class RunCase : public ::testing::Test {
 #ifdef __SANITIZE_THREAD__
     // ThreadSanitizer refuses a mapping as large as a run reserves where nothing limits it.
     surroundings_.machine.limits.address_space_bytes = (64_GiB).count();
+    surroundings_.machine.use.address_space_bytes = (1_GiB).count();
 #endif
     set("quiet", "on");
     set("progress", "off");
