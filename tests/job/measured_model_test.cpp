@@ -142,16 +142,20 @@ profile::ValueIndex made_by(const profile::StepProfile& profile, profile::OpInde
   return profile::kNoValue;
 }
 
-// Forward of a GPT seemed to end two operators early, and their parameters were lost.
-TEST(MeasuredModel, EndsForwardNotBeforeTheLastParameterThatIsNewToIt) {
-  profile::StepProfile profile = chain_profile();
-  // A large output that the next operator alone uses waits there.
+/// By what waits: a large output, which the next operator alone uses.
+void have_forward_end_early(profile::StepProfile& profile) {
   const profile::ValueIndex large = made_by(profile, 3);
   profile.tape.values[large].pages = 1000;
   profile.bytes_of_value[large] = 1000 * profile.page_size;
   profile.tape.values[large].death = 4;
   for (std::size_t i = profile.tape.ops[5].first_use; i < profile.tape.uses.size(); ++i)
     if (profile.tape.uses[i].value == large) profile.tape.uses[i].value = made_by(profile, 2);
+}
+
+// Forward of a GPT seemed to end two operators early, and their parameters were lost.
+TEST(MeasuredModel, EndsForwardNotBeforeTheLastParameterThatIsNewToIt) {
+  profile::StepProfile profile = chain_profile();
+  have_forward_end_early(profile);
   ASSERT_LT(find_stash(profile.tape).forward_end, 5U);
   Bytes all;
   for (const ModelLayer& layer : measured_model(profile).chain.layers) all += layer.parameters;
@@ -205,12 +209,7 @@ TEST(MeasuredModel, TakesTheOwnersThatAutogradKnew) {
 // By what waits, forward ended earlier.
 TEST(MeasuredModel, EndsForwardWhereBackwardBegan) {
   profile::StepProfile profile = known_chain();
-  const profile::ValueIndex large = made_by(profile, 3);
-  profile.tape.values[large].pages = 1000;
-  profile.bytes_of_value[large] = 1000 * profile.page_size;
-  profile.tape.values[large].death = 4;
-  for (std::size_t i = profile.tape.ops[5].first_use; i < profile.tape.uses.size(); ++i)
-    if (profile.tape.uses[i].value == large) profile.tape.uses[i].value = made_by(profile, 2);
+  have_forward_end_early(profile);
   ASSERT_LT(find_stash(profile.tape).forward_end, 5U);
   EXPECT_EQ(measured_model(profile).chain.layers.size(), 7U);
 }

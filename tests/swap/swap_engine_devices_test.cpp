@@ -65,6 +65,18 @@ class SwapEngineDevicesTest : public PagesTest {
     return make_engine(options, ram_store(256), clock_);
   }
 
+  /// An operator on all of the storage at `memory`, whose kernel ends once `gate_` is open and
+  /// leaves 42 in the first word.
+  device::Event use_late(SwapEngine& swap, std::byte* memory) {
+    PinSet pins;
+    RangeUse use = swap.find(memory);
+    use.writes = true;
+    swap.pin(pins, {&use, 1});
+    const device::Event done = start_kernel(memory, 42);
+    swap.unpin(pins, nullptr, done);
+    return done;
+  }
+
   /// Starts a kernel that sets the first word of `memory` once `gate_` is open.
   device::Event start_kernel(std::byte* memory, std::uint64_t value) {
     value_ = value;
@@ -89,12 +101,7 @@ TEST_P(SwapEngineDevicesTest, PagesStayUntilTheDeviceHasUsedThem) {
   auto swap = engine(8);
   const auto used = swap->allocate(page_size() * 3, nullptr);
   const auto other = swap->allocate(page_size(), nullptr);
-  PinSet pins;
-  RangeUse use = swap->find(used.address);
-  use.writes = true;
-  swap->pin(pins, {&use, 1});
-  const device::Event done = start_kernel(used.address, 42);
-  swap->unpin(pins, nullptr, done);
+  const device::Event done = use_late(*swap, used.address);
   write_out(*swap, RangePart(used.storage), 3);
   write_out(*swap, RangePart(other.storage), 1);
   // What is asked for first is written first.
@@ -111,12 +118,7 @@ TEST_P(SwapEngineDevicesTest, PagesStayUntilTheDeviceHasUsedThem) {
 TEST_P(SwapEngineDevicesTest, AReleasedStorageKeepsItsMemoryUntilTheDeviceHasUsedIt) {
   auto swap = engine(4);
   const auto used = swap->allocate(page_size() * 3, nullptr);
-  PinSet pins;
-  RangeUse use = swap->find(used.address);
-  use.writes = true;
-  swap->pin(pins, {&use, 1});
-  const device::Event done = start_kernel(used.address, 42);
-  swap->unpin(pins, nullptr, done);
+  const device::Event done = use_late(*swap, used.address);
   swap->release(used.storage);
   EXPECT_FALSE(swap->find(used.address).storage.is_some());
   EXPECT_EQ(swap->resident(), page_size() * 3);
@@ -139,12 +141,7 @@ TEST_P(SwapEngineDevicesTest, AReleasedStorageOutlastsItsWriteWhileTheDeviceUses
   const auto used = swap->allocate(page_size(), nullptr);
   write_out(*swap, RangePart(used.storage), 1);
   while (started < 1) std::this_thread::yield();
-  PinSet pins;
-  RangeUse use = swap->find(used.address);
-  use.writes = true;
-  swap->pin(pins, {&use, 1});
-  const device::Event done = start_kernel(used.address, 42);
-  swap->unpin(pins, nullptr, done);
+  const device::Event done = use_late(*swap, used.address);
   swap->release(used.storage);
   holds = false;
   while (swap->statistics().store.extents_in_use > Bytes()) std::this_thread::yield();
@@ -158,11 +155,7 @@ TEST_P(SwapEngineDevicesTest, AReleasedStorageOutlastsItsWriteWhileTheDeviceUses
 TEST_P(SwapEngineDevicesTest, WhoNeedsRoomWaitsForTheDevice) {
   auto swap = engine(4);
   const auto used = swap->allocate(page_size() * 3, nullptr);
-  PinSet pins;
-  RangeUse use = swap->find(used.address);
-  use.writes = true;
-  swap->pin(pins, {&use, 1});
-  swap->unpin(pins, nullptr, start_kernel(used.address, 42));
+  use_late(*swap, used.address);
   std::thread device([&] {
     while (!swap->is_under_pressure()) std::this_thread::yield();
     gate_.set_value();
@@ -180,12 +173,7 @@ TEST_P(SwapEngineDevicesTest, ADroppedStorageIsAdoptedWhenTheDeviceHasComputedIt
   ASSERT_TRUE(swap->drop(value.storage));
   PinSet within;
   const auto made = swap->allocate(page_size() * 2, &within);
-  PinSet pins;
-  RangeUse use = swap->find(made.address);
-  use.writes = true;
-  swap->pin(pins, {&use, 1});
-  const device::Event done = start_kernel(made.address, 42);
-  swap->unpin(pins, nullptr, done);
+  const device::Event done = use_late(*swap, made.address);
   std::atomic<bool> is_adopted{false};
   std::thread device([&] {
     while (swap->statistics().fetch_wait == Duration(0) && !is_adopted) std::this_thread::yield();
