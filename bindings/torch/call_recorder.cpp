@@ -12,8 +12,8 @@ namespace spillway::torch_binding {
 namespace {
 
 recompute::PagedStorage find_storage(const runtime::Runtime& runtime, const void* data) {
-  const runtime::RangeUse found = runtime.find(data);
-  if (!found.storage.is_some() || runtime.is_shared(found.storage)) return {};
+  const runtime::RangeUse found = runtime.find_unshared(data);
+  if (!found.storage.is_some()) return {};
   return {found.storage, runtime.address_of(found.storage)};
 }
 

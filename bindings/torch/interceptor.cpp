@@ -189,9 +189,8 @@ class UseCollector {
   void note_class(const at::Tensor& tensor, profile::StorageClass holds) {
     if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->has_storage()) return;
     const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
-    const runtime::RangeUse use = runtime_.find(storage.unsafeGetStorageImpl()->data());
-    if (use.storage.is_some() && !runtime_.is_shared(use.storage))
-      runtime_.note_class(use.storage, holds);
+    const runtime::RangeUse use = runtime_.find_unshared(storage.unsafeGetStorageImpl()->data());
+    if (use.storage.is_some()) runtime_.note_class(use.storage, holds);
   }
 
   /// A sparse tensor is made of dense ones.
@@ -280,8 +279,7 @@ class RunningOp {
   void note_small_parameters() const {
     runtime_.note_small_parameters(
         Bytes(thread_.parameters.small_bytes([this](const c10::StorageImpl& storage) {
-          const StorageId paged = runtime_.find(storage.data()).storage;
-          return !paged.is_some() || runtime_.is_shared(paged);
+          return !runtime_.find_unshared(storage.data()).storage.is_some();
         })));
   }
 

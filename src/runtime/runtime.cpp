@@ -160,7 +160,7 @@ void* Runtime::allocate(std::size_t size) {
   OpContext& op = context();
   if (op.rehearses) return allocate_in_rehearsal(op, size);
   if (size < options_.min_storage.count())
-    return !SharedPages::serves(size) ? allocate_small(size, op) : allocate_shared(size, op);
+    return SharedPages::serves(size) ? allocate_shared(size, op) : allocate_small(size, op);
   // An operator becomes worth learning with the first paged storage that it touches or makes.
   if (guide_ != nullptr && op.is_running && !op.learns && !op.replays)
     learn_op(op, {}, *op.text, {.autograd = op.autograd});

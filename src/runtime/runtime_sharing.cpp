@@ -9,6 +9,11 @@ namespace spillway::runtime {
 
 bool Runtime::is_shared(StorageId storage) const noexcept { return shared_->has(storage); }
 
+RangeUse Runtime::find_unshared(const void* memory) const noexcept {
+  const RangeUse found = find(memory);
+  return is_shared(found.storage) ? RangeUse{} : found;
+}
+
 Bytes Runtime::small_peak() const {
   return engine_->statistics().small_peak + memory::kPageSize * shared_->most_pages();
 }
@@ -16,19 +21,22 @@ Bytes Runtime::small_peak() const {
 void* Runtime::allocate_shared(std::size_t size, OpContext& op) {
   swap::PinSet* const within = op.is_running ? &op.pins : nullptr;
   SharedPages::Block block;
+  bool is_first = false;  // Of the operator in that page.
   with_room(op, 1, [&] {
     block = shared_->allocate(size, within);
-    if (block.is_new || within == nullptr || !engine_->is_under_pressure()) return;
+    is_first = op.is_running &&
+               std::find(op.shared.begin(), op.shared.end(), block.page) == op.shared.end();
+    if (!is_first || block.is_new || !engine_->is_under_pressure()) return;
+    // The operator is about to write in a page that others share.
+    const RangeUse use{.storage = block.page, .pages = 1, .writes = true};
     try {
-      hold_shared(op, block.page);
+      engine_->pin(op.pins, {&use, 1});
     } catch (...) {
       shared_->release(block.address, block.page);
       throw;
     }
   });
   note_success(op);
-  const bool is_first =
-      op.is_running && std::find(op.shared.begin(), op.shared.end(), block.page) == op.shared.end();
   if (is_first) {
     op.shared.push_back(block.page);
     op.inside_pages += 1;
@@ -36,13 +44,6 @@ void* Runtime::allocate_shared(std::size_t size, OpContext& op) {
     note_need(op);
   }
   return block.address;
-}
-
-/// The operator is about to write what it has allocated in a page that others share.
-void Runtime::hold_shared(OpContext& op, StorageId page) {
-  if (std::find(op.shared.begin(), op.shared.end(), page) != op.shared.end()) return;
-  const RangeUse use{.storage = page, .pages = 1, .writes = true};
-  engine_->pin(op.pins, {&use, 1});
 }
 
 void Runtime::release_shared(OpContext& op, void* memory, StorageId page) {

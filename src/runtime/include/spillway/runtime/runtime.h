@@ -59,6 +59,7 @@ class Runtime {
   /// Whether `storage` is a page that small storages share: it is pinned as any other, but neither
   /// learned nor recorded. Any thread, no lock.
   bool is_shared(StorageId storage) const noexcept;
+  RangeUse find_unshared(const void* memory) const noexcept;  ///< None where it is shared.
 
   /// Announces an operator on this thread; `begin_op` follows when its tensors are found.
   void announce_op() noexcept;
@@ -171,7 +172,6 @@ class Runtime {
 
   void* allocate_small(std::size_t size, OpContext& op);
   void* allocate_shared(std::size_t size, OpContext& op);
-  void hold_shared(OpContext& op, StorageId page);
   void release_shared(OpContext& op, void* memory, StorageId page);
   std::uint32_t room_for_plans() const;
   void* small_block(std::size_t size);
