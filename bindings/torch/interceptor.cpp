@@ -52,6 +52,13 @@ struct ThreadState {
   runtime::OpUses uses;
   runtime::OpUses shared;     ///< Of pages that small storages share.
   std::exception_ptr missed;  ///< Thrown while an operator was observed, where LibTorch drops it.
+
+  void begin_thread() {
+    inside = false;
+    steps = {};
+    autograd = {};
+    missed = nullptr;
+  }
 };
 
 /// "aten::mm(float[2, 3], float[3, 4])"

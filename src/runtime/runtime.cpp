@@ -145,6 +145,7 @@ void* Runtime::allocate_in_rehearsal(OpContext& op, std::size_t size) {
   try {
     if (size >= options_.min_storage.count())
       return engine_->allocate(Bytes(size), &op.pins).address;
+    if (SharedPages::serves(size)) return shared_->allocate(size, &op.pins, {}).address;
     engine_->account_small(Bytes(size), &op.pins);
   } catch (const swap::NoRoomError&) {
     op.ran_out_of_room = true;
@@ -159,36 +160,46 @@ void* Runtime::allocate_in_rehearsal(OpContext& op, std::size_t size) {
 void* Runtime::allocate(std::size_t size) {
   OpContext& op = context();
   if (op.rehearses) return allocate_in_rehearsal(op, size);
-  if (size < options_.min_storage.count())
-    return SharedPages::serves(size) ? allocate_shared(size, op) : allocate_small(size, op);
-  // An operator becomes worth learning with the first paged storage that it touches or makes.
-  if (guide_ != nullptr && op.is_running && !op.learns && !op.replays)
+  const bool is_learned = size >= options_.min_storage.count();
+  // An operator becomes worth learning with the first such storage that it touches or makes.
+  if (is_learned && guide_ != nullptr && op.is_running && !op.learns && !op.replays)
     learn_op(op, {}, *op.text, {.autograd = op.autograd});
   const bool may_wait = (op.learns || op.replays || traces()) && engine_->is_under_pressure();
   const Mark start = may_wait ? mark() : Mark{};
-  const swap::SwapEngine::Allocation made = allocate_paged(op, size);
+  swap::SwapEngine::Allocation made;
+  if (is_learned) {
+    made = allocate_paged(op, size);
+    note_allocated(op, made.storage, size);
+  } else {
+    made.address = static_cast<std::byte*>(SharedPages::serves(size) ? allocate_shared(size, op)
+                                                                     : allocate_small(size, op));
+  }
+  if (may_wait) end_wait_for_room(op, made.storage, start);
+  return made.address;
+}
+
+void Runtime::note_allocated(OpContext& op, StorageId storage, std::size_t size) {
   const auto pages = pages_of(size);
   if (op.is_running && op.fills) {
-    op.inside.push_back(made.storage);
+    op.inside.push_back(storage);
     op.inside_pages += pages;
     op.inside_peak = std::max(op.inside_peak, op.inside_pages);
     note_need(op);
   }
   if (guide_ != nullptr && !op.replays)
-    guide_->allocated(&op, made.storage, pages, Bytes(size),
+    guide_->allocated(&op, storage, pages, Bytes(size),
                       op.is_running && op.fills && !op.makes_blanks);
-  if (traces()) options_.trace->allocated(&op, made.storage, Bytes(size));
-  if (may_wait) end_wait_for_room(op, made.storage, start);
-  return made.address;
+  if (traces()) options_.trace->allocated(&op, storage, Bytes(size));
 }
 
+/// `born`: what room was made for; none: a storage that plans do not know.
 void Runtime::end_wait_for_room(OpContext& op, StorageId born, const Mark& start) {
   const Wait wait = waited_since(start);
   if (traces()) options_.trace->waited(&op, StallLedger::Reason::kRoom, wait.time);
   if (op.replays) note_replay_wait(op, wait);
   if (!op.learns) return;
   guide_->waited(&op, wait.time, wait.moved);
-  if (wait.time >= StallLedger::kNoticeable)
+  if (born.is_some() && wait.time >= StallLedger::kNoticeable)
     guide_->waited_for(&op, born, StallLedger::Reason::kRoom, wait.time);
   if (op.text != nullptr)
     stalls_.note(op.signature, *op.text, StallLedger::Reason::kRoom, wait.time);
@@ -284,12 +295,10 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   op.fills = traits.fills;
   op.makes_blanks = traits.makes_blanks;
   op.autograd = traits.autograd;
-  op.input_pages = 0;
+  op.begin_allocations();
   for (const RangeUse& use : uses) op.input_pages += use.touched();
   op.input_pages += static_cast<std::uint32_t>(shared.size());
-  op.inside_pages = op.inside_peak = 0;
-  op.inside.clear();
-  op.shared.clear();
+  for (const RangeUse& use : shared) op.shared_inputs.push_back(use.storage);
   const bool holds = engine_->is_under_pressure() && !(uses.empty() && shared.empty());
   if (!holds) follow_orders(op);
   sample_since(op.sampled_since);

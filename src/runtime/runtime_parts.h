@@ -48,14 +48,22 @@ struct Runtime::OpContext {
   std::unique_ptr<Oversize> oversize;  ///< None: it fits so far.
   std::exception_ptr room_failure;     ///< Thrown while an operator ran again.
   swap::PinSet pins;
-  swap::MissingPages missing;      ///< Scratch: per use of the running operator.
-  std::vector<RangeUse> all_uses;  ///< Scratch: with those of shared pages.
-  std::vector<StorageId> shared;   ///< Shared pages that hold what the operator has allocated.
-  std::vector<StorageId> inside;   ///< Ranges born in the running operator and still alive.
+  swap::MissingPages missing;            ///< Scratch: per use of the running operator.
+  std::vector<RangeUse> all_uses;        ///< Scratch: with those of shared pages.
+  std::vector<StorageId> shared_inputs;  ///< Shared pages that are counted as inputs.
+  std::vector<StorageId> shared;  ///< Shared pages that hold what the operator has allocated.
+  std::vector<StorageId> inside;  ///< Ranges born in the running operator and still alive.
   std::uint32_t input_pages = 0;
   std::uint32_t inside_pages = 0;
   std::uint32_t inside_peak = 0;
   std::uint64_t ops = 0;
+  /// The operator that begins has allocated nothing so far.
+  void begin_allocations() {
+    inside.clear();
+    shared.clear();
+    shared_inputs.clear();
+    inside_pages = inside_peak = input_pages = 0;
+  }
   /// What is asked for memory now, as long as the program runs: an operator by its signature; 0:
   /// none.
   std::uint64_t place() const { return is_running ? signature : 0; }

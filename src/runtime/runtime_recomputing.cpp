@@ -105,8 +105,7 @@ void Runtime::run_replay(profile::OpIndex place, const recompute::RecordedCall& 
   op.fills = true;
   op.room_failure = nullptr;
   op.text = &text;
-  op.inside.clear();
-  op.inside_pages = op.inside_peak = op.input_pages = 0;
+  op.begin_allocations();
   const auto end = [&] {
     if (traces()) options_.trace->end_op(&op, false, engine_->resident());
     op.is_running = op.replays = false;

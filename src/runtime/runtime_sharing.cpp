@@ -7,6 +7,14 @@
 
 namespace spillway::runtime {
 
+namespace {
+
+bool is_among(const std::vector<StorageId>& pages, StorageId page) {
+  return std::find(pages.begin(), pages.end(), page) != pages.end();
+}
+
+}  // namespace
+
 bool Runtime::is_shared(StorageId storage) const noexcept { return shared_->has(storage); }
 
 RangeUse Runtime::find_unshared(const void* memory) const noexcept {
@@ -19,26 +27,14 @@ Bytes Runtime::small_peak() const {
 }
 
 void* Runtime::allocate_shared(std::size_t size, OpContext& op) {
-  swap::PinSet* const within = op.is_running ? &op.pins : nullptr;
   SharedPages::Block block;
-  bool is_first = false;  // Of the operator in that page.
   with_room(op, 1, [&] {
-    block = shared_->allocate(size, within);
-    is_first = op.is_running &&
-               std::find(op.shared.begin(), op.shared.end(), block.page) == op.shared.end();
-    if (!is_first || block.is_new || !engine_->is_under_pressure()) return;
-    // The operator is about to write in a page that others share.
-    const RangeUse use{.storage = block.page, .pages = 1, .writes = true};
-    try {
-      engine_->pin(op.pins, {&use, 1});
-    } catch (...) {
-      shared_->release(block.address, block.page);
-      throw;
-    }
+    block = shared_->allocate(size, op.is_running ? &op.pins : nullptr, op.shared);
   });
   note_success(op);
-  if (is_first) {
-    op.shared.push_back(block.page);
+  if (!op.is_running || !block.is_first) return block.address;
+  op.shared.push_back(block.page);
+  if (!is_among(op.shared_inputs, block.page)) {
     op.inside_pages += 1;
     op.inside_peak = std::max(op.inside_peak, op.inside_pages);
     note_need(op);
@@ -50,7 +46,7 @@ void Runtime::release_shared(OpContext& op, void* memory, StorageId page) {
   if (!shared_->release(memory, page) || !op.is_running) return;
   const auto born = std::find(op.shared.begin(), op.shared.end(), page);
   if (born == op.shared.end()) return;
-  op.inside_pages -= 1;
+  if (!is_among(op.shared_inputs, page)) op.inside_pages -= 1;
   *born = op.shared.back();
   op.shared.pop_back();
 }

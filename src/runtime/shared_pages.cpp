@@ -13,7 +13,7 @@ using memory::kPageBytes;
 namespace {
 
 constexpr std::uint32_t kAlignment = 64;  // Of heap blocks of LibTorch, for AVX-512.
-// The engine numbers fewer storages than that.
+// As many storages as the engine numbers at most in an arena of 4 TiB, a page for each.
 constexpr std::size_t kSlots = std::size_t{1} << 21;
 // So many of the pages that changed last are looked at for a gap, and all of them where gaps hold
 // more than a share of what is in use: then a page less is worth the search.
@@ -31,21 +31,27 @@ SharedPages::SharedPages(swap::SwapEngine& engine) : engine_(engine) {
   shared_.reset(static_cast<std::atomic<std::uint64_t>*>(words));
 }
 
-SharedPages::Block SharedPages::allocate(std::size_t size, swap::PinSet* within) {
+SharedPages::Block SharedPages::allocate(std::size_t size, swap::PinSet* within,
+                                         std::span<const StorageId> held) {
   SPILLWAY_ASSERT(serves(size));
   const auto rounded =
       static_cast<std::uint32_t>((size + kAlignment - 1) / kAlignment * kAlignment);
-  {
-    const std::lock_guard lock(mutex_);
-    const auto page = page_with_gap_locked(rounded);
-    if (page != by_change_.end()) {
-      by_change_.splice(by_change_.begin(), by_change_, page);
-      free_ -= rounded;
-      return {take_locked(*page, rounded), page->storage, false};
+  if (Block block = take_gap(rounded); block.address != nullptr) {
+    block.is_first = std::find(held.begin(), held.end(), block.page) == held.end();
+    if (within == nullptr || !block.is_first || !engine_.is_under_pressure()) return block;
+    // An operator is about to write in a page that others share, and that may be out.
+    const swap::RangeUse use{.storage = block.page, .pages = 1, .writes = true};
+    try {
+      engine_.pin(*within, {&use, 1});
+    } catch (...) {
+      release(block.address, block.page);
+      throw;
     }
+    return block;
   }
   // Others may make one at the same time, which is a page too many at worst.
   const swap::StorageMemory::Allocation made = engine_.allocate(Bytes(kPageBytes), within);
+  SPILLWAY_ASSERT(made.storage.slot() < kSlots);
   const std::lock_guard lock(mutex_);
   by_change_.push_front({made.storage, made.address, {}, kPageBytes});
   by_storage_.emplace(made.storage, by_change_.begin());
@@ -55,6 +61,15 @@ SharedPages::Block SharedPages::allocate(std::size_t size, swap::PinSet* within)
   most_pages_.store(std::max(most_pages(), count), std::memory_order_relaxed);
   word_of(made.storage).fetch_or(bit_of(made.storage), std::memory_order_release);
   return {take_locked(by_change_.front(), rounded), made.storage, true};
+}
+
+SharedPages::Block SharedPages::take_gap(std::uint32_t size) {
+  const std::lock_guard lock(mutex_);
+  const auto page = page_with_gap_locked(size);
+  if (page == by_change_.end()) return {};
+  by_change_.splice(by_change_.begin(), by_change_, page);
+  free_ -= size;
+  return {take_locked(*page, size), page->storage};
 }
 
 SharedPages::Pages::iterator SharedPages::page_with_gap_locked(std::uint32_t size) {

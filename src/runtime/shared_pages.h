@@ -7,6 +7,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -36,11 +37,12 @@ class SharedPages {
   struct Block {
     std::byte* address = nullptr;
     StorageId page;
-    bool is_new = false;  ///< The page is; else others share it already.
+    bool is_first = false;  ///< The page is none of those that were held.
   };
-  /// `size` bytes that `serves`, uninitialised, aligned to 64 bytes. A page that is new is held
-  /// by `within`, if any; another one may be out. Throws as StorageMemory::allocate.
-  Block allocate(std::size_t size, swap::PinSet* within);
+  /// `size` bytes that `serves`, uninitialised, aligned to 64 bytes, in a page that `within`, if
+  /// any, holds for writing from then on; `held`: those that it holds already. Throws as
+  /// StorageMemory::allocate, and nothing is allocated then.
+  Block allocate(std::size_t size, swap::PinSet* within, std::span<const StorageId> held);
 
   /// Ends the block at `address`, which lies in `page`; the page ends with its last block. Whether
   /// it did.
@@ -76,6 +78,8 @@ class SharedPages {
   static std::uint64_t bit_of(StorageId storage) noexcept {
     return std::uint64_t{1} << (storage.slot() % 64);
   }
+  /// A block in a gap of a page; without an address where there is none.
+  Block take_gap(std::uint32_t size);
   Pages::iterator page_with_gap_locked(std::uint32_t size);
   static std::byte* take_locked(Page& page, std::uint32_t size);
   static void note_gaps_locked(Page& page);

@@ -33,5 +33,20 @@ TEST(PerThread, IsHandedOnToLaterThreads) {
   EXPECT_EQ((*seen.begin())->uses, 100);
 }
 
+TEST(PerThread, ForgetsWhatHeldForTheThreadBefore) {
+  struct Forgetful : Counted {
+    void begin_thread() { uses = 0; }
+  };
+  std::set<Forgetful*> seen;
+  std::set<int> uses;
+  for (int i = 0; i < 3; ++i)
+    std::thread([&] {
+      seen.insert(&per_thread<Forgetful>());
+      uses.insert(++per_thread<Forgetful>().uses);
+    }).join();
+  EXPECT_EQ(seen.size(), 1u);
+  EXPECT_EQ(uses, std::set<int>{1});
+}
+
 }  // namespace
 }  // namespace spillway

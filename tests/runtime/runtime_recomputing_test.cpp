@@ -99,6 +99,15 @@ class Chain {
     run(998, {}, false, [] {});
   }
 
+  /// One that makes storages that share pages, two each.
+  std::vector<void*> make_small(int count) {
+    std::vector<void*> made;
+    run(997, {}, false, [&] {
+      for (int i = 0; i < count; ++i) made.push_back(runtime_.allocate(kPageBytes / 8 * 3));
+    });
+    return made;
+  }
+
   bool is_dropped(void* memory) const {
     return runtime_.engine().is_dropped(runtime_.find(memory).storage);
   }
@@ -245,6 +254,19 @@ TEST_F(RuntimeWithDrops, NamesTheOperatorWhoseResultFindsNoRoom) {
   chain.overflows = false;
   chain.backward();
   EXPECT_EQ(chain.sum(), 7u * 21u);
+}
+
+/// Pages that the operator before it made are none of a replay's.
+TEST_F(RuntimeWithDrops, CountsSmallStoragesOfReplaysAlone) {
+  std::vector<void*> small = chain.make_small(4);
+  const Bytes needed = runtime->report().smallest_budget;
+  chain.while_it_replays = [&] {
+    for (void* const memory : std::exchange(small, {})) runtime->deallocate(memory);
+    runtime->deallocate(runtime->allocate(kPageBytes / 8 * 3));
+  };
+  chain.backward();
+  EXPECT_TRUE(small.empty());
+  EXPECT_LE(runtime->report().smallest_budget, needed + kPageSize);
 }
 
 /// What it holds does not come back while it is told to be broken.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <chrono>
 #include <random>
 #include <thread>
 
@@ -11,6 +12,8 @@
 #include "spillway/runtime/runtime.h"
 #include "store/ram/factory.h"
 #include "support/best_mapper.h"
+#include "support/forwarding_store.h"
+#include "support/manual_clock.h"
 #include "support/named_op.h"
 #include "support/sanitized.h"
 
@@ -22,19 +25,37 @@ using memory::kPageSize;
 
 constexpr std::size_t kQuarter = kPageBytes / 4;
 
+/// Each write takes a millisecond of a clock that nothing else moves.
+class SlowStore final : public swap::ForwardingStore {
+ public:
+  SlowStore(std::unique_ptr<swap::SpillStore> child, ManualClock& clock)
+      : ForwardingStore(std::move(child)), clock_(clock) {}
+
+ private:
+  void do_submit(const swap::Transfer& transfer) override {
+    if (transfer.direction == swap::Direction::kWrite)
+      clock_.advance(std::chrono::milliseconds(1));
+    ForwardingStore::do_submit(transfer);
+  }
+
+  ManualClock& clock_;
+};
+
 class SharedPagesTest : public ::testing::Test {
  protected:
-  explicit SharedPagesTest(std::size_t budget_pages = 12) {
-    auto bell = std::make_shared<swap::Notifier>();
+  SharedPagesTest() {
+    auto notifier = std::make_shared<swap::Notifier>();
     swap::SwapEngineOptions engine;
-    engine.budget = kPageSize * budget_pages;
+    engine.budget = kPageSize * 12;
     engine.arena_size = 8_GiB;
     RuntimeOptions options;
     options.budget = engine.budget;
+    auto store =
+        std::make_unique<SlowStore>(swap::make_ram_store(kPageSize * 1024, 4, notifier), clock_);
     runtime_ = std::make_unique<Runtime>(
         options,
         std::make_unique<swap::SwapEngine>(engine, memory::make_host_pages(best_mapper()),
-                                           swap::make_ram_store(kPageSize * 1024, 4, bell), clock_),
+                                           std::move(store), clock_),
         clock_);
   }
 
@@ -69,7 +90,7 @@ class SharedPagesTest : public ::testing::Test {
     return is_equal;
   }
 
-  SteadyClock clock_;
+  ManualClock clock_;
   std::unique_ptr<Runtime> runtime_;
 };
 
@@ -122,8 +143,50 @@ TEST_F(SharedPagesTest, LeaveMemoryAndReturn) {
   for (std::uint64_t i = made.size(); i-- > 0;)
     ASSERT_TRUE(holds(made[i].first, made[i].second, i)) << i;
   EXPECT_GT(runtime_->engine().statistics().fetched, Bytes());
+  EXPECT_EQ(runtime_->engine().statistics().faults, 0u);
   for (const auto& [memory_of, size] : made) runtime_->deallocate(memory_of);
   EXPECT_EQ(runtime_->engine().statistics().live, Bytes());
+}
+
+/// Backward frees what forward made last, and needs next what was made before that.
+TEST_F(SharedPagesTest, AreFetchedAheadWherePagesEnd) {
+  std::vector<std::uint64_t*> made;
+  for (std::uint64_t i = 0; i < 200; ++i) made.push_back(make(kQuarter, i));
+  ASSERT_EQ(runtime_->engine().statistics().fetched, Bytes());
+  for (; made.size() > 120; made.pop_back()) runtime_->deallocate(made.back());
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (runtime_->engine().statistics().fetched == Bytes()) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+/// Plans would take it for the work of the operators.
+TEST_F(SharedPagesTest, TellWhatOperatorsWaitForThem) {
+  void* const large = make(kPageBytes, 0);
+  for (int i = 0; i < 200; ++i) {
+    const RangeUse use = runtime_->find(large);
+    const NamedOp text("learned");
+    runtime_->announce_op();
+    runtime_->begin_op(4, {&use, 1}, text);
+    allocate_or_end(kQuarter);
+    runtime_->end_op();
+  }
+  const std::vector<StallCause> stalls = runtime_->report().stalls;
+  ASSERT_FALSE(stalls.empty());
+  EXPECT_EQ(stalls.front().op, "learned");
+  EXPECT_GE(stalls.front().for_room, std::chrono::milliseconds(1));
+}
+
+/// The page of the input has room for the result.
+TEST_F(SharedPagesTest, CountOnceForAnOperator) {
+  const RangeUse use = runtime_->find(make(kQuarter, 0));
+  const NamedOp text("next to it");
+  runtime_->announce_op();
+  runtime_->begin_op(5, {}, text, {}, {&use, 1});
+  EXPECT_EQ(runtime_->find(allocate_or_end(kQuarter)).storage, use.storage);
+  runtime_->end_op();
+  EXPECT_EQ(runtime_->report().smallest_budget, 2 * kPageSize);  // One of them is to spare.
 }
 
 /// What outlives most others leaves gaps in many pages.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "operator_facts.h"
+#include "spillway/base/per_thread.h"
 #include "spillway/profile/autograd_links.h"
 
 namespace spillway::torch_binding {
@@ -40,6 +41,12 @@ std::vector<Seen>* log = nullptr;
 std::mutex log_mutex;
 thread_local bool inside = false;
 
+/// As the interceptor has it.
+struct ThreadState {
+  AutogradWatch autograd;
+  void begin_thread() { autograd = {}; }
+};
+
 void watch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey);
   thread_local OperatorFactsCache facts;
@@ -48,7 +55,7 @@ void watch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::
     op.redispatchBoxed(below, stack);
     return;
   }
-  thread_local AutogradWatch autograd;
+  AutogradWatch& autograd = per_thread<ThreadState>().autograd;
   bool needs_gradient = false;
   for (std::size_t i = stack->size() - op.schema().arguments().size(); i < stack->size(); ++i)
     if ((*stack)[i].isTensor() && (*stack)[i].toTensor().defined())
@@ -273,6 +280,23 @@ TEST_F(AutogradWatchTest, BackwardOnAnotherThreadBelongsToForwardOnThisOne) {
   });
   other.join();
   ASSERT_GT(seen_.size(), before + 4);
+  EXPECT_THAT(links(), Contains("tanh_backward of tanh"));
+  EXPECT_THAT(links(), Contains("mul of exp"));
+}
+
+/// The second of them is handed what was kept for the first.
+TEST_F(AutogradWatchTest, ThreadsAfterOneAnotherHaveNodesOfTheirOwn) {
+  const auto train = [] {
+    std::thread([] {
+      c10::impl::tls_set_dispatch_key_included(kKey, true);
+      const Tensor w = torch::ones({8, 8}).requires_grad_();
+      w.exp().tanh().sum().backward();
+    }).join();
+  };
+  train();
+  const std::size_t first = seen_.size();
+  train();
+  seen_.erase(seen_.begin(), seen_.begin() + static_cast<std::ptrdiff_t>(first));
   EXPECT_THAT(links(), Contains("tanh_backward of tanh"));
   EXPECT_THAT(links(), Contains("mul of exp"));
 }

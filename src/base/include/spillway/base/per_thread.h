@@ -5,8 +5,9 @@
 
 namespace spillway {
 
-/// One `T` for each thread that asks, handed on as it is to a later thread when its own has ended.
-/// They never die: what a trainer frees in its own thread-local destructors may come after ours.
+/// One `T` for each thread that asks. When the thread has ended it is handed on to a later one: as
+/// it is, or after `begin_thread()` where `T` has that, which forgets what held for one thread
+/// alone. None dies: what a trainer frees in its own thread-local destructors may come after ours.
 /// Also right in a forked child, where another thread of the parent may have held the lock.
 template <typename T>
 T& per_thread() {
@@ -29,6 +30,7 @@ T& per_thread() {
     if (lock.owns_lock() && !pool.free.empty()) {
       current = pool.free.back();
       pool.free.pop_back();
+      if constexpr (requires { current->begin_thread(); }) current->begin_thread();
     }
   }
   if (current == nullptr) current = new T;

@@ -168,6 +168,7 @@ class Runtime {
   Wait passed_since(const Mark& since) const;
   void tell_values(const OpContext& op, std::span<const RangeUse> uses, Duration waited);
   static void note_replay_wait(OpContext& op, const Wait& wait);
+  void note_allocated(OpContext& op, StorageId storage, std::size_t size);
   void end_wait_for_room(OpContext& op, StorageId born, const Mark& start);
 
   void* allocate_small(std::size_t size, OpContext& op);
@@ -218,7 +219,6 @@ class Runtime {
   RuntimeOptions options_;
   const Clock& clock_;
   std::unique_ptr<swap::SwapEngine> engine_;
-
   std::unique_ptr<SharedPages> shared_;
   std::unique_ptr<StepGuide> guide_;        ///< None when nothing is learned.
   std::unique_ptr<Recomputer> recomputer_;  ///< None when nothing is recomputed.
