@@ -79,7 +79,8 @@ is_configured() {
 }
 
 has_libtorch() {
-  is_configured '^SPILLWAY_WITH_TORCH:BOOL=ON' && is_configured "^SPILLWAY_LIBTORCH:STRING=${minor:-.*}\$"
+  # What SPILLWAY_LIBTORCH_DIR names may have changed.
+  [[ -n $minor ]] && is_configured '^SPILLWAY_WITH_TORCH:BOOL=ON' && is_configured "^SPILLWAY_LIBTORCH:STRING=$minor\$"
 }
 
 build_without_libtorch() {

@@ -26,7 +26,8 @@ setup=src/cmake/setup
 # named takes the place of both.
 releases=("")
 if [[ -z "${SPILLWAY_LIBTORCH_DIR:-}" ]]; then
-  mapfile -t releases < <(python3 "$setup/libtorch.py" versions)
+  served=$(python3 "$setup/libtorch.py" versions)
+  mapfile -t releases <<<"$served"
   ((all_libtorch)) || releases=("${releases[0]}" "${releases[-1]}")
 fi
 for release in "${releases[@]}"; do

@@ -43,7 +43,6 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   void pin(PinSet& set, std::span<const RangeUse> uses, MissingPages* absent,
            const ResidencyOrders* orders);
   void unpin(PinSet& set, const ResidencyOrders* orders, const device::Event& until);
-  Bytes make_room(Bytes wanted);
   bool end_late_uses_locked();
   void apply_locked(const ResidencyOrders& orders);
   void page_through(PinSet& set);
@@ -53,9 +52,9 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
 
   // eviction.cpp
   /// Starts evictions until what is wanted fits with what is free or about to be.
-  void make_room_locked();
-  void write_out_locked(const RangePart& part, std::uint32_t pages,
-                        std::optional<std::uint32_t> far_pages);
+  void start_evictions_locked();
+  Bytes make_room(Bytes wanted);
+  void write_out_locked(const ResidencyOrders::WriteOut& out);
   bool evict_page_locked(memory::PageIndex index, bool forced, StoreTier tier = StoreTier::kAny);
   bool leave_locked(memory::PageIndex index);
   /// What the kernel kept of these, or of all, is tried again: who held it may have let go since.
@@ -70,6 +69,7 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   void submit(const std::vector<Transfer>& batch);
   void forgive_standstill();
   void kick_locked();
+  void fetch_locked(const RangePart& part, OnFetch copy);
 
   // drops.cpp
   bool drop(StorageId id);
@@ -118,7 +118,6 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   OpClock now_op_ = 0;
   std::uint32_t fetch_reserve_ = 0;
   std::deque<Fetch> fetches_;
-  void fetch_locked(const RangePart& part, OnFetch copy);
   std::unique_ptr<SpillStore> store_;
   /// The store's, where it has some.
   std::shared_ptr<OwnDescriptors> descriptors_;
@@ -210,7 +209,8 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
     std::vector<PinSet::Pin> pins;
   };
   std::vector<LateUse> late_uses_;
-  std::minstd_rand random_;  ///< Equal runs choose alike.
+  std::vector<ResidencyOrders::WriteOut> late_write_outs_;  ///< They wait for late uses to end.
+  std::minstd_rand random_;                                 ///< Equal runs choose alike.
   std::size_t waiting_sets_ = 0;
   const RoomWait* first_in_line_ = nullptr;
   std::uint64_t wakes_ = 0;  ///< Counts whatever may have ended a wait.

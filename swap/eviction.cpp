@@ -234,7 +234,7 @@ std::size_t SwapEngine::State::evict_pinned_locked(std::size_t wanted, const Pin
   return started;
 }
 
-void SwapEngine::State::make_room_locked() {
+void SwapEngine::State::start_evictions_locked() {
   end_late_uses_locked();
   // Queued pages may have come in, or died, for another reason; they want nothing any more.
   const auto is_stale = [this](PageIndex index) {
@@ -284,17 +284,22 @@ Bytes SwapEngine::State::make_room(Bytes wanted) {
   return page_size_ * given;
 }
 
-void SwapEngine::State::write_out_locked(const RangePart& part, std::uint32_t pages,
-                                         std::optional<std::uint32_t> far_pages) {
-  end_late_uses_locked();
+void SwapEngine::State::write_out_locked(const ResidencyOrders::WriteOut& out) {
+  const RangePart& part = out.part;
+  std::uint32_t pages = out.pages;
+  if (has_ended(part.storage)) return;
   const Range& range = range_of(part.storage);
+  if (range.late_uses > 0) {  // Once the device has done its work.
+    late_write_outs_.push_back(out);
+    return;
+  }
   if (range.pins > 0) return;
   pressure_.store(true, std::memory_order_relaxed);
   const std::uint32_t end = part.first + std::min(part.count, range.pages - part.first);
   for (std::uint32_t i = end; i-- > part.first && pages > 0;) {
     const Page& page = pages_.get()[range.first + i];
     StoreTier tier = StoreTier::kAny;
-    if (far_pages) tier = pages > *far_pages ? StoreTier::kHost : StoreTier::kFar;
+    if (out.far_pages) tier = pages > *out.far_pages ? StoreTier::kHost : StoreTier::kFar;
     const bool gone =
         page.state != PageState::kResident || evict_page_locked(range.first + i, false, tier);
     if (gone) --pages;

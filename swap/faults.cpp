@@ -58,7 +58,7 @@ std::string SwapEngine::State::lost_fault_locked() {
   if (now >= faults_.next_attempt) {
     faults_.next_attempt = now + kAttemptPause;
     forget_refusals_locked();
-    make_room_locked();
+    start_evictions_locked();
     kick_locked();
   }
   return {};
@@ -119,7 +119,7 @@ bool SwapEngine::State::begin_fault_locked(PageIndex index, Access access, TimeP
       std::erase(demand_reads_, index);  // It stands in one queue only, now in the faster one.
       if (std::find(fault_reads_.begin(), fault_reads_.end(), index) == fault_reads_.end())
         fault_reads_.push_back(index);
-      make_room_locked();
+      start_evictions_locked();
       kick_locked();
       break;
     case PageState::kReading:

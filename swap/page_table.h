@@ -15,7 +15,7 @@ namespace spillway::swap {
 
 /// Where the bytes of a page are. The picture of all moves is in swap/README.md.
 enum class PageState : std::uint8_t {
-  kOut,          ///< In its extent only.
+  kOut,          ///< Not in memory; its `Absence` says why.
   kReadQueued,   ///< Somebody waits for it; it has no frame yet.
   kReading,      ///< Being read into a frame of the pool.
   kResident,     ///< Under its address.
@@ -27,7 +27,7 @@ enum class PageState : std::uint8_t {
 enum class Absence : std::uint8_t {
   kUnfilled,  ///< Nobody has written to it yet: it gets a frame and no read.
   kStored,    ///< Its bytes are in its extent, and are read.
-  kDropped,   ///< Its bytes are nowhere: whoever computes them again is told.
+  kDropped,   ///< Its bytes are nowhere: whoever recomputes them is told.
 };
 
 inline bool has_bytes_in_memory(PageState state) {
@@ -52,7 +52,7 @@ struct Page {
   std::uint32_t arrival = 0;             ///< Counts up with every page that becomes resident.
   std::uint32_t pins = 0;          ///< Of operators that use a part of the range with this page.
   std::uint32_t touched = 0;       ///< Low bits of the touch clock; kept for ranges used in parts.
-  ExtentId extent;                 ///< None and `kOut`: the page has no contents yet.
+  ExtentId extent;                 ///< None while `kOut`: the page was dropped, or never filled.
   std::uint32_t extent_since = 0;  ///< When the extent was reserved, in the order of forks.
   memory::SlotId slot;             ///< The frame while reading.
   std::uint32_t range = 0;         ///< Slot of its storage in the table of ranges.

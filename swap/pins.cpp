@@ -1,6 +1,7 @@
 // What running operators hold: whole ranges, or some pages of a range.
 
 #include <algorithm>
+#include <utility>
 
 #include "room_wait.h"
 #include "spillway/base/assert.h"
@@ -47,8 +48,8 @@ void SwapEngine::State::apply_locked(const ResidencyOrders& orders) {
   now_op_ = std::max(now_op_, orders.now);
   for (const ResidencyOrders::NextUse& next : orders.next_uses)
     if (!has_ended(next.part.storage)) set_next_use_locked(next.part, next.at);
-  for (const ResidencyOrders::WriteOut& out : orders.write_outs)
-    if (!has_ended(out.part.storage)) write_out_locked(out.part, out.pages, out.far_pages);
+  end_late_uses_locked();
+  for (const ResidencyOrders::WriteOut& out : orders.write_outs) write_out_locked(out);
   bool may_go_on = !fetches_.empty() && now_op_ >= fetches_.front().needed;
   if (orders.reserve_pages) {
     may_go_on |= *orders.reserve_pages < fetch_reserve_ && !fetches_.empty();
@@ -71,6 +72,10 @@ void SwapEngine::State::hold_locked(PinSet& set, const RangeUse& use) {
   Range& range = range_of(use.storage);
   SPILLWAY_ASSERT(use.first < range.pages && use.pages == range.pages && !range.is_dropped);
   range.last_touch = ++touch_clock_;
+  if (range.late_uses > 0)  // Touched again, it is not to leave.
+    std::erase_if(late_write_outs_, [&](const ResidencyOrders::WriteOut& out) {
+      return out.part.storage == use.storage;
+    });
   const bool is_whole = use.is_whole();
   set.pins_.push_back({use.storage, use.first, is_whole ? 0 : use.touched()});
   if (is_whole) {
@@ -183,7 +188,7 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses, Missing
     const std::size_t missing = missing_pages_locked(uses, !room.stands_back());
     if (missing == 0) break;
     if (absent != nullptr && absent->empty()) count_missing_locked(uses, *absent);
-    make_room_locked();
+    start_evictions_locked();
     kick_locked();
     const bool is_unreadable =
         read_failure_.count != failures && std::any_of(uses.begin(), uses.end(), holds_failure);
@@ -218,13 +223,14 @@ void SwapEngine::State::let_go_late_locked(const PinSet::Pin& pin) {
 /// Whether anything was used until now that a device was working on.
 bool SwapEngine::State::end_late_uses_locked() {
   if (late_uses_.empty()) return false;
-  const auto has_ended = [](const LateUse& use) { return use.until.is_done(); };
   const auto ended = std::stable_partition(late_uses_.begin(), late_uses_.end(),
-                                           [&](const LateUse& use) { return !has_ended(use); });
+                                           [](const LateUse& use) { return !use.until.is_done(); });
   if (ended == late_uses_.end()) return false;
   for (auto use = ended; use != late_uses_.end(); ++use)
     for (const PinSet::Pin& pin : use->pins) let_go_late_locked(pin);
   late_uses_.erase(ended, late_uses_.end());
+  for (const ResidencyOrders::WriteOut& out : std::exchange(late_write_outs_, {}))
+    write_out_locked(out);
   wake_waiters_locked();
   return true;
 }
@@ -243,7 +249,7 @@ void SwapEngine::State::unpin(PinSet& set, const ResidencyOrders* orders,
   exit_locked(set);
   if (orders != nullptr) apply_locked(*orders);
   wake_waiters_locked();
-  if (!fault_reads_.empty() || !demand_reads_.empty()) make_room_locked(), kick_locked();
+  if (!fault_reads_.empty() || !demand_reads_.empty()) start_evictions_locked(), kick_locked();
 }
 
 }  // namespace spillway::swap

@@ -35,6 +35,7 @@ class StorageTable {
   Absence absence_of(const Page& page) const;
   bool is_pinned(const Page& page) const { return page.pins > 0 || ranges_[page.range].pins > 0; }
 
+  Bytes page_size() const { return page_size_; }
   std::size_t pages_for(Bytes size) const {
     return size / page_size_ + (size.count() % page_size_.count() > 0 ? 1 : 0);
   }

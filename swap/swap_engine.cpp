@@ -191,7 +191,7 @@ void SwapEngine::State::acquire_frames_locked(Lock& lock, std::vector<memory::Sl
     return pool_->available_frames() >= count && fault_reads_.empty() && !room.stands_back();
   };
   while (!has_room()) {
-    make_room_locked();
+    start_evictions_locked();
     if (has_room()) break;
     kick_locked();
     const std::size_t missing =
@@ -389,6 +389,8 @@ SwapEngine::Allocation SwapEngine::allocate_unfilled(Bytes size, PinSet* within)
 void SwapEngine::release(StorageId range) {
   if (!state_->off_.load(std::memory_order_relaxed)) state_->release(range);
 }
+
+Bytes SwapEngine::page_size() const noexcept { return state_->page_size(); }
 
 RangeUse SwapEngine::find(const void* address) const noexcept {
   return state_->addresses_.find(address);

@@ -171,7 +171,7 @@ bool SwapEngine::State::collect_write_locked(std::vector<Transfer>& batch) {
 /// Fills the store's queue: what somebody waits for, then write-outs and fetches in turn.
 void SwapEngine::State::collect_locked(std::vector<Transfer>& batch) {
   end_children_locked();
-  if (end_late_uses_locked()) make_room_locked();
+  if (end_late_uses_locked()) start_evictions_locked();
   awaited_reads_ = 0;
   while (free_transfers_ > 0) {
     if (collect_read_locked(fault_reads_, batch) || collect_read_locked(demand_reads_, batch)) {
@@ -316,7 +316,7 @@ void SwapEngine::State::run_transfers() {
     if (results.empty()) continue;
     Lock lock(mutex_);
     for (const TransferResult& result : results) finish_locked(result);
-    make_room_locked();
+    start_evictions_locked();
     wake_waiters_locked();
     const Bytes resident = resident_locked();
     lock.unlock();

@@ -82,7 +82,7 @@ Core::Core(const runtime::Settings& settings)
     : run_(with_log(settings), runtime::surroundings_of_this_process(settings), clock_) {
   run_.trainer_facts = [this] { return trainer_facts(); };
   register_hooks(memory::serves_system_calls(run_.parts().mapper),
-                 bytes_at_once(runtime().budget()));
+                 bytes_at_once(runtime().budget(), runtime().engine().page_size()));
   // May throw; from here on LibTorch points to the runtime.
   interceptor_ = std::make_unique<Interceptor>(runtime(), settings.dispatch_key, settings.verify);
   instance.store(this);  // From here on other threads may fork.

@@ -25,7 +25,7 @@ namespace {
 std::atomic<runtime::Runtime*> current{nullptr};
 std::atomic<bool> detached{false};
 
-/// Smaller tensors never leave memory anyway.
+/// Programs make a few smaller ones before the start, which is not worth a word.
 const Bytes kWorthTelling = runtime::RuntimeOptions().min_storage;
 std::atomic<bool> older_was_told{false};
 

@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "core.h"
-#include "spillway/memory/frame_mapper.h"
 
 namespace spillway::torch_binding {
 namespace {
@@ -19,15 +18,15 @@ std::size_t tensor_bytes(const void* memory, std::size_t size) {
   if (core == nullptr || size == 0) return 0;
   const swap::RangeUse use = core->runtime().find(memory, Bytes(size));
   if (!use.storage.is_some()) return 0;
-  const std::size_t in_first_page =
-      memory::kPageBytes - reinterpret_cast<std::uintptr_t>(memory) % memory::kPageBytes;
-  return std::min(size, in_first_page + (use.touched() - 1) * memory::kPageBytes);
+  const std::size_t page = core->runtime().engine().page_size().count();
+  const std::size_t in_first_page = page - reinterpret_cast<std::uintptr_t>(memory) % page;
+  return std::min(size, in_first_page + (use.touched() - 1) * page);
 }
 
-std::size_t bytes_at_once(Bytes budget) {
+std::size_t bytes_at_once(Bytes budget, Bytes page_size) {
   constexpr std::uint64_t kPartOfBudget = 16;
-  const std::uint64_t pages = budget.count() / kPartOfBudget / memory::kPageBytes;
-  return std::max<std::uint64_t>(pages, 1) * memory::kPageBytes;
+  const std::uint64_t pages = budget.count() / kPartOfBudget / page_size.count();
+  return std::max<std::uint64_t>(pages, 1) * page_size.count();
 }
 
 void* hold_memory(const void* memory, std::size_t size, int is_filled, int is_direct) {

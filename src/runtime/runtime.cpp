@@ -25,10 +25,6 @@ constexpr std::size_t kSmallHeader = 64;
 
 }  // namespace
 
-std::string Runtime::name_of(const OpContext& op) {
-  return op.text != nullptr ? op.text->describe() : "an allocation of the trainer";
-}
-
 Runtime::OpContext& Runtime::context() { return per_thread<OpContext>(); }
 
 Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine> engine,
@@ -36,11 +32,13 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
     : options_(options),
       clock_(clock),
       engine_(std::move(engine)),
+      page_size_(engine_->page_size()),
       shared_(std::make_unique<SharedPages>(*engine_)) {
   if (options_.learns) {
-    const auto budget_pages = static_cast<std::uint32_t>(options_.budget / memory::kPageSize);
+    const auto budget_pages = static_cast<std::uint32_t>(options_.budget / page_size_);
     guide_ = std::make_unique<StepGuide>(
-        StepLearner::Options{.budget_pages = budget_pages,
+        StepLearner::Options{.page_size = page_size_,
+                             .budget_pages = budget_pages,
                              .rates = options_.rates,
                              .far = options_.far,
                              .rates_now = options_.rates_now,
@@ -63,6 +61,10 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
 }
 
 Runtime::~Runtime() = default;
+
+std::uint32_t Runtime::pages_of(std::size_t size) const {
+  return static_cast<std::uint32_t>((size + page_size_.count() - 1) / page_size_.count());
+}
 
 /// Trainers that do not catch what is thrown end without a word about it that helps. Of each cause
 /// once: there may be many threads, and trainers that try again.
@@ -145,7 +147,7 @@ void* Runtime::allocate_in_rehearsal(OpContext& op, std::size_t size) {
   try {
     if (size >= options_.min_storage.count())
       return engine_->allocate(Bytes(size), &op.pins).address;
-    if (SharedPages::serves(size)) return shared_->allocate(size, &op.pins, {}).address;
+    if (shared_->serves(size)) return shared_->allocate(size, &op.pins, {}).address;
     engine_->account_small(Bytes(size), &op.pins);
   } catch (const swap::NoRoomError&) {
     op.ran_out_of_room = true;
@@ -171,8 +173,8 @@ void* Runtime::allocate(std::size_t size) {
     made = allocate_paged(op, size);
     note_allocated(op, made.storage, size);
   } else {
-    made.address = static_cast<std::byte*>(SharedPages::serves(size) ? allocate_shared(size, op)
-                                                                     : allocate_small(size, op));
+    made.address = static_cast<std::byte*>(shared_->serves(size) ? allocate_shared(size, op)
+                                                                 : allocate_small(size, op));
   }
   if (may_wait) end_wait_for_room(op, made.storage, start);
   return made.address;
@@ -196,7 +198,7 @@ void Runtime::note_allocated(OpContext& op, StorageId storage, std::size_t size)
 void Runtime::end_wait_for_room(OpContext& op, StorageId born, const Mark& start) {
   const Wait wait = waited_since(start);
   if (traces()) options_.trace->waited(&op, StallLedger::Reason::kRoom, wait.time);
-  if (op.replays) note_replay_wait(op, wait);
+  if (op.replays) op.replay_wait += wait;
   if (!op.learns) return;
   guide_->waited(&op, wait.time, wait.moved);
   if (born.is_some() && wait.time >= StallLedger::kNoticeable)
@@ -385,7 +387,7 @@ void Runtime::note_need(OpContext& op) {
   const std::uint64_t need = op.input_pages + op.inside_peak;
   if (need <= largest_need_pages_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(step_mutex_);
-  note_need_locked(need, name_of(op));
+  note_need_locked(need, op.name());
 }
 
 void Runtime::end_op() noexcept {

@@ -42,7 +42,7 @@ Bytes Runtime::moved() const {
 /// pressure when it began, its inputs are not held.
 std::uint64_t Runtime::need_of(const OpContext& op, const swap::NoRoomError& error,
                                std::uint64_t asked) {
-  const std::uint64_t refused = (error.wanted + error.held) / memory::kPageSize;
+  const std::uint64_t refused = (error.wanted + error.held) / page_size_;
   if (!op.is_running) return refused;
   return std::max<std::uint64_t>(refused, op.input_pages + op.inside_pages + asked);
 }
@@ -53,9 +53,8 @@ void Runtime::page_through(OpContext& op, std::uint64_t need) {
   const std::uint64_t room = engine_->storage_pages();
   if (op.oversize != nullptr || room <= kLeastRoom || need > kReach * room)
     refuse_oversize(op, need);
-  const std::string name = name_of(op);
-  const Bytes may_move =
-      std::max(options_.moves_of_oversize, memory::kPageSize * need * kMovesPerNeed);
+  const std::string name = op.name();
+  const Bytes may_move = std::max(options_.moves_of_oversize, page_size_ * need * kMovesPerNeed);
   bool is_news = false;
   std::string smallest;
   const swap::SwapStatistics memory = engine_->statistics();
@@ -100,26 +99,25 @@ std::string Runtime::sizes_that_stay() const {
   if (options_.min_storage <= SharedPages::kSmallest)
     return message("below --min-storage ({})", options_.min_storage);
   const std::string small = message("below {}", SharedPages::kSmallest);
-  if (options_.min_storage <= memory::kPageSize) return small;
-  return message("{} or from {} to --min-storage ({})", small, memory::kPageSize,
-                 options_.min_storage);
+  if (options_.min_storage <= page_size_) return small;
+  return message("{} or from {} to --min-storage ({})", small, page_size_, options_.min_storage);
 }
 
 /// "aten::mm(…) does not fit into the budget of 12.0 MiB: it needs 14.0 MiB at once."
 std::string Runtime::why_refused(const OpContext& op, std::uint64_t need, Bytes moved) const {
-  const Bytes room = memory::kPageSize * engine_->storage_pages();
+  const Bytes room = page_size_ * engine_->storage_pages();
   const Bytes small = options_.budget - std::min(options_.budget, room);
-  const Bytes needed = memory::kPageSize * need;
+  const Bytes needed = page_size_ * need;
   const std::string so_far = moved > Bytes() ? message(", and has moved {} so far", moved) : "";
   if (small > needed)  // The operator is not what holds the memory.
     return message("Tensors {} hold {} of the budget of {} and never leave memory; {} finds no "
                    "room beside them{}.",
-                   sizes_that_stay(), small, options_.budget, name_of(op), so_far);
+                   sizes_that_stay(), small, options_.budget, op.name(), so_far);
   const std::string beside =
       needed <= options_.budget
           ? message(" beside {} of tensors {}, which never leave memory", small, sizes_that_stay())
           : "";
-  return message("{} does not fit into the budget of {}: it needs {} at once{}{}.", name_of(op),
+  return message("{} does not fit into the budget of {}: it needs {} at once{}{}.", op.name(),
                  options_.budget, needed, beside, so_far);
 }
 
@@ -132,7 +130,7 @@ void Runtime::refuse_oversize(OpContext& op, std::uint64_t need) {
   {
     // Not held by the exception: nobody may catch it, and the summary needs the mutex.
     std::lock_guard lock(step_mutex_);
-    note_need_locked(need, name_of(op));
+    note_need_locked(need, op.name());
     is_largest_op_cut_ |= need == largest_need_pages_.load();
     told = message("{} {}", why, smallest_budget_text_locked(memory, Finding::kSoFar));
     refuse_locked({RefusalCause::kBudget, told}, op.place());
@@ -144,7 +142,7 @@ void Runtime::refuse_oversize(OpContext& op, std::uint64_t need) {
 /// What the largest operator so far needs, with all that is too small to leave, and a page to
 /// spare.
 Bytes Runtime::smallest_budget_locked(const swap::SwapStatistics& memory) const {
-  return memory::kPageSize * (largest_need_pages_.load() + 1) + memory.small_peak;
+  return page_size_ * (largest_need_pages_.load() + 1) + memory.small_peak;
 }
 
 std::string Runtime::smallest_budget_text_locked(const swap::SwapStatistics& memory,

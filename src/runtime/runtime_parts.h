@@ -16,15 +16,23 @@ namespace spillway::runtime {
 /// The cost of interception is measured on one operator of this number.
 inline constexpr std::uint64_t kSampleEvery = 64;
 
-inline std::uint32_t pages_of(std::size_t size) {
-  return static_cast<std::uint32_t>((size + memory::kPageBytes - 1) / memory::kPageBytes);
-}
-
 /// State of an operator that needs more than the budget and is paged through.
 struct Runtime::Oversize {
   Bytes moved_before;                      ///< By all transfers until then.
   Bytes may_move;                          ///< Then the process ends.
   std::unique_ptr<Alarm> alarm = nullptr;  ///< Looks at that.
+};
+
+/// Time in which an operator did not run, and what was moved meanwhile.
+struct Runtime::Wait {
+  Duration time{0};
+  Bytes moved;
+
+  Wait& operator+=(const Wait& other) {
+    time += other.time;
+    moved += other.moved;
+    return *this;
+  }
 };
 
 /// The operator of one thread.
@@ -35,8 +43,7 @@ struct Runtime::OpContext {
   bool makes_blanks = false;     ///< And leaves the rest to the trainer.
   bool rehearses = false;        ///< See Runtime::Rehearsal.
   bool ran_out_of_room = false;  ///< In the latest rehearsal.
-  Duration replay_wait{0};       ///< For pages or room, of the operator that runs again.
-  Bytes moved_in_replay_wait;    ///< Meanwhile.
+  Wait replay_wait;              ///< For pages or room, of the operator that runs again.
   bool has_replayed = false;     ///< It did run, and was not left out as needless.
   bool replays = false;          ///< The running operator is none of the trainer's: it runs again.
   StepGuide::Wish wish;
@@ -64,16 +71,13 @@ struct Runtime::OpContext {
     shared_inputs.clear();
     inside_pages = inside_peak = input_pages = 0;
   }
+  std::string name() const {
+    return text != nullptr ? text->describe() : "an allocation of the trainer";
+  }
   /// What is asked for memory now, as long as the program runs: an operator by its signature; 0:
   /// none.
   std::uint64_t place() const { return is_running ? signature : 0; }
   TimePoint sampled_since{};  ///< Of the announced or running operator; 0: it is not measured.
-};
-
-/// Time in which an operator did not run, and what was moved meanwhile.
-struct Runtime::Wait {
-  Duration time{0};
-  Bytes moved;
 };
 
 /// Does what needs room: `asked` pages beside those that the running operator has.
@@ -97,7 +101,7 @@ void Runtime::with_room(OpContext& op, std::uint64_t asked, const Action& action
     if (op.replays) {
       op.room_failure = std::current_exception();
     } else {
-      note_refusal(error, name_of(op), op.place());
+      note_refusal(error, op.name(), op.place());
     }
     throw;
   }

@@ -69,15 +69,14 @@ void Runtime::bring_back(OpContext& op, std::uint64_t signature, std::span<const
   recomputer_->replay(due.places, [&](std::size_t position, bool ends) {
     if (!ends) {
       guide_->begin_replay(due, position);
-      op.replay_wait = Duration(0);
-      op.moved_in_replay_wait = Bytes();
+      op.replay_wait = {};
       op.has_replayed = false;
       begin = mark();
       return;
     }
     const Mark end = mark();
-    const Duration took = end.at - begin.at - op.replay_wait;
-    const Bytes moved = end.moved - begin.moved - op.moved_in_replay_wait;
+    const Duration took = end.at - begin.at - op.replay_wait.time;
+    const Bytes moved = end.moved - begin.moved - op.replay_wait.moved;
     guide_->end_replay(due, position, op.has_replayed ? took : Duration(0), moved, op.wish);
     drop_wished(op);
   });
@@ -120,7 +119,7 @@ void Runtime::run_replay(profile::OpIndex place, const recompute::RecordedCall& 
     const Wait wait = waited_since(asked);
     if (traces()) options_.trace->waited(&op, StallLedger::Reason::kInputs, wait.time);
     const TimePoint start = clock_.now();
-    note_replay_wait(op, wait);
+    op.replay_wait += wait;
     op.has_replayed = true;
     body(op.pins);
     replay_ns_.fetch_add(static_cast<std::uint64_t>((clock_.now() - start).count()),
@@ -207,9 +206,4 @@ void Runtime::before_write(const RangeUse& use) {
 }
 
 /// Of an operator that runs again.
-void Runtime::note_replay_wait(OpContext& op, const Wait& wait) {
-  op.replay_wait += wait.time;
-  op.moved_in_replay_wait += wait.moved;
-}
-
 }  // namespace spillway::runtime

@@ -23,7 +23,7 @@ RangeUse Runtime::find_unshared(const void* memory) const noexcept {
 }
 
 Bytes Runtime::small_peak() const {
-  return engine_->statistics().small_peak + memory::kPageSize * shared_->most_pages();
+  return engine_->statistics().small_peak + page_size_ * shared_->most_pages();
 }
 
 void* Runtime::allocate_shared(std::size_t size, OpContext& op) {

@@ -8,8 +8,6 @@
 
 namespace spillway::runtime {
 
-using memory::kPageBytes;
-
 namespace {
 
 constexpr std::uint32_t kAlignment = 64;  // Of heap blocks of LibTorch, for AVX-512.
@@ -25,7 +23,8 @@ constexpr int kFetchAhead = 4;
 
 }  // namespace
 
-SharedPages::SharedPages(swap::SwapEngine& engine) : engine_(engine) {
+SharedPages::SharedPages(swap::SwapEngine& engine)
+    : engine_(engine), page_bytes_(static_cast<std::uint32_t>(engine.page_size().count())) {
   auto* const words = std::calloc(kSlots / 64, sizeof(std::atomic<std::uint64_t>));
   if (words == nullptr) throw UnsupportedError("no memory for a table of {} storages", kSlots);
   shared_.reset(static_cast<std::atomic<std::uint64_t>*>(words));
@@ -50,12 +49,12 @@ SharedPages::Block SharedPages::allocate(std::size_t size, swap::PinSet* within,
     return block;
   }
   // Others may make one at the same time, which is a page too many at worst.
-  const swap::StorageMemory::Allocation made = engine_.allocate(Bytes(kPageBytes), within);
+  const swap::StorageMemory::Allocation made = engine_.allocate(Bytes(page_bytes_), within);
   SPILLWAY_ASSERT(made.storage.slot() < kSlots);
   const std::lock_guard lock(mutex_);
-  by_change_.push_front({made.storage, made.address, {}, kPageBytes});
+  by_change_.push_front({made.storage, made.address, {}, page_bytes_});
   by_storage_.emplace(made.storage, by_change_.begin());
-  free_ += kPageBytes - rounded;
+  free_ += page_bytes_ - rounded;
   const auto count = static_cast<std::uint32_t>(by_storage_.size());
   pages_.store(count, std::memory_order_relaxed);
   most_pages_.store(std::max(most_pages(), count), std::memory_order_relaxed);
@@ -73,7 +72,7 @@ SharedPages::Block SharedPages::take_gap(std::uint32_t size) {
 }
 
 SharedPages::Pages::iterator SharedPages::page_with_gap_locked(std::uint32_t size) {
-  const std::uint64_t all = std::uint64_t{kPageBytes} * by_storage_.size();
+  const std::uint64_t all = std::uint64_t{page_bytes_} * by_storage_.size();
   const bool is_sparse = free_ * kSparseFrom > all;
   std::size_t seen = 0;
   for (auto page = by_change_.begin(); page != by_change_.end(); ++page) {
@@ -83,7 +82,7 @@ SharedPages::Pages::iterator SharedPages::page_with_gap_locked(std::uint32_t siz
   return by_change_.end();
 }
 
-std::byte* SharedPages::take_locked(Page& page, std::uint32_t size) {
+std::byte* SharedPages::take_locked(Page& page, std::uint32_t size) const {
   std::uint32_t begin = 0;  // Of the gap.
   auto next = page.blocks.begin();
   while (next != page.blocks.end() && next->offset - begin < size) {
@@ -95,14 +94,14 @@ std::byte* SharedPages::take_locked(Page& page, std::uint32_t size) {
   return page.address + begin;
 }
 
-void SharedPages::note_gaps_locked(Page& page) {
+void SharedPages::note_gaps_locked(Page& page) const {
   std::uint32_t begin = 0;
   page.largest_gap = 0;
   for (const Part& block : page.blocks) {
     page.largest_gap = std::max(page.largest_gap, block.offset - begin);
     begin = block.offset + block.size;
   }
-  page.largest_gap = std::max(page.largest_gap, static_cast<std::uint32_t>(kPageBytes) - begin);
+  page.largest_gap = std::max(page.largest_gap, page_bytes_ - begin);
 }
 
 bool SharedPages::release(const void* address, StorageId storage) {
@@ -123,7 +122,7 @@ bool SharedPages::release(const void* address, StorageId storage) {
     note_gaps_locked(*page);
     by_change_.splice(by_change_.begin(), by_change_, page);
     if (!page->blocks.empty()) return false;
-    free_ -= kPageBytes;
+    free_ -= page_bytes_;
     fetch_next_locked(page, orders);
     by_change_.erase(page);
     by_storage_.erase(found);

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "spillway/base/bytes.h"
-#include "spillway/memory/frame_mapper.h"
 #include "spillway/swap/swap_engine.h"
 
 namespace spillway::runtime {
@@ -25,8 +24,8 @@ class SharedPages {
   /// Blocks below this size are not worth their place in the books: they belong to the heap.
   static constexpr Bytes kSmallest{4096};
   /// Whether blocks of so many bytes have a place here.
-  static constexpr bool serves(std::size_t size) {
-    return size >= kSmallest.count() && size <= memory::kPageBytes;
+  bool serves(std::size_t size) const noexcept {
+    return size >= kSmallest.count() && size <= page_bytes_;
   }
 
   /// `engine` outlives this.
@@ -81,11 +80,12 @@ class SharedPages {
   /// A block in a gap of a page; without an address where there is none.
   Block take_gap(std::uint32_t size);
   Pages::iterator page_with_gap_locked(std::uint32_t size);
-  static std::byte* take_locked(Page& page, std::uint32_t size);
-  static void note_gaps_locked(Page& page);
+  std::byte* take_locked(Page& page, std::uint32_t size) const;
+  void note_gaps_locked(Page& page) const;
   void fetch_next_locked(Pages::iterator behind, swap::ResidencyOrders& orders) const;
 
   swap::SwapEngine& engine_;
+  const std::uint32_t page_bytes_;
   std::atomic<std::uint32_t> pages_{0};
   std::atomic<std::uint32_t> most_pages_{0};
 

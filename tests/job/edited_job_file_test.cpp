@@ -36,7 +36,7 @@ JobFile busy_file(std::string_view schedule, JobMemoryReduction memory_reduction
 }
 
 /// What is wrong, or "accepted".
-std::string judged(const json& document) {
+std::string evaluated(const json& document) {
   return refusal([&] {
     const JobFile file = parse_job_file(document.dump(), "plan.json");
     if (const auto fault = job_fault(file)) throw PlanError("plan.json: {}", *fault);
@@ -101,7 +101,7 @@ TEST(EditedJobFile, IsRefusedOrMakesTheSameFigures) {
         std::pair{"gpipe", JobMemoryReduction::kIdleOffload},
         std::pair{"zb-v", JobMemoryReduction::kStages}}) {
     const json document = json::parse(to_text(busy_file(schedule, memory_reduction)));
-    ASSERT_EQ(judged(document), "accepted");
+    ASSERT_EQ(evaluated(document), "accepted");
     const json flat = document.flatten();
     for (const auto& [pointer, value] : flat.items()) {
       if (!value.is_number()) continue;
@@ -111,7 +111,7 @@ TEST(EditedJobFile, IsRefusedOrMakesTheSameFigures) {
             message("{} {}: {} instead of {}", schedule, pointer, change.dump(), value.dump()));
         json edited = document;
         edited[json::json_pointer(pointer)] = change;
-        const std::string told = judged(edited);
+        const std::string told = evaluated(edited);
         if (told == "accepted") {
           EXPECT_TRUE(kHarmless.count(key_of(pointer)) == 1);
           accepted.insert(key_of(pointer));
@@ -136,7 +136,7 @@ TEST(EditedJobFile, IsToldWhichFigureIsWrongAndWhatItShouldBe) {
       value = static_cast<std::int64_t>(value.get<double>() * factor);
     else
       value = value.get<double>() * factor;
-    return judged(edited);
+    return evaluated(edited);
   };
   const auto text = [&](const char* pointer) {
     return document[json::json_pointer(pointer)].dump();
@@ -161,10 +161,10 @@ TEST(EditedJobFile, SwapsOverALinkThatCarriesSomething) {
     json document = json::parse(to_text(busy_file(schedule, memory_reduction)));
     json& rate = document["links"]["host_link"]["bytes_per_second"];
     rate = rate.get<double>() / 1000;
-    EXPECT_THAT(judged(document), HasSubstr("figures.step_seconds is ")) << schedule;
+    EXPECT_THAT(evaluated(document), HasSubstr("figures.step_seconds is ")) << schedule;
     rate = 0;
-    EXPECT_THAT(judged(document), AnyOf(HasSubstr("links.host_link has a rate of 0"),
-                                        HasSubstr("figures.step_seconds is ")))
+    EXPECT_THAT(evaluated(document), AnyOf(HasSubstr("links.host_link has a rate of 0"),
+                                           HasSubstr("figures.step_seconds is ")))
         << schedule;
   }
 }
@@ -173,12 +173,12 @@ TEST(EditedJobFile, SaysWhereSwapsGo) {
   json document = json::parse(to_text(busy_file("1f1b", JobMemoryReduction::kStages)));
   EXPECT_EQ(document["swaps_to"], "hosts");
   document["host_memory_bytes"] = 1;
-  EXPECT_THAT(judged(document), HasSubstr("on its host at its most"));
+  EXPECT_THAT(evaluated(document), HasSubstr("on its host at its most"));
   document["swaps_to"] = "disks";  // With room for all.
-  EXPECT_EQ(judged(document), "accepted");
+  EXPECT_EQ(evaluated(document), "accepted");
   EXPECT_TRUE(parse_job_file(document.dump(), "plan.json").swaps_to_disks);
   document["swaps_to"] = "cloud";
-  EXPECT_THAT(judged(document), HasSubstr("swaps_to is 'cloud' instead of hosts or disks"));
+  EXPECT_THAT(evaluated(document), HasSubstr("swaps_to is 'cloud' instead of hosts or disks"));
 }
 
 }  // namespace

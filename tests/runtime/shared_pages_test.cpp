@@ -33,8 +33,7 @@ class SlowStore final : public swap::ForwardingStore {
 
  private:
   void do_submit(const swap::Transfer& transfer) override {
-    if (transfer.direction == swap::Direction::kWrite)
-      clock_.advance(std::chrono::milliseconds(1));
+    if (transfer.direction == swap::Direction::kWrite) clock_.advance(std::chrono::milliseconds(1));
     ForwardingStore::do_submit(transfer);
   }
 
@@ -157,7 +156,7 @@ TEST_F(SharedPagesTest, AreFetchedAheadWherePagesEnd) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (runtime_->engine().statistics().fetched == Bytes()) {
     ASSERT_LT(std::chrono::steady_clock::now(), end);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::yield();
   }
 }
 

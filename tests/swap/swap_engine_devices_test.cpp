@@ -110,9 +110,28 @@ TEST_P(SwapEngineDevicesTest, PagesStayUntilTheDeviceHasUsedThem) {
   EXPECT_FALSE(swap->drop(used.storage));
   gate_.set_value();
   EXPECT_EQ(done.wait().error, "");
-  write_out(*swap, RangePart(used.storage), 3);
+  // And without a word more.
   while (swap->statistics().spilled < page_size() * 4) std::this_thread::yield();
   EXPECT_EQ(word(used.address, 0), 42U);
+}
+
+TEST_P(SwapEngineDevicesTest, WhatIsUsedAgainBeforeTheDeviceIsDoneDoesNotLeaveForAnOlderOrder) {
+  auto swap = engine(8);
+  const auto used = swap->allocate(page_size() * 3, nullptr);
+  const auto other = swap->allocate(page_size(), nullptr);
+  const device::Event done = use_late(*swap, used.address);
+  write_out(*swap, RangePart(used.storage), 3);
+  {
+    PinSet pins;
+    const RangeUse use = swap->find(used.address);
+    swap->pin(pins, {&use, 1});
+  }
+  gate_.set_value();
+  EXPECT_EQ(done.wait().error, "");
+  write_out(*swap, RangePart(other.storage), 1);
+  while (swap->statistics().spilled < page_size()) std::this_thread::yield();
+  EXPECT_EQ(swap->statistics().spilled, page_size());
+  EXPECT_EQ(swap->resident(), page_size() * 3);
 }
 
 TEST_P(SwapEngineDevicesTest, AReleasedStorageKeepsItsMemoryUntilTheDeviceHasUsedIt) {

@@ -13,7 +13,7 @@ RETIRED = [
     ("referee", "names", "simulator"),
     (r"\breferees?\b", "text", "simulator"),
     ("judge", "names", "evaluate, check or compare"),
-    ("judged", "names", "evaluated"),
+    (r"\bjudged?\(", "text", "evaluate, evaluated"),
     ("hopeless", "names", "pruned"),
     (r"\bhopeless\b", "text", "pruned"),
     ("left out", "names", "skipped"),

@@ -31,7 +31,8 @@ require_free_mb 1500 LibTorch
 start_staging
 echo "libtorch: downloading about 550 MB"
 start_reporting libtorch 550
-mapfile -t wheels < <(python3 "$here/libtorch.py" wheels "$version")
+names=$(python3 "$here/libtorch.py" wheels "$version")
+mapfile -t wheels <<<"$names"
 download "${wheels[@]}"
 stop_reporting
 

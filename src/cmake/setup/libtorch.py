@@ -49,10 +49,11 @@ def release_of(version):
             return release
     minors = [release.rpartition(".")[0] for release in releases]
     try:
-        major, minor = numbers(version)
+        wanted = numbers(version)
     except ValueError:
         raise SystemExit(f"'{version}' is no version of LibTorch; Spillway serves {', '.join(minors)}") from None
-    nearest = min(minors, key=lambda other: (abs(numbers(other)[0] - major), abs(numbers(other)[1] - minor)))
+    # The newest that is not newer, or else the oldest: as the preloaded library has it.
+    nearest = ([minors[0]] + [minor for minor in minors if numbers(minor) <= wanted])[-1]
     raise SystemExit(f"LibTorch {version} is not fetched: Spillway serves {', '.join(releases)}; nearest is {nearest}")
 
 

@@ -61,7 +61,7 @@ class StageBudgets {
     cuts.reset();
     const SegmentCosts costs(problem_);
     cuts = cuts_for(request_, partitioner_, costs, memo_);
-    return judged(costs, *cuts);
+    return evaluated(costs, *cuts);
   }
 
   /// Under the cuts that hold least, or under those that are given, whatever it takes: how stages
@@ -79,7 +79,7 @@ class StageBudgets {
   JobPlan within(const TightPlan& tight) {
     for (std::uint32_t stage = 0; stage < compute_.stages; ++stage)
       problem_.devices[stage].memory = tight.plan.stages[stage].memory;
-    return judged(SegmentCosts(problem_), tight.cuts);
+    return evaluated(SegmentCosts(problem_), tight.cuts);
   }
 
   /// Stages of ranks that are too full get less: step by step, for they share what is lacking in
@@ -122,7 +122,7 @@ class StageBudgets {
       throw TooSlowError("a rank computes for longer than other cuts take");
   }
 
-  JobPlan judged(const SegmentCosts& costs, const Cuts& cuts) const {
+  JobPlan evaluated(const SegmentCosts& costs, const Cuts& cuts) const {
     std::vector<double> seconds;
     for (std::uint32_t k = 0; k + 1 < cuts.size(); ++k)
       seconds.push_back(costs.load({cuts[k], cuts[k + 1], k}).seconds);

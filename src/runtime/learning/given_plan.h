@@ -38,7 +38,7 @@ class GivenPlan {
   bool may_fit(const profile::StepTape& step, const planner::SwapLimits& limits) const;
   void note_misfit(const profile::StepTape& step, const planner::SwapLimits& limits);
 
-  /// The plan on a step of its operators, judged with `limits_in(limits)`; none where it is for
+  /// The plan on a step of its operators, evaluated with `limits_in(limits)`; none where it is for
   /// other tensors or cannot be carried out.
   std::optional<planner::StepPlan> on(const profile::StepTape& tape,
                                       const planner::SwapLimits& limits);

@@ -123,7 +123,7 @@ bool StepLibrary::confirms(LearnedPlan& plan, const planner::StepPlan& made) con
     return false;
   std::vector<Duration> times;
   for (const auto& op : draft.step.tape.ops) times.push_back(op.time);
-  const planner::StepEstimate now = judge(plan, times, draft.budget_pages);
+  const planner::StepEstimate now = evaluate(plan, times, draft.budget_pages);
   if (!now.is_complete || now.step_seconds > made.swaps.estimate.step_seconds) return false;
   for (std::size_t op = 0; op < times.size(); ++op) plan.step.tape.ops[op].time = times[op];
   plan.budget_pages = draft.budget_pages;
@@ -138,9 +138,9 @@ planner::SwapLimits StepLibrary::limits_of(std::uint32_t budget_pages) const {
 }
 
 /// The plan with other times of the trainer's operators, at the latest rates.
-planner::StepEstimate StepLibrary::judge(const LearnedPlan& plan,
-                                         const std::vector<Duration>& op_times,
-                                         std::uint32_t budget_pages) const {
+planner::StepEstimate StepLibrary::evaluate(const LearnedPlan& plan,
+                                            const std::vector<Duration>& op_times,
+                                            std::uint32_t budget_pages) const {
   StepTape tape = plan.step.tape;
   for (std::size_t op = 0; op < tape.ops.size(); ++op) tape.ops[op].time = op_times[op];
   tape.replay_extra_per_page = replay_extra_per_page();
@@ -160,7 +160,7 @@ std::vector<Duration> StepLibrary::typical_op_times(const LearnedPlan& plan) con
 
 void StepLibrary::forecast(LearnedPlan& plan) const {
   std::vector<Duration> times = typical_op_times(plan);
-  const planner::StepEstimate estimate = judge(plan, times, plan.budget_pages);
+  const planner::StepEstimate estimate = evaluate(plan, times, plan.budget_pages);
   if (!estimate.is_complete) return;
   plan.forecast = std::make_shared<const Forecast>(
       Forecast{estimate.step_seconds, plan.tape, std::move(times), replay_extra_per_page(),

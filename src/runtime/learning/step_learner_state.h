@@ -30,8 +30,12 @@ struct StepLearner::State {
   static constexpr std::size_t kMostNames = 65536;
 
   explicit State(const Options& options)
-      : recorder_({}),
-        library_({.budget_pages = options.budget_pages, .rates = options.rates, .far = options.far},
+      : page_size_(options.page_size),
+        recorder_({}),
+        library_({.budget_pages = options.budget_pages,
+                  .page_size = options.page_size,
+                  .rates = options.rates,
+                  .far = options.far},
                  options.planning, names_),
         recording_(options.recording),
         rates_now_(options.rates_now),
@@ -63,7 +67,7 @@ struct StepLearner::State {
   void note_replay(std::size_t position, Duration took, Bytes moved);
   bool is_told_of() const { return plan_->is_given || report_.given_steps == 0; }
   void note_plan();
-  static void tell_plan(const LearnedPlan& learned);
+  void tell_plan(const LearnedPlan& learned) const;
 
   // Following a plan.
   OpIndex follow(std::uint64_t signature, Advice& advice);
@@ -76,6 +80,7 @@ struct StepLearner::State {
   void expect(OpIndex op);
   void adopt(LearnedPlan& plan, OpIndex op, bool is_catching_up, Advice& advice);
 
+  const Bytes page_size_;
   profile::TapeRecorder recorder_;
   OpNames names_{kMostNames};
   StepLibrary library_;

@@ -27,7 +27,7 @@ void StepLearner::State::finish_step(TimePoint now, Bytes moved, bool is_meaning
   if (recording_ != nullptr)
     recording_->note_step(step_hash_, is_meaningful ? record : profile::RecordedStep());
   if (trace_ != nullptr) trace_->note_values(record, storage_of_);
-  value_stalls_.settle(record, names_);
+  value_stalls_.settle(record, page_size_, names_);
   if (least_room_ != ~0U) room_ = std::min(least_room_, room_ + 1);
   least_room_ = ~0U;
   library_.set_budget(room_);
@@ -129,15 +129,15 @@ void StepLearner::State::note_plan() {
   report_.plan_steps = plan_->slots();
   forecast_ = plan_->typical_forecast();
   report_.planned_seconds = forecast_ == nullptr ? 0.0 : forecast_->seconds;
-  report_.planned_peak_pages = plan.estimate.peak_pages;
+  report_.planned_peak = page_size_ * plan.estimate.peak_pages;
   report_.strategy = plan_->plan.strategy;
   report_.smallest_budget_pages = plan.smallest_budget_pages;
 }
 
 /// What a plan that was just made promises, for `--log-level info`.
-void StepLearner::State::tell_plan(const LearnedPlan& learned) {
+void StepLearner::State::tell_plan(const LearnedPlan& learned) const {
   const planner::SwapPlan& plan = learned.plan.swaps;
-  const auto size = [](std::uint64_t pages) { return planner::SwapLimits().page_size * pages; };
+  const auto size = [this](std::uint64_t pages) { return page_size_ * pages; };
   log_info("{} plan for {} operators in {}: {} s predicted, {} out and {} in, {} "
            "operators run again in {} s, peak {} of {}; smallest budget {}",
            learned.refreshes > 0 ? "renewed" : "new", learned.sequence.size(),

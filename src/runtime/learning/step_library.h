@@ -86,8 +86,8 @@ class StepLibrary {
   void adopt(LearnedPlan& plan, planner::StepPlan made);
   bool confirms(LearnedPlan& plan, const planner::StepPlan& made) const;
   planner::SwapLimits limits_of(std::uint32_t budget_pages) const;
-  planner::StepEstimate judge(const LearnedPlan& plan, const std::vector<Duration>& op_times,
-                              std::uint32_t budget_pages) const;
+  planner::StepEstimate evaluate(const LearnedPlan& plan, const std::vector<Duration>& op_times,
+                                 std::uint32_t budget_pages) const;
   std::vector<Duration> typical_op_times(const LearnedPlan& plan) const;
   void forecast(LearnedPlan& plan) const;
   std::unique_ptr<LearnedPlan::Draft> draft_of(const LearnedPlan& plan,

@@ -31,14 +31,14 @@ void ValueStalls::note(std::uint64_t serial, StallLedger::Reason reason, Duratio
   (reason == StallLedger::Reason::kInputs ? waits.for_inputs : waits.for_room) += waited;
 }
 
-void ValueStalls::settle(const RecordedStep& step, const OpNames& names) {
+void ValueStalls::settle(const RecordedStep& step, Bytes page_size, const OpNames& names) {
   if (noted_.empty()) return;
   const std::vector<StorageClass> classes = classes_of(step);
   for (profile::ValueIndex i = 0; i < step.origins.size(); ++i) {
     const auto found = noted_.find(step.origins[i].serial);
     if (found == noted_.end()) continue;
     const TapeValue& value = step.tape.values[i];
-    const Bytes pages = value.pages * Bytes(swap::kExtentBytes);
+    const Bytes pages = page_size * value.pages;
     const Bytes bytes = step.origins[i].bytes == Bytes() ? pages : step.origins[i].bytes;
     std::string maker;
     if (value.birth != profile::kCarriedIn) {

@@ -10,8 +10,7 @@ namespace spillway::runtime {
 
 Bytes RunStatistics::planned_peak() const {
   if (learned.plan_steps == 0) return {};
-  const Bytes planned = Bytes(swap::kExtentBytes) * learned.planned_peak_pages;
-  return std::min(budget, planned + memory.small_peak + shared_peak);
+  return std::min(budget, learned.planned_peak + memory.small_peak + shared_peak);
 }
 
 std::string to_json(const RunStatistics& statistics) {

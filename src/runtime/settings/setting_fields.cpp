@@ -202,8 +202,8 @@ constexpr std::array<SettingField, 27> kFields{{
     "Either way plans depend on measured times; only --plan FILE makes runs repeatable."},
    [](Settings& s, Text t) { s.planning = value_named(t, kPlanningMoments, "value"); },
    &names_of<kPlanningMoments>},
-  {{"min-storage", "SIZE", "1MiB", "Smallest size of a tensor that has pages of its own; smaller ones "
-    "share pages."},
+  {{"min-storage", "SIZE", "1MiB", "Smallest size of a tensor that has pages of its own. Smaller ones "
+    "share pages of 2MiB from 4KiB on; those below 4KiB, and those above 2MiB, never leave memory."},
    [](Settings& s, Text t) { s.min_storage = parse_positive(t); }},
   {{"endurance", "SIZE", "600TB",
     "Rated endurance of each spill drive, in bytes written (TBW); the summary estimates its "

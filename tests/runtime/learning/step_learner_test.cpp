@@ -196,6 +196,7 @@ TEST(StepLearner, FindsStepsThatNobodyAnnounces) {
 // --- The interface, event by event ------------------------------------------------------------
 
 constexpr std::uint32_t kPages = 4;
+const Bytes kPageSize = planner::SwapLimits().page_size;
 
 /// Drives the learner by hand: chains of operators on numbered ranges.
 class Driver {
@@ -516,7 +517,7 @@ TEST(StepLearner, PlansTransfersOnlyWhereTheBudgetIsTooSmall) {
     Driver driver(budget_pages);
     driver.learner.allocated(PieceId(0), kPages);
     for (int i = 0; i < 4; ++i) run_chain(driver);
-    const std::uint32_t peak = driver.learner.report().planned_peak_pages;
+    const std::uint64_t peak = driver.learner.report().planned_peak / kPageSize;
     EXPECT_LE(peak, budget_pages);
     EXPECT_EQ(peak <= 2 * kPages, budget_pages < 1000) << budget_pages;
   }
@@ -526,10 +527,10 @@ TEST(StepLearner, PlansForTheRoomThatSmallBlocksLeave) {
   Driver driver(1000);
   driver.learner.allocated(PieceId(0), kPages);
   for (int i = 0; i < 4; ++i) run_chain(driver);
-  EXPECT_GT(driver.learner.report().planned_peak_pages, 2 * kPages);
+  EXPECT_GT(driver.learner.report().planned_peak, 2 * kPages * kPageSize);
   driver.learner.note_room(2 * kPages);
   for (int i = 0; i < 70; ++i) run_chain(driver);  // Later plans are made again ever more seldom.
-  EXPECT_LE(driver.learner.report().planned_peak_pages, 2 * kPages);
+  EXPECT_LE(driver.learner.report().planned_peak, 2 * kPages * kPageSize);
 }
 
 std::size_t count_of(const std::string& part, const std::string& text) {

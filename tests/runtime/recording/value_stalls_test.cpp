@@ -93,7 +93,7 @@ TEST(ValueStalls, AreNotedForSoManyStoragesOfAStep) {
   step.origins.resize(2);
   step.origins[0].serial = 0;
   step.origins[1].serial = kMost;
-  stalls.settle(step, OpNames(1));
+  stalls.settle(step, 2_MiB, OpNames(1));
   const auto largest = stalls.largest(9);
   ASSERT_THAT(largest, SizeIs(1));
   EXPECT_EQ(largest.front().times, 2u);
@@ -111,13 +111,13 @@ TEST(ValueStalls, ShowTheLargestFirst) {
   ledger.note(3, Reason::kInputs, 3ms);
   ledger.note(3, Reason::kRoom, 3ms);
   ledger.note(1, Reason::kInputs, 1ms);
-  ledger.settle(step, {});
+  ledger.settle(step, 2_MiB, {});
   const std::vector<ValueStall> largest = ledger.largest(2);
   ASSERT_THAT(largest, SizeIs(2));
   EXPECT_EQ(largest[0].value, "activation 2");
   EXPECT_EQ(largest[0].bytes, 8_MiB) << "as many as its pages";
   EXPECT_EQ(largest[1].value, "activation 1");
-  ledger.settle(step, {});
+  ledger.settle(step, 2_MiB, {});
   EXPECT_EQ(ledger.largest(1)[0].total(), 6ms) << "counted once";
 }
 

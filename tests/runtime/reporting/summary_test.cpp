@@ -39,7 +39,7 @@ RunStatistics busy_run() {
   s.learned.planned_seconds = 3.75;
   s.learned.followed_seconds = 3.9;
   s.learned.bound_seconds = 3.5;
-  s.learned.planned_peak_pages = 1020;
+  s.learned.planned_peak = 2040_MiB;
   s.learned.followed_peak = 2041_MiB;
   s.memory.dropped = 12_GiB;
   s.replays = 410;

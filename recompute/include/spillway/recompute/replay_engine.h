@@ -38,8 +38,9 @@ struct ReplayEngineOptions {
 
 class KeptStorages;
 
-/// Records calls of operators on CPU tensors below autograd, and runs them again with the same
-/// bits. Any thread may record and replay; calls on one record must not overlap, replays apart.
+/// Records calls of operators on CPU tensors below autograd, for other runs with the same bits
+/// (`RecordedCall::run`), and makes such a run itself to compare (`verify`). Any thread may record
+/// and replay; calls on one record must not overlap, replays apart.
 ///
 /// The caller's part, at each outermost operator below autograd: `record`, `before_call`, the
 /// kernel, `complete`; and `before_free` where the CPU allocator takes memory back. It sees to it

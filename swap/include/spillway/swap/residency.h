@@ -139,6 +139,8 @@ class StorageMemory {
   /// the store takes no more. The budget stays, so the engine may take as much again.
   virtual Bytes make_room(Bytes wanted) = 0;
 
+  /// Bytes of a page, the unit of all that this counts in pages.
+  virtual Bytes page_size() const noexcept = 0;
   /// The storage that `address` lies in with its pages, or none. Lock-free.
   virtual RangeUse find(const void* address) const noexcept = 0;
   /// Where a storage lies.

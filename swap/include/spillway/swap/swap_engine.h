@@ -72,6 +72,7 @@ class SwapEngine final : public StorageMemory,
   Allocation allocate_unfilled(Bytes size, PinSet* within = nullptr) override;
   void release(StorageId storage) override;
 
+  Bytes page_size() const noexcept override;
   RangeUse find(const void* address) const noexcept override;
   /// The same with the pages that `size` bytes from `address` on lie in. None if `size` is 0.
   RangeUse find(const void* address, Bytes size) const noexcept;

@@ -18,7 +18,7 @@ struct BackendStatus {
 
 /// How a kind of device is found and opened. A library with a backend hands out one of these; who
 /// composes a program lists those that it has linked:
-///   const std::array backends{device::cpu_backend(), device_cuda::backend()};
+///   const std::array backends{device::cpu_backend(), device::cuda_backend()};
 struct DeviceBackend {
   DeviceKind kind = DeviceKind::kCpu;
   BackendStatus (*probe)() = nullptr;  ///< Never throws.

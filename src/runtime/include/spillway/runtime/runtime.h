@@ -161,13 +161,12 @@ class Runtime {
   struct OpContext;
   struct Oversize;
   static OpContext& context();
-  static std::string name_of(const OpContext& op);
+  std::uint32_t pages_of(std::size_t size) const;
   Mark mark() const;
   struct Wait;
   Wait waited_since(const Mark& since) const;
   Wait passed_since(const Mark& since) const;
   void tell_values(const OpContext& op, std::span<const RangeUse> uses, Duration waited);
-  static void note_replay_wait(OpContext& op, const Wait& wait);
   void note_allocated(OpContext& op, StorageId storage, std::size_t size);
   void end_wait_for_room(OpContext& op, StorageId born, const Mark& start);
 
@@ -219,6 +218,7 @@ class Runtime {
   RuntimeOptions options_;
   const Clock& clock_;
   std::unique_ptr<swap::SwapEngine> engine_;
+  const Bytes page_size_;
   std::unique_ptr<SharedPages> shared_;
   std::unique_ptr<StepGuide> guide_;        ///< None when nothing is learned.
   std::unique_ptr<Recomputer> recomputer_;  ///< None when nothing is recomputed.

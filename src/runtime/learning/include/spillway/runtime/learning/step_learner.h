@@ -86,7 +86,7 @@ struct LearnerReport {
   Bytes followed_peak;            ///< The most bytes in memory in these rounds.
   double bound_seconds = 0.0;     ///< No plan can be faster with the times and rates of that one.
   std::string strategy;           ///< That made it.
-  std::uint32_t planned_peak_pages = 0;
+  Bytes planned_peak;
   std::uint32_t smallest_budget_pages = 0;
 
   /// The times of that plan per step of the trainer, in seconds; 0 without one.
@@ -108,6 +108,7 @@ struct LearnerReport {
 class StepLearner {
  public:
   struct Options {
+    Bytes page_size = planner::SwapLimits().page_size;
     std::uint32_t budget_pages = 0;            ///< Pages that may be resident at once.
     planner::TransferRates rates = {};         ///< Of the spill store, or of its host memory.
     std::optional<planner::FarTier> far = {};  ///< What lies behind that; none: there is one tier.

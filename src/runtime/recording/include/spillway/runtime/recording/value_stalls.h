@@ -22,7 +22,7 @@ class ValueStalls {
   void note(std::uint64_t serial, StallLedger::Reason reason, Duration waited);
 
   /// The step has ended. What it does not show is forgotten. `names`: of the makers of values.
-  void settle(const profile::RecordedStep& step, const OpNames& names);
+  void settle(const profile::RecordedStep& step, Bytes page_size, const OpNames& names);
 
   /// The `count` largest, the largest first.
   std::vector<ValueStall> largest(std::size_t count) const;
