@@ -41,9 +41,9 @@ void KeptStorage::turn_into_copy() noexcept {
   }
 }
 
-/// False: it needs the block no more.
+/// False: it needs the block no more. Replays that read the bytes go on: these stay where they are.
 bool KeptStorage::take_over() noexcept {
-  const std::unique_lock lock(mutex_);
+  const std::shared_lock lock(mutex_);
   if (copy_ || is_lost_) return false;
   is_owned_ = true;
   owner_->owned_bytes_.fetch_add(size_, std::memory_order_relaxed);

@@ -53,6 +53,7 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   // eviction.cpp
   /// Starts evictions until what is wanted fits with what is free or about to be.
   void start_evictions_locked();
+  std::size_t wanted_frames_locked();
   Bytes make_room(Bytes wanted);
   void write_out_locked(const ResidencyOrders::WriteOut& out);
   bool evict_page_locked(memory::PageIndex index, bool forced, StoreTier tier = StoreTier::kAny);
@@ -196,7 +197,6 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   std::size_t free_transfers_ = 0;  ///< Room in the store's queue.
   bool transfers_idle_ = false;     ///< The I/O thread sleeps or is about to.
   bool stopping_ = false;
-  bool has_forked_ = false;
   ForkedChildren children_{descriptors_};
   std::size_t extents_held_ = 0;  ///< Reserved and not released.
   bool is_child_known_ = false;   ///< In a child: the parent keeps its extents.

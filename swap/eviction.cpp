@@ -234,15 +234,20 @@ std::size_t SwapEngine::State::evict_pinned_locked(std::size_t wanted, const Pin
   return started;
 }
 
-void SwapEngine::State::start_evictions_locked() {
-  end_late_uses_locked();
+/// Frames that somebody waits for.
+std::size_t SwapEngine::State::wanted_frames_locked() {
   // Queued pages may have come in, or died, for another reason; they want nothing any more.
   const auto is_stale = [this](PageIndex index) {
     return pages_.get()[index].state != PageState::kReadQueued;
   };
   std::erase_if(fault_reads_, is_stale);
   std::erase_if(demand_reads_, is_stale);
-  const std::size_t wanted = fault_reads_.size() + demand_reads_.size() + frames_wanted_;
+  return fault_reads_.size() + demand_reads_.size() + frames_wanted_;
+}
+
+void SwapEngine::State::start_evictions_locked() {
+  end_late_uses_locked();
+  const std::size_t wanted = wanted_frames_locked();
   const std::size_t coming = pool_->available_frames() + leaving_;
   if (wanted <= coming) return;
   pressure_.store(true, std::memory_order_relaxed);
@@ -264,20 +269,24 @@ Bytes SwapEngine::State::make_room(Bytes wanted) {
   Lock lock(mutex_);
   const std::size_t count = std::min(pages_for(wanted), pool_->existing_frames());
   std::size_t given = 0;
+  TimePoint moved_at = clock_.now();
   while (given < count) {
     end_late_uses_locked();
-    // What others wait for is theirs.
-    const std::size_t owed = frames_wanted_ + fault_reads_.size() + demand_reads_.size();
+    const std::size_t owed = wanted_frames_locked();  // They go to those who wait.
     if (pool_->free_frames() > owed) {
       pool_->drop_free_frame();
       ++given;
+      moved_at = clock_.now();
       continue;
     }
+    pressure_.store(true, std::memory_order_relaxed);  // From now on operators pin.
     const std::size_t leaving = pool_->free_frames() + leaving_;
     const std::size_t missing = owed + count - given;
     if (leaving < missing) evict_unpinned_locked(missing - leaving);
     if (pool_->free_frames() > owed) continue;
-    if (leaving_ + writing_ == 0 && late_uses_.empty()) break;
+    // Other threads may give the device work for as long as they like.
+    const bool is_stuck = clock_.now() - moved_at > options_.patience;
+    if (is_stuck || (leaving_ + reading_ + writing_ == 0 && late_uses_.empty())) break;
     kick_locked();
     wait_locked(lock, false, counts_.room_wait);
   }
@@ -291,6 +300,7 @@ void SwapEngine::State::write_out_locked(const ResidencyOrders::WriteOut& out) {
   const Range& range = range_of(part.storage);
   if (range.late_uses > 0) {  // Once the device has done its work.
     late_write_outs_.push_back(out);
+    kick_locked();  // The end of that use is to be seen soon.
     return;
   }
   if (range.pins > 0) return;

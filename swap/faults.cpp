@@ -33,7 +33,7 @@ bool waits_for_guard(const Page& page, const Range& range, Access access) {
 /// Whether a thread sleeps on a page that no frame is coming free for.
 bool SwapEngine::State::is_fault_unserved_locked() const {
   return !fault_reads_.empty() && pool_->available_frames() == 0 &&
-         leaving_ + reading_ + writing_ == 0;
+         leaving_ + reading_ + writing_ == 0 && late_uses_.empty();
 }
 
 std::string SwapEngine::State::why_no_frame_locked() const {

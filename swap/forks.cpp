@@ -39,7 +39,6 @@ void SwapEngine::State::begin_fork_locked() {
 void SwapEngine::State::leave_fork_in_parent() {
   if (off_.load()) return;
   children_.end_fork_in_parent();
-  has_forked_ = true;
   pool_->renew_free_frames();
 }
 

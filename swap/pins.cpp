@@ -243,7 +243,7 @@ void SwapEngine::State::unpin(PinSet& set, const ResidencyOrders* orders,
   } else {
     std::erase_if(set.pins_, [this](const PinSet::Pin& pin) { return has_ended(pin.storage); });
     for (const PinSet::Pin& pin : set.pins_) ++range_of(pin.storage).late_uses;
-    late_uses_.push_back({until, set.pins_});
+    late_uses_.push_back({until, std::move(set.pins_)});
   }
   set.pins_.clear();
   exit_locked(set);

@@ -66,6 +66,7 @@ SwapEngine::State::~State() {
   }
   store_->wake();
   transfer_thread_.join();
+  for (const LateUse& use : late_uses_) use.until.wait();  // They are in our memory.
   // Its thread may still bring a late report, which looks at the pages.
   memory_.reset();
 }

@@ -214,7 +214,8 @@ void SwapEngine::State::finish_read_locked(PageIndex index, const TransferResult
     return;
   }
   counts_.fetched += Bytes(result.transfer.size);
-  // A page that is touched past the operators could be written between its arrival and its closing.
+  // A page that is touched past the operators could be written between its arrival and its
+  // protection.
   const bool loses_copy = page.writable_on_arrival || range.faulted;
   const bool is_writable = loses_copy && !range.is_guarded;
   map_locked(index, slot, is_writable ? memory::Access::kWrite : memory::Access::kRead);
@@ -295,7 +296,9 @@ void SwapEngine::State::run_transfers() {
       if (stopping_ && reading_ + writing_ == 0) return;
       if (!stopping_) collect_locked(batch);
       lost_fault = lost_fault_locked();
-      polls_uses = !late_uses_.empty() && (waiters_ > 0 || !fetches_.empty());
+      const bool is_use_awaited =
+          waiters_ > 0 || !fetches_.empty() || !fault_reads_.empty() || !late_write_outs_.empty();
+      polls_uses = !late_uses_.empty() && is_use_awaited;
     }
     if (!lost_fault.empty())
       end_by_signal(SIGBUS, message("the program touches a tensor that cannot come back from "

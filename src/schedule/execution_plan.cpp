@@ -31,6 +31,10 @@ Fault stage_fault(const ExecutionPlan& plan) {
   std::uint32_t next = 0;
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
     const PlannedStage& stage = plan.stages[k];
+    for (const std::uint32_t layer : stage.recomputed)
+      if (layer < stage.first || layer > stage.last)
+        return message("stage {} recomputes layer {}, which is none of its layers {} to {}", k,
+                       layer, stage.first, stage.last);
     if (stage.first != next)
       return message("stage {} begins with layer {}, and the one before ends so that {} comes next",
                      k, stage.first, next);
@@ -41,6 +45,9 @@ Fault stage_fault(const ExecutionPlan& plan) {
   if (next != plan.layers)
     return message("its stages end before layer {}, and its model has {} layers", next,
                    plan.layers);
+  if (plan.stages.size() != plan.actions.stages)
+    return message("it has {} stages, and its actions are of {}", plan.stages.size(),
+                   plan.actions.stages);
   return order_fault(plan.order, next);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checked_calls.h"
+#include "kept_storages.h"
 
 namespace spillway::recompute {
 namespace {
@@ -250,6 +251,23 @@ TEST_F(KeptTensors, WrittenOnesAreTheTrainersOwn) {
   }
   // The watcher holds that replays leave them alone.
   EXPECT_EQ(calls.replayed.count("aten::native_batch_norm"), 1u);
+}
+
+/// A trainer that frees does not wait for a replay, which may wait for the trainer's pages.
+TEST(KeptStorages, TakeABlockOverWhileAReplayReadsIt) {
+  std::vector<void*> given_back;
+  const auto kept =
+      std::make_shared<KeptStorages>([&](void* memory) { given_back.push_back(memory); });
+  std::vector<std::byte> block(256, std::byte{7});
+  auto storage = kept->refer(block.data(), block.size());
+  {
+    const KeptStorage::Lease replay(*storage);
+    EXPECT_TRUE(kept->before_free(block.data()));
+    EXPECT_EQ(replay.data(), block.data());
+  }
+  EXPECT_THAT(given_back, ::testing::IsEmpty());
+  storage.reset();
+  EXPECT_THAT(given_back, ::testing::ElementsAre(block.data()));
 }
 
 }  // namespace

@@ -166,6 +166,19 @@ TEST(PlanFault, NamesStagesThatDoNotCoverTheModelOnce) {
               plan.order = {0, 1, 1};
             }),
             "its order names layer 1 twice");
+  EXPECT_EQ(fault_after([](ExecutionPlan& plan) {
+              plan.stages.back().last = 1;
+              plan.stages.push_back({2, 2, {}, 4_MiB, Bytes(0)});
+              plan.stages[0].last = 0;
+              plan.stages[0].recomputed.clear();
+              plan.stages[1].first = 1;
+            }),
+            "it has 3 stages, and its actions are of 2");
+}
+
+TEST(PlanFault, NamesLayersThatAStageRecomputesAndDoesNotHave) {
+  EXPECT_EQ(fault_after([](ExecutionPlan& plan) { plan.stages[1].recomputed = {1}; }),
+            "stage 1 recomputes layer 1, which is none of its layers 2 to 2");
 }
 
 TEST(PlanFault, NamesOperatorsThatDoNotCoverTheLayersInTheirOrder) {

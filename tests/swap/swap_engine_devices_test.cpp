@@ -219,12 +219,44 @@ TEST_P(SwapEngineDevicesTest, GivesMemoryBackForOtherAllocators) {
   PinSet pins;
   const RangeUse held = swap->find(ranges[1]);
   swap->pin(pins, {&held, 1});
-  EXPECT_LE(swap->make_room(1_GiB), page_size() * 2) << "an operator holds the rest";
+  // The page of the first range that is in memory, if any; an operator holds the rest.
+  const Bytes in_memory = swap->statistics().counted;
+  EXPECT_EQ(swap->make_room(1_GiB), in_memory - page_size() * 3);
   EXPECT_EQ(swap->statistics().counted, page_size() * 3);
   swap->unpin(pins);
   for (std::uint64_t i = 0; i < 2; ++i)
     for (std::size_t page = 0; page < 3; ++page) EXPECT_EQ(word(ranges[i], page), 10 * i + page);
   EXPECT_LE(swap->statistics().counted_peak, page_size() * 8);
+}
+
+/// Operators have to pin from then on.
+TEST_P(SwapEngineDevicesTest, IsUnderPressureOnceItHasMadeRoom) {
+  auto swap = engine(8);
+  static_cast<void>(swap->allocate(page_size() * 3, nullptr));
+  EXPECT_FALSE(swap->is_under_pressure());
+  EXPECT_EQ(swap->make_room(page_size()), page_size());
+  EXPECT_TRUE(swap->is_under_pressure());
+}
+
+TEST_P(SwapEngineDevicesTest, RoomForOthersWaitsForWhatTheDeviceUses) {
+  auto swap = engine(4);
+  const auto used = swap->allocate(page_size() * 3, nullptr);
+  const device::Event done = use_late(*swap, used.address);
+  std::thread device([this] { gate_.set_value(); });
+  EXPECT_EQ(swap->make_room(page_size() * 2), page_size() * 2);
+  EXPECT_TRUE(done.is_done());
+  device.join();
+  EXPECT_EQ(word(used.address, 0), 42U);
+}
+
+TEST_P(SwapEngineDevicesTest, EndsOnlyWhenTheDeviceHasDoneItsWork) {
+  auto swap = engine(4);
+  const auto used = swap->allocate(page_size() * 3, nullptr);
+  const device::Event done = use_late(*swap, used.address);
+  std::thread device([this] { gate_.set_value(); });
+  swap.reset();
+  EXPECT_TRUE(done.is_done());
+  device.join();
 }
 
 TEST_P(SwapEngineDevicesTest, EnginesOfTwoDevicesRunSideBySide) {

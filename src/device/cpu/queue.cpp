@@ -81,6 +81,8 @@ void CpuQueue::do_run(std::function<Outcome()> work) {
       error = work().error;
     } catch (const std::exception& thrown) {
       error = thrown.what();
+    } catch (...) {
+      error = "work of a queue has thrown what is no std::exception";
     }
     if (failure_.empty()) failure_ = std::move(error);
   });

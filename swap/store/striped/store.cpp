@@ -23,11 +23,15 @@ std::size_t total_depth(const std::vector<std::unique_ptr<SpillStore>>& stores) 
 
 StripedStore::StripedStore(std::vector<std::unique_ptr<SpillStore>> children,
                            std::shared_ptr<Notifier> notifier)
-    : SpillStore(total_depth(children), children.front()->descriptors()),
+    : SpillStore(total_depth(children), children.front()->descriptors(),
+                 children.front()->device()),
       stripes_(children.size()),
       wait_(std::move(notifier)) {
   SPILLWAY_ASSERT(!children.empty());
-  for (std::size_t i = 0; i < children.size(); ++i) stripes_[i].store = std::move(children[i]);
+  for (std::size_t i = 0; i < children.size(); ++i) {
+    SPILLWAY_ASSERT(children[i]->device() == device());
+    stripes_[i].store = std::move(children[i]);
+  }
 }
 
 // Ids interleave, so that an id alone says which child holds it and no table is needed.

@@ -22,7 +22,7 @@ std::string hexadecimal(std::uint64_t sum) {
 }  // namespace
 
 VerifyingStore::VerifyingStore(std::unique_ptr<SpillStore> child, std::string place)
-    : SpillStore(child->queue_depth(), child->descriptors()),
+    : SpillStore(child->queue_depth(), child->descriptors(), child->device()),
       child_(std::move(child)),
       place_(std::move(place)) {}
 

@@ -7,7 +7,7 @@
 
 namespace spillway::memory {
 
-/// Index of a 2 MiB page counted from the start of the arena.
+/// Number of a page, counted from the start of the arena.
 using PageIndex = std::uint32_t;
 
 /// Hands out runs of consecutive pages of the reserved address space, lowest first, and joins
@@ -23,7 +23,6 @@ class AddressArena {
   void release(PageIndex first, PageIndex pages);
 
   PageIndex used_pages() const { return used_; }
-  PageIndex page_count() const { return page_count_; }
 
  private:
   PageIndex page_count_;

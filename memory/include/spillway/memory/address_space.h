@@ -18,9 +18,8 @@ class AddressSpace {
   };
 
   AddressSpace() = default;
-  /// Throws UnsupportedError that names the limit that refuses `size`; `purpose` says what it is
-  /// for
-  /// ("paged storages").
+  /// Throws UnsupportedError that names the limit that refuses `size`, and `purpose` ("paged
+  /// storages").
   AddressSpace(Bytes size, Opened opened, const char* purpose);
   AddressSpace(AddressSpace&& other) noexcept { *this = std::move(other); }
   AddressSpace& operator=(AddressSpace&& other) noexcept {

@@ -130,6 +130,8 @@ class StorageMemory {
                    const ResidencyOrders* orders = nullptr) = 0;
   /// Releases the set, and then follows `orders`, if any. Where a device still works on the pages,
   /// `until` is the moment when it has done so: until then they stay, released storages included.
+  /// What the device says of its work (`Event::wait`) is for the caller to look at: bytes that it
+  /// could not compute are kept like others.
   virtual void unpin(PinSet& set, const ResidencyOrders* orders = nullptr,
                      const device::Event& until = {}) = 0;
 

@@ -53,7 +53,7 @@ struct SwapStatistics {
 
 /// Keeps large storages at fixed addresses while their pages move between memory and a spill store
 /// under a hard budget. Threads of the trainer allocate, pin and release; one I/O thread transfers;
-/// the mapper's fault thread reports accesses that nobody announced. See swap/README.md for the
+/// memory that can reports accesses that nobody announced. See swap/README.md for the
 /// states of a page.
 class SwapEngine final : public StorageMemory,
                          public ResidencyAdvice,
@@ -63,7 +63,7 @@ class SwapEngine final : public StorageMemory,
  public:
   SwapEngine(const SwapEngineOptions& options, std::unique_ptr<memory::PageMemory> memory,
              std::unique_ptr<SpillStore> store, const Clock& clock);
-  /// Waits for transfers in flight. Ranges that are still live lose their memory.
+  /// Waits for transfers in flight and for late uses. Ranges that are still live lose their memory.
   ~SwapEngine() override;
   SwapEngine(const SwapEngine&) = delete;
   SwapEngine& operator=(const SwapEngine&) = delete;

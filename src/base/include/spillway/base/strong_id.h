@@ -7,8 +7,8 @@
 
 namespace spillway {
 
-/// An index that cannot be mixed up with one of another kind: `using RangeId = StrongId<struct
-/// RangeTag>`. The default value is "none".
+/// An index that cannot be mixed up with one of another kind: `using SlotId = StrongId<struct
+/// SlotTag>`. The default value is "none".
 template <typename Tag, typename Representation = std::uint32_t>
 class StrongId {
  public:
