@@ -13,7 +13,7 @@ namespace spillway::recompute {
 namespace {
 
 struct NewerOperator {
-  int since;  ///< Minor release of LibTorch 2.
+  int since;  ///< Minor release of LibTorch 2 that has it on the CPU.
   const char* name;
   torch::jit::Stack arguments;
 };
@@ -24,9 +24,9 @@ TEST_F(Operators, OfNewerReleases) {
   const std::vector<Tensor> list = {rnd({32, 64}), rnd({64, 64})};
   const std::vector<Tensor> factors = {rnd({64, 16}), rnd({64, 16})};
   const std::vector<NewerOperator> operators = {
-      {12, "aten::_philox_normal_", {rnd({64, 64}), key, 0.0, 1.0}},
-      {12, "aten::_philox_uniform", {square, key, 0.0, 1.0}},
-      {12, "aten::_philox_key_split", {key, 1024}},
+      {14, "aten::_philox_normal_", {rnd({64, 64}), key, 0.0, 1.0}},
+      {14, "aten::_philox_uniform", {square, key, 0.0, 1.0}},
+      {14, "aten::_philox_key_split", {key, 1024}},
       {12, "aten::_foreach_clone", {list, {}}},
       {13, "aten::_foreach_mm", {list, factors}},
       {14, "aten::linalg_polar", {square}},
@@ -35,8 +35,9 @@ TEST_F(Operators, OfNewerReleases) {
   };
   for (const NewerOperator& newer : operators) {
     const auto op = c10::Dispatcher::singleton().findSchema({newer.name, ""});
-    EXPECT_EQ(op.has_value(), TORCH_VERSION_MINOR >= newer.since) << newer.name;
-    if (!op.has_value()) continue;
+    // Some have a schema before they have a kernel.
+    if (TORCH_VERSION_MINOR < newer.since) continue;
+    ASSERT_TRUE(op.has_value()) << newer.name;
     check({{newer.name, [&] {
               torch::jit::Stack stack = newer.arguments;
               op->callBoxed(stack);
