@@ -6,7 +6,7 @@ set -euo pipefail
 readonly costs="\
 Downloads, once: about 570 MB of LibTorch, up to 150 MB of Debian packages. Disk: 700 MB in
 ${XDG_CACHE_HOME:-~/.cache}/spillway (1.5 GB while it is fetched), 700 MB in build/, and up to 3 GB in
-/var/tmp while it trains. Memory: 3.5 GB. Time on two cores: about 4 minutes to build, 2 to train."
+/var/tmp while it trains. Memory: 3.5 GB. Time on two cores: about 2 minutes to build, 2 to train."
 
 print_help() {
   cat <<TEXT

@@ -50,7 +50,11 @@ headline() { printf '\n== %s\n' "$*"; }
 run_build() {
   local name=$1 preset=$2 release=$3 cases=$4
   headline "$name: build"
-  cmake --preset "$preset" -B "build/$name" -DSPILLWAY_LIBTORCH="${release%.*}" >"build/$name.configure.log" 2>&1 || {
+  # Where only a part is built, each source is compiled alone: what includes less than it needs is noticed.
+  local unity=()
+  [[ $cases == "$libtorch_cases" ]] && unity=(-DSPILLWAY_UNITY_BUILD=OFF)
+  cmake --preset "$preset" -B "build/$name" -DSPILLWAY_LIBTORCH="${release%.*}" "${unity[@]}" \
+    >"build/$name.configure.log" 2>&1 || {
     cat "build/$name.configure.log"
     return 1
   }

@@ -145,7 +145,7 @@ const char* objection_to_draws(const OperatorRules& rules) {
   return "draws from the default generator, as other threads may meanwhile";
 }
 
-std::string objection_to(const c10::OperatorHandle& op, const OperatorRules& rules) {
+std::string objection_to_call(const c10::OperatorHandle& op, const OperatorRules& rules) {
   const c10::FunctionSchema& schema = op.schema();
   if (!schema.name().starts_with("aten::")) return "is not one of LibTorch's own";
   if (const char* known = known_objection(schema.name())) return known;
@@ -177,7 +177,7 @@ OperatorRules::OperatorRules(const c10::OperatorHandle& op) {
   draws_random_numbers = generator_argument >= 0 || op.hasTag(at::Tag::nondeterministic_seeded);
   returns_arguments = writes_arguments(uses);
   makes_blanks = fills_nothing(name) || fills_with_one_value(name);
-  objection = objection_to(op, *this);
+  objection = objection_to_call(op, *this);
 }
 
 const OperatorRules& rules_of(const c10::OperatorHandle& op) {

@@ -37,7 +37,7 @@ namespace spillway::torch_binding {
 namespace {
 
 // The dispatcher passes no user pointer to a fallback: the one process-wide link to the runtime.
-std::atomic<runtime::Runtime*> current{nullptr};
+std::atomic<runtime::Runtime*> served{nullptr};
 c10::DispatchKey key = c10::DispatchKey::Undefined;
 bool key_is_above_autograd = false;
 std::atomic<std::uint64_t> probe_calls{0};
@@ -297,7 +297,7 @@ class RunningOp {
 
 void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key);
-  runtime::Runtime* runtime = current.load(std::memory_order_relaxed);
+  runtime::Runtime* runtime = served.load(std::memory_order_relaxed);
   if (runtime == nullptr) {
     probe_calls.fetch_add(1, std::memory_order_relaxed);
     op.redispatchBoxed(below, stack);
@@ -341,7 +341,7 @@ struct ObservedOp final : at::ObserverContext {
 };
 
 std::unique_ptr<at::ObserverContext> observe_start(const at::RecordFunction& function) {
-  runtime::Runtime* runtime = current.load(std::memory_order_relaxed);
+  runtime::Runtime* runtime = served.load(std::memory_order_relaxed);
   const auto name = function.operator_name();
   if (runtime == nullptr || !name) return nullptr;
   ThreadState& thread = per_thread<ThreadState>();
@@ -465,7 +465,7 @@ std::string take_dispatch_key(const std::string& requested_key) {
 Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested_key,
                          bool verifies_replays)
     : key_name_(take_dispatch_key(requested_key)) {
-  current.store(&runtime);
+  served.store(&runtime);
   if (key_name_ == kObserver) observe_all_threads();
   if (!runtime.recomputes()) return;
   // Above autograd an operator stands for several, and what it saves for backward is not its own.
@@ -486,12 +486,12 @@ bool Interceptor::before_free(const void* memory) noexcept {
 const CallRecorder* Interceptor::records() { return recorder.load(); }
 
 void Interceptor::enable_on_this_thread() {
-  const bool uses_key = current.load() != nullptr && key != c10::DispatchKey::Undefined;
+  const bool uses_key = served.load() != nullptr && key != c10::DispatchKey::Undefined;
   if (uses_key) c10::impl::tls_set_dispatch_key_included(key, true);
 }
 
 void Interceptor::before_allocation() {
-  if (current.load(std::memory_order_relaxed) == nullptr) return;
+  if (served.load(std::memory_order_relaxed) == nullptr) return;
   if (key != c10::DispatchKey::Undefined) {
     if (!c10::impl::tls_is_dispatch_key_included(key)) enable_on_this_thread();
     return;
@@ -500,6 +500,6 @@ void Interceptor::before_allocation() {
   if (thread.missed) std::rethrow_exception(std::exchange(thread.missed, nullptr));
 }
 
-void Interceptor::disable_for_good() noexcept { current.store(nullptr); }
+void Interceptor::disable_for_good() noexcept { served.store(nullptr); }
 
 }  // namespace spillway::torch_binding

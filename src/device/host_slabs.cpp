@@ -10,18 +10,19 @@
 namespace spillway::device {
 namespace {
 
-constexpr std::uint64_t kBlock = 4096;
+constexpr std::uint64_t kDiskBlock = 4096;
 
 Bytes total_size(const HostSlabsOptions& options) {
   const std::uint64_t size = options.slab_size.count();
-  if (size == 0 || size % kBlock != 0)
-    throw ConfigError("slabs of {} bytes are not possible: give a multiple of {}", size, kBlock);
+  if (size == 0 || size % kDiskBlock != 0)
+    throw ConfigError("slabs of {} bytes are not possible: give a multiple of {}", size,
+                      kDiskBlock);
   if (options.slab_count == 0) throw ConfigError("a pool without slabs is not possible");
   return options.slab_size * options.slab_count;
 }
 
 std::shared_ptr<std::byte> from_heap(Bytes size) {
-  void* const memory = std::aligned_alloc(kBlock, size.count());
+  void* const memory = std::aligned_alloc(kDiskBlock, size.count());
   if (memory == nullptr)
     throw IoError("cannot reserve {} of memory: {}", size, std::strerror(ENOMEM));
   return {static_cast<std::byte*>(memory), [](std::byte* begin) { std::free(begin); }};

@@ -10,9 +10,9 @@
 namespace spillway::schedule {
 namespace {
 
-using Fault = std::optional<std::string>;
+using PlanFault = std::optional<std::string>;
 
-Fault order_fault(const std::vector<std::uint32_t>& order, std::size_t layers) {
+PlanFault order_fault(const std::vector<std::uint32_t>& order, std::size_t layers) {
   if (order.empty()) return std::nullopt;
   if (order.size() != layers)
     return message("its order has {} layers, and its stages {}", order.size(), layers);
@@ -27,7 +27,7 @@ Fault order_fault(const std::vector<std::uint32_t>& order, std::size_t layers) {
   return std::nullopt;
 }
 
-Fault stage_fault(const ExecutionPlan& plan) {
+PlanFault stage_fault(const ExecutionPlan& plan) {
   std::uint32_t next = 0;
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
     const PlannedStage& stage = plan.stages[k];
@@ -52,7 +52,7 @@ Fault stage_fault(const ExecutionPlan& plan) {
 }
 
 /// Each layer has operators, and they stand in the order of the layers.
-Fault step_fault(const RecordedStep& step, std::uint32_t layers) {
+PlanFault step_fault(const RecordedStep& step, std::uint32_t layers) {
   if (step.layer_of_operator.size() > step.operators)
     return message("it names the layers of {} operators, and its step has {}",
                    step.layer_of_operator.size(), step.operators);

@@ -80,6 +80,22 @@ class Graph(probe_project.ProbeCase):
         self.assertEqual(strangers(found), [])
         self.assertNotIn("torch", {target for _source, target in found})
 
+    @unittest.skipUnless(os.environ.get("SPILLWAY_TEST_WITH_TORCH") == "ON", "the demo needs LibTorch")
+    def test_the_quick_start_builds_few_targets(self):
+        script = (probe_project.REPOSITORY / "quickstart.sh").read_text(encoding="utf-8")
+        configured = re.search(r"cmake (--preset \S+) (-D\S+) ", script)
+        programs = re.findall(r"bin/spillway\b(?!-)|bin/brain_unet|lib/libspillway_preload.so|spillway_core", script)
+        self.assertEqual(len(set(programs)), 4)
+        folder = self.root / "build"
+        self.assert_accepted(probe_project.run(
+            ["cmake", *configured.group(1).split(), "-S", probe_project.REPOSITORY, "-B", folder,
+             configured.group(2), "-DSPILLWAY_WITH_TORCH=ON"]))
+        status, inputs = probe_project.run(["ninja", "-C", folder, "-t", "inputs", *sorted(set(programs))])
+        self.assertEqual(status, 0, inputs)
+        made = [name for name in inputs.split() if re.match(r"[^/].*\.(o|a|so|gch)$", name)]
+        self.assertIn("lib/libspillway_swap.a", made)
+        self.assertLess(len(made) + len(set(programs)), 150)
+
     def test_arrows_are_read_from_a_real_drawing(self):
         dot = self.root / "probe.dot"
         self.assert_accepted(self.configure(

@@ -26,7 +26,7 @@ namespace {
 constexpr std::uint32_t kMostStepsLeft = 1'000'000'000;
 
 /// What makes a plan of its own, or is about links that the stored plan has.
-void refuse_contradictions(const PlanOptions& options) {
+void refuse_beside_rebalance(const PlanOptions& options) {
   const JobOptions& job = options.job;
   const RateOptions& rates = options.common.rates;
   refuse_any({{"--check", &job.check},
@@ -135,7 +135,7 @@ void hold_to_options(const PlanOptions& options, const profile::StepProfile& pro
 
 int rebalance_plan(const PlanOptions& options, std::ostream& out, const Clock& clock) {
   const std::string& path = options.job.rebalance;
-  refuse_contradictions(options);
+  refuse_beside_rebalance(options);
   if (options.common.profile.empty())
     throw ConfigError("PROFILE is missing: the step of one micro-batch as it runs now, recorded "
                       "since {} was made (see spillway plan --help)",

@@ -10,12 +10,12 @@ namespace spillway::planner {
 namespace {
 
 // Costs within such a ratio of each other form one class.
-constexpr double kClassRatio = 1.25;
+constexpr double kGroupRatio = 1.25;
 
 std::int32_t class_of(double seconds) {
   return seconds <= 0.0
              ? std::numeric_limits<std::int32_t>::min()
-             : static_cast<std::int32_t>(std::floor(std::log(seconds) / std::log(kClassRatio)));
+             : static_cast<std::int32_t>(std::floor(std::log(seconds) / std::log(kGroupRatio)));
 }
 
 /// The circle of moments, divided by cuts. Moments count on through the repetitions.

@@ -10,7 +10,7 @@ namespace spillway::planner {
 namespace {
 
 /// A stash that might leave for a while.
-struct Absence {
+struct PossibleOffload {
   std::size_t forward = 0;  // Positions in the rank's action list.
   std::size_t use = 0;      // Of the backward.
   Action action;            // Of its micro-batch.
@@ -45,21 +45,22 @@ class RankOffload {
 
  private:
   struct Moved {
-    Absence absence;
+    PossibleOffload absence;
     std::size_t back = 0;  // Position before which it comes back.
   };
 
-  double busy_seconds(const Absence& absence) const {
+  double busy_seconds(const PossibleOffload& absence) const {
     const Bytes stash = costs_.stages[absence.action.stage].stash;
     return static_cast<double>(stash.count()) / costs_.host.bytes_per_second;
   }
 
   /// From left to right, each when its forward is over and the link is free.
   void leave() {
-    std::sort(absences_.begin(), absences_.end(),
-              [](const Absence& a, const Absence& b) { return a.forward < b.forward; });
+    std::sort(
+        absences_.begin(), absences_.end(),
+        [](const PossibleOffload& a, const PossibleOffload& b) { return a.forward < b.forward; });
     double free = 0.0;
-    for (Absence& each : absences_) {
+    for (PossibleOffload& each : absences_) {
       free = std::max(free, spans_[each.forward].end_seconds) + busy_seconds(each);
       each.out_by = free + costs_.host.latency_seconds;
     }
@@ -69,10 +70,10 @@ class RankOffload {
   /// they could be away stay.
   void come_back() {
     std::sort(absences_.begin(), absences_.end(),
-              [](const Absence& a, const Absence& b) { return a.use > b.use; });
+              [](const PossibleOffload& a, const PossibleOffload& b) { return a.use > b.use; });
     const LatestStarts latest_starts(list_, spans_);
     double busy_from = std::numeric_limits<double>::infinity();
-    for (const Absence& each : absences_) {
+    for (const PossibleOffload& each : absences_) {
       const StageCosts& stage = costs_.stages[each.action.stage];
       const double ahead = stage.input_gradient_seconds + stage.weight_gradient_seconds;
       const double due = spans_[each.use].start_seconds - ahead - costs_.host.latency_seconds;
@@ -87,7 +88,7 @@ class RankOffload {
   std::vector<Action>& list_;
   const std::vector<ActionSpan>& spans_;
   const ScheduleCosts& costs_;
-  std::vector<Absence> absences_;
+  std::vector<PossibleOffload> absences_;
   std::vector<Moved> moved_;
 };
 

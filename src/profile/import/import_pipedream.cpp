@@ -14,8 +14,6 @@
 namespace spillway::profile {
 namespace {
 
-using Layer = PipedreamLayer;
-
 // Views of views of many outputs name far more of them than the file has bytes.
 constexpr std::size_t kMostReads = 4'000'000;
 
@@ -70,7 +68,7 @@ LayerTraits traits_of(const std::string& kind) {
 /// Runs all layers forward and then backward, in opposite order.
 class LayerReplay {
  public:
-  explicit LayerReplay(std::vector<Layer> layers) : layers_(std::move(layers)) {
+  explicit LayerReplay(std::vector<PipedreamLayer> layers) : layers_(std::move(layers)) {
     ports_of_.resize(layers_.size());
     inputs_of_.resize(layers_.size());
     parameters_.resize(layers_.size(), kNone);
@@ -117,7 +115,7 @@ class LayerReplay {
   }
 
   void find_ports(std::size_t index) {
-    const Layer& layer = layers_[index];
+    const PipedreamLayer& layer = layers_[index];
     for (const std::size_t input : layer.inputs) {
       reads_ += ports_of_[input].size();
       if (reads_ > kMostReads)
@@ -153,7 +151,7 @@ class LayerReplay {
   }
 
   void forward(std::size_t index) {
-    const Layer& layer = layers_[index];
+    const PipedreamLayer& layer = layers_[index];
     builder_.begin_op(layer.kind, layer.arguments, layer.forward);
     for (const std::size_t port : inputs_of_[index]) builder_.use_if_any(ports_[port].value);
     builder_.use_if_any(parameters_[index]);
@@ -170,7 +168,7 @@ class LayerReplay {
 
   /// The input that a layer which works in place writes to: of its own size, and nobody else's.
   std::size_t place_to_write(std::size_t index) const {
-    const Layer& layer = layers_[index];
+    const PipedreamLayer& layer = layers_[index];
     if (layer.arguments.find("inplace") == std::string::npos || ports_of_[index].size() != 1)
       return ports_.size();
     std::size_t found = ports_.size();
@@ -182,7 +180,7 @@ class LayerReplay {
   }
 
   void backward(std::size_t index) {
-    const Layer& layer = layers_[index];
+    const PipedreamLayer& layer = layers_[index];
     LayerTraits traits = traits_of(layer.kind);
     builder_.begin_op(layer.kind + " backward", layer.arguments, layer.backward);
     bool has_gradient = false;
@@ -243,7 +241,7 @@ class LayerReplay {
     if (port.gradient != kNone) --holders_[std::exchange(port.gradient, kNone)];
   }
 
-  std::vector<Layer> layers_;
+  std::vector<PipedreamLayer> layers_;
   std::vector<Port> ports_;
   std::vector<std::vector<std::size_t>> ports_of_;    ///< Outputs per layer.
   std::vector<std::vector<std::size_t>> inputs_of_;   ///< Ports that a layer reads.

@@ -16,7 +16,7 @@ namespace spillway::profile {
 namespace {
 
 constexpr double kMostMilliseconds = 1e12;
-constexpr double kMostBytes = 1e18;
+constexpr double kMostGraphBytes = 1e18;
 
 std::vector<std::string_view> split(std::string_view text, std::string_view separator) {
   std::vector<std::string_view> parts;
@@ -117,7 +117,7 @@ class GraphReader {
   }
 
   std::uint64_t bytes(std::string_view text, const char* key) const {
-    return static_cast<std::uint64_t>(std::llround(number(text, key, kMostBytes)));
+    return static_cast<std::uint64_t>(std::llround(number(text, key, kMostGraphBytes)));
   }
 
   double number(std::string_view text, const char* key, double most) const {

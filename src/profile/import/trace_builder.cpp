@@ -16,7 +16,7 @@ constexpr std::uint64_t kLargestPage = std::uint64_t{2} << 20;
 constexpr std::uint64_t kSmallestPage = std::uint64_t{4} << 10;
 constexpr double kMostLoss = 0.005;
 // Sums of bytes and times stay far from overflowing.
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 60;
+constexpr std::uint64_t kMostTraceBytes = std::uint64_t{1} << 60;
 constexpr Duration kLongestStep = std::chrono::hours(24 * 365);
 
 std::uint64_t pages_of(std::uint64_t bytes, std::uint64_t page) {
@@ -33,7 +33,7 @@ std::uint64_t hash_of(const std::string& text) {
 }  // namespace
 
 TraceBuilder::Value TraceBuilder::add(std::uint64_t bytes, OpIndex birth, StorageClass holds) {
-  if (bytes > kMostBytes - all_bytes_)
+  if (bytes > kMostTraceBytes - all_bytes_)
     throw PlanError("the values up to here have more than 2^60 bytes");
   all_bytes_ += bytes;
   Entry& entry = values_.emplace_back();

@@ -9,7 +9,7 @@ namespace spillway::runtime {
 namespace {
 
 // Trainers whose shapes never repeat would fill memory with names.
-constexpr std::size_t kMostKinds = 4096;
+constexpr std::size_t kMostOperators = 4096;
 
 }  // namespace
 
@@ -17,7 +17,7 @@ void StallLedger::note(std::uint64_t signature, const OpText& text, Reason reaso
                        Duration waited) {
   if (waited < kNoticeable) return;
   const std::lock_guard lock(mutex_);
-  if (causes_.size() >= kMostKinds && !causes_.contains(signature)) return;
+  if (causes_.size() >= kMostOperators && !causes_.contains(signature)) return;
   StallCause& cause = causes_[signature];
   if (cause.op.empty()) cause.op = text.describe();
   ++cause.times;
