@@ -3,9 +3,12 @@
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/headeronly/version.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <memory>
 
 #include "call_recorder.h"
 #include "cpu_allocator.h"
@@ -67,12 +70,25 @@ void register_hooks(bool kernel_serves_faults, std::size_t bytes_at_once) {
   }
 }
 
+/// Functions at exit run after the thread-locals of the main thread were destroyed, one of which is
+/// LibTorch's queue for backward: backward there reads freed memory, and crashes or hangs as the
+/// heap happens to lie. Held by us too, that queue stays whole.
+void keep_queue_for_functions_at_exit() {
+  struct Engine : torch::autograd::Engine {
+    using torch::autograd::Engine::init_local_ready_queue;
+  };
+  static const auto& queue = *new auto(std::make_shared<torch::autograd::ReadyQueue>());
+  if (::getpid() == ::gettid())
+    (torch::autograd::Engine::get_base_engine().*&Engine::init_local_ready_queue)(queue);
+}
+
 }  // namespace
 
 Core& Core::start(const runtime::Settings& settings) {
   if (instance.load() != nullptr) throw ConfigError("Spillway runs already in this process");
   new Core(settings);  // It stays until the process is gone.
   watch_endings();
+  keep_queue_for_functions_at_exit();
   return core();
 }
 
@@ -98,7 +114,7 @@ void Core::watch_forks() {
                      detach_cpu_allocator();
                      core().is_child_.store(true);
                      runtime::unwatch_endings_in_child();
-                     core().runtime().engine().after_fork_in_child();
+                     core().runtime().after_fork_in_child();
                    });
 }
 

@@ -43,6 +43,7 @@ class Builder {
     options_.budget = parts_.budget.budget;
     options_.min_storage = settings_.min_storage;
     options_.learns = settings_.prefetch;
+    options_.oversize_limit = settings_.oversize_limit;
   }
 
   void choose_plans() {
@@ -114,15 +115,18 @@ class Builder {
     store.verify = settings_.verify;
     store.ram_capacity = 8 * options_.budget;
     store.host_tier = settings_.host_tier;
+    std::uint64_t wearing_directories = 0;
     for (const ResolvedDirectory& place : places.directories) {
       log_info("spills to {}", describe(place));
       store.directories.push_back({place.facts.path, place.limit});
       parts_.directories.push_back(place.facts.path);
-      parts_.wearing_directories += place.facts.is_ram_disk ? 0 : 1;
+      wearing_directories += place.facts.is_ram_disk ? 0 : 1;
     }
     swap::OpenedSpillStore opened = swap::make_spill_store(store);
     for (const std::string& warning : opened.warnings) log_warning("{}", warning);
     parts_.store_name = opened.description;
+    if (settings_.store != swap::StoreKind::kRam)
+      parts_.endurance = options_.endurance = settings_.endurance * wearing_directories;
     return opened;
   }
 

@@ -90,7 +90,7 @@ RunStatistics Run::statistics() const {
   statistics.peak_rss = peak_resident_set();
   statistics.run_seconds = seconds(clock_.now() - start_);
   if (settings_.store != swap::StoreKind::kRam) {
-    statistics.endurance = settings_.endurance * parts_.wearing_directories;
+    statistics.endurance = parts_.endurance;
     statistics.disk_written = statistics.memory.store.written_to_disks();
   }
   if (statistics.memory.store.busy_time.count() > 0) statistics.rates = parts_.transfers->rates();

@@ -208,8 +208,7 @@ void Runtime::end_wait_for_room(OpContext& op, StorageId born, const Mark& start
 }
 
 Runtime::Mark Runtime::mark() const {
-  return {clock_.now(), options_.moved ? options_.moved() : Bytes(),
-          swap::SwapEngine::waited_by_this_thread()};
+  return {clock_.now(), moved(), swap::SwapEngine::waited_by_this_thread()};
 }
 
 /// Of the time since then what this thread waited for transfers. The rest is work: mapping the
@@ -392,6 +391,7 @@ void Runtime::note_need(OpContext& op) {
 
 void Runtime::end_op() noexcept {
   OpContext& op = context();
+  if (!op.is_running) return;  // In a child that was forked by the operator.
   const TimePoint start = op.sampled_since == TimePoint{} ? TimePoint{} : clock_.now();
   if (traces()) options_.trace->end_op(&op, op.learns, engine_->resident());
   op.is_running = false;
@@ -430,6 +430,7 @@ void Runtime::end_step() {
   const TimePoint now = clock_.now();
   Duration duration{0};
   std::uint64_t number = 0;  // Of the step that begins.
+  std::string cost;
   {
     std::lock_guard lock(step_mutex_);
     duration = now - step_start_;
@@ -441,8 +442,11 @@ void Runtime::end_step() {
     number = boundaries_ + (trainer_tells_steps_.load() ? 0 : 1);
     is_updated_ = false;
     end_refusal_locked();
+    cost = oversize_cost_locked(duration, "of this step");
+    oversize_before_ = oversize_;
     step_start_ = now;
   }
+  if (!cost.empty()) log_warning("{}", cost);
   if (guide_ != nullptr) guide_->step_boundary(&context());
   if (traces()) options_.trace->begin_step(&context(), number);
   if (on_step) on_step(duration);

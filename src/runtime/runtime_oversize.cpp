@@ -22,6 +22,10 @@ constexpr std::uint64_t kLeastRoom = 2;
 // What an operator may move, in multiples of its need. From the half of it on its next allocation
 // is refused.
 constexpr std::uint64_t kMovesPerNeed = 16;
+// Where a step lasts, or none is recognised, the cost is told when so many bytes were moved.
+constexpr Bytes kToldWithoutStep{std::uint64_t{8} << 30};
+constexpr std::uint64_t kTellAgainAt = 10;
+constexpr std::uint64_t kDaySeconds = 86400;
 constexpr Duration kLookEvery = std::chrono::milliseconds(100);
 // Small tensors are told of from this share of the smallest budget on.
 constexpr std::uint64_t kTellSmallFrom = 8;
@@ -33,10 +37,7 @@ std::string in_mebibytes(Bytes size) {
 
 }  // namespace
 
-Bytes Runtime::moved() const {
-  const swap::SwapStatistics memory = engine_->statistics();
-  return memory.spilled + memory.fetched;
-}
+Bytes Runtime::moved() const { return options_.moved ? options_.moved() : Bytes(); }
 
 /// Pages that the operator has to have at once, as far as it has come. Where nothing was under
 /// pressure when it began, its inputs are not held.
@@ -51,7 +52,8 @@ std::uint64_t Runtime::need_of(const OpContext& op, const swap::NoRoomError& err
 /// not end.
 void Runtime::page_through(OpContext& op, std::uint64_t need) {
   const std::uint64_t room = engine_->storage_pages();
-  if (op.oversize != nullptr || room <= kLeastRoom || need > kReach * room)
+  if (op.oversize != nullptr || room <= kLeastRoom || need > kReach * room ||
+      !oversize_limit_text().empty())
     refuse_oversize(op, need);
   const std::string name = op.name();
   const Bytes may_move = std::max(options_.moves_of_oversize, page_size_ * need * kMovesPerNeed);
@@ -71,7 +73,7 @@ void Runtime::page_through(OpContext& op, std::uint64_t need) {
   is_news ? log_warning("{}", told) : log_info("{}", told);
   if (!op.is_running) return;
   engine_->page_through(op.pins);
-  op.oversize = std::make_unique<Oversize>(Oversize{moved(), may_move});
+  op.oversize = std::make_unique<Oversize>(Oversize{moved(), memory.spilled, may_move});
   try {
     const auto look = [this, name, before = op.oversize->moved_before, may_move] {
       const Bytes moved_since = moved() - before;
@@ -124,7 +126,7 @@ std::string Runtime::why_refused(const OpContext& op, std::uint64_t need, Bytes 
 void Runtime::refuse_oversize(OpContext& op, std::uint64_t need) {
   const Bytes moved_since = op.oversize == nullptr ? Bytes() : moved() - op.oversize->moved_before;
   op.oversize.reset();  // Before the mutex is taken: its alarm may want that.
-  const std::string why = why_refused(op, need, moved_since);
+  const std::string why = why_refused(op, need, moved_since) + oversize_limit_text();
   const swap::SwapStatistics memory = engine_->statistics();
   std::string told;
   {
@@ -176,22 +178,61 @@ void Runtime::end_endless_op(const std::string& name, Bytes moved) {
 void Runtime::end_oversize(OpContext& op) noexcept {
   if (op.oversize == nullptr) return;
   const Bytes moved_since = moved() - op.oversize->moved_before;
+  const Bytes written_since = engine_->statistics().spilled - op.oversize->written_before;
   op.oversize.reset();
+  std::string told;
+  {
+    std::lock_guard lock(step_mutex_);
+    ++oversize_.ops;
+    oversize_.moved += moved_since;
+    oversize_.written += written_since;
+    // At the end of a step this is told earlier.
+    if (oversize_.moved >= std::max(tell_oversize_from_, kToldWithoutStep))
+      told = oversize_cost_locked(clock_.now() - step_start_, "so far in this step");
+  }
+  if (!told.empty()) log_warning("{}", told);
+}
+
+/// Empty until they have moved what they may.
+std::string Runtime::oversize_limit_text() const {
   std::lock_guard lock(step_mutex_);
-  ++paged_through_;
-  moved_by_oversize_ += moved_since;
+  if (!options_.oversize_limit || oversize_.moved < *options_.oversize_limit) return {};
+  return message(" Such operators have moved {}, and may move {} in a run (--oversize-limit).",
+                 oversize_.moved, *options_.oversize_limit);
+}
+
+/// What operators larger than the budget have cost since the step began: after the first step with
+/// one, and whenever they have moved ten times as many bytes as when it was told last.
+std::string Runtime::oversize_cost_locked(Duration passed, std::string_view what) {
+  const OversizeCounts& before = oversize_before_;
+  const Bytes moved = oversize_.moved - before.moved;
+  const double time = seconds(passed);
+  if (moved == Bytes() || time <= 0.0 || oversize_.moved < tell_oversize_from_) return {};
+  tell_oversize_from_ = oversize_.moved * kTellAgainAt;
+  const auto per_second = [&](Bytes bytes) {
+    return Bytes(static_cast<std::uint64_t>(static_cast<double>(bytes.count()) / time));
+  };
+  const Bytes written = per_second(oversize_.written - before.written);
+  std::string worn;
+  if (options_.endurance > Bytes() && written > Bytes())
+    worn = message(", at which disks rated for {} of writes (--endurance) last {}",
+                   options_.endurance, counted(options_.endurance / written / kDaySeconds, "day"));
+  return message("{} {} needed more than the budget of {} and moved {} in {}: {} a second, {} of "
+                 "them written{}. --oversize-limit limits what they may move in a run.",
+                 counted(oversize_.ops - before.ops, "operator"), what, options_.budget, moved,
+                 seconds_text(time), per_second(moved), written, worn);
 }
 
 void Runtime::finish(Ending ending) {
   const swap::SwapStatistics memory = engine_->statistics();
   std::lock_guard lock(step_mutex_);
-  if (paged_through_ == 0 || refusal_.cause != RefusalCause::kNone) return;
+  if (oversize_.ops == 0 || refusal_.cause != RefusalCause::kNone) return;
   const bool is_whole = ending == Ending::kByItself && !is_largest_op_cut_;
   const auto finding = is_whole ? Finding::kWhole : Finding::kSoFar;
   refusal_ = {RefusalCause::kBudget,
               message("{} needed more than the budget of {} and came through, slowly, with right "
                       "results; {} moved meanwhile. {}",
-                      counted(paged_through_, "operator"), options_.budget, moved_by_oversize_,
+                      counted(oversize_.ops, "operator"), options_.budget, oversize_.moved,
                       smallest_budget_text_locked(memory, finding))};
   log_warning("{}", refusal_.text);
 }

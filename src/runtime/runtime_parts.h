@@ -19,6 +19,7 @@ inline constexpr std::uint64_t kSampleEvery = 64;
 /// State of an operator that needs more than the budget and is paged through.
 struct Runtime::Oversize {
   Bytes moved_before;                      ///< By all transfers until then.
+  Bytes written_before;                    ///< Part of it: to the store.
   Bytes may_move;                          ///< Then the process ends.
   std::unique_ptr<Alarm> alarm = nullptr;  ///< Looks at that.
 };

@@ -106,6 +106,7 @@ void Runtime::run_replay(profile::OpIndex place, const recompute::RecordedCall& 
   op.text = &text;
   op.begin_allocations();
   const auto end = [&] {
+    if (!op.is_running) return;  // In a forked child.
     if (traces()) options_.trace->end_op(&op, false, engine_->resident());
     op.is_running = op.replays = false;
     op.learns = learned;
@@ -163,6 +164,15 @@ void Runtime::before_fork() noexcept {
 void Runtime::after_fork_in_parent() noexcept {
   engine_->after_fork_in_parent();
   if (recomputer_ != nullptr) recomputer_->end_fork();
+}
+
+void Runtime::after_fork_in_child() noexcept {
+  OpContext& op = context();
+  op.is_running = false;
+  op.wish = {};
+  // Not destroyed: the thread that this would wait for is the parent's.
+  static_cast<void>(op.oversize.release());
+  engine_->after_fork_in_child();
 }
 
 /// An operator that was to be recorded was not, also because its kernel threw.

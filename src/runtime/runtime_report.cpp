@@ -61,6 +61,7 @@ RuntimeReport Runtime::report(Duration patience) const {
   if (largest_need_pages_.load() > 0)
     report.smallest_budget = smallest_budget_locked(report.memory);
   report.largest_op = largest_op_;
+  report.oversize = oversize_;
   report.refusal = refusal_;
   return report;
 }

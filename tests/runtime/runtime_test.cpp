@@ -4,6 +4,8 @@
 #include "support/named_op.h"
 
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -14,6 +16,7 @@
 #include <thread>
 
 #include "spillway/memory/host_pages.h"
+#include "spillway/runtime/recording/transfer_meter.h"
 #include "store/ram/factory.h"
 #include "store/retrying/factory.h"
 #include "support/best_mapper.h"
@@ -27,6 +30,7 @@ namespace {
 using memory::kPageBytes;
 using memory::kPageSize;
 using swap::FaultOptions;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -47,9 +51,13 @@ class RuntimeTest : public ::testing::Test {
     swap::SwapEngineOptions engine;
     engine.budget = kPageSize * budget_pages;
     engine.arena_size = 8_GiB;
+    engine.observers = {&transfers_};
     RuntimeOptions options;
     options.budget = engine.budget;
+    options.moved = [this] { return transfers_.moved(); };
     options.moves_of_oversize = moves_of_oversize_;
+    options.oversize_limit = oversize_limit_;
+    options.endurance = endurance_;
     options.recording = recording_;
     return std::make_unique<Runtime>(
         options,
@@ -60,7 +68,10 @@ class RuntimeTest : public ::testing::Test {
 
   SteadyClock clock_;
   const Clock* step_clock_ = &clock_;
+  TransferMeter transfers_{{}};
   Bytes moves_of_oversize_ = RuntimeOptions().moves_of_oversize;
+  std::optional<Bytes> oversize_limit_;
+  Bytes endurance_;
   ProfileRecording* recording_ = nullptr;
 };
 
@@ -358,6 +369,9 @@ void* run_oversize_step(Runtime& runtime, void* input) {
 
 /// It was ended two steps later, at a step that fitted.
 TEST_F(RuntimeTest, GoesOnForAsLongAsItLikesBehindAnOperatorThatWasLargerThanTheBudget) {
+  ManualClock clock;
+  step_clock_ = &clock;
+  endurance_ = 600_GiB;
   const auto runtime = make(6);
   void* const input = runtime->allocate(4 * kPageBytes);
   for (std::size_t page = 0; page < 4; ++page) word(input, page) = page + 1;
@@ -367,6 +381,7 @@ TEST_F(RuntimeTest, GoesOnForAsLongAsItLikesBehindAnOperatorThatWasLargerThanThe
     for (std::size_t page = 0; page < 4; ++page) EXPECT_EQ(word(larger, page), page + 1);
     runtime->deallocate(larger);
     runtime->step_updated();
+    clock.advance(std::chrono::seconds(2));
     runtime->step_boundary();
   }
   for (std::uint64_t step = 0; step < 40; ++step) {
@@ -375,11 +390,15 @@ TEST_F(RuntimeTest, GoesOnForAsLongAsItLikesBehindAnOperatorThatWasLargerThanThe
     runtime->step_boundary();
   }
   const std::string told = ::testing::internal::GetCapturedStderr();
-  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << "told once: " << told;
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 2) << "told once each: " << told;
   EXPECT_THAT(told, HasSubstr("warning: op 1 does not fit into the budget of 12.0 MiB: it needs "
                               "14.0 MiB at once. "));
   EXPECT_THAT(told, HasSubstr("may move 8.00 GiB for that; the run goes on. smallest budget: "
                               "16MiB or more (needed at once by op 1)"));
+  EXPECT_THAT(told, ContainsRegex("warning: 2 operators of this step needed more than the budget "
+                                  "of 12.0 MiB and moved [0-9.]+ MiB in 2.00 s: [0-9.]+ MiB a "
+                                  "second, [0-9.]+ MiB of them written, at which disks rated for "
+                                  "600 GiB of writes .--endurance. last [0-9]+ days?. "));
   EXPECT_EQ(word(input, 0), 39u);
   EXPECT_LE(runtime->report().memory.counted_peak, kPageSize * 6);
   EXPECT_EQ(runtime->report().refusal.cause, RefusalCause::kNone);
@@ -388,6 +407,30 @@ TEST_F(RuntimeTest, GoesOnForAsLongAsItLikesBehindAnOperatorThatWasLargerThanThe
               HasSubstr("6 operators needed more than the budget of 12.0 MiB and came through"));
   EXPECT_THAT(runtime->report().refusal.text,
               HasSubstr("smallest budget: 20MiB (needed at once by op 2)"));
+  runtime->deallocate(input);
+}
+
+/// There may be thousands, each within what one may move.
+TEST_F(RuntimeTest, RefusesTheNextOversizeOperatorWhenTheyHaveMovedWhatTheyMayInARun) {
+  oversize_limit_ = 40_MiB;
+  const auto runtime = make(6);
+  void* const input = runtime->allocate(4 * kPageBytes);
+  for (std::size_t page = 0; page < 4; ++page) word(input, page) = page + 1;
+  std::string told;
+  int steps = 0;
+  try {
+    for (; steps < 100; ++steps) runtime->deallocate(run_oversize_step(*runtime, input));
+  } catch (const BudgetError& error) {
+    told = error.what();
+  }
+  EXPECT_GT(steps, 0);
+  EXPECT_GE(runtime->report().oversize.moved, 40_MiB);
+  EXPECT_LT(runtime->report().oversize.moved, 80_MiB);
+  EXPECT_THAT(told, ContainsRegex("does not fit into the budget of 12.0 MiB: it needs [0-9.]+ MiB "
+                                  "at once. Such operators have moved [0-9.]+ MiB, and may move "
+                                  "40.0 MiB in a run .--oversize-limit.. smallest budget: "));
+  // What fits goes on.
+  run_op(*runtime, 3, {{input, true}}, [&] { EXPECT_EQ(word(input, 3), 4u); });
   runtime->deallocate(input);
 }
 
@@ -666,6 +709,29 @@ TEST_F(RuntimeTest, AsksForTheEndOfAnOperatorThatMovesTooMuchAndCannotBeRefused)
   EXPECT_THAT(runtime->report().refusal.text, HasSubstr("smallest budget: 20MiB or more"));
   for (void* memory : made) runtime->deallocate(memory);
   EXPECT_NO_THROW(run_op(*runtime, 2, {}, [] {})) << "whoever answers the signal may still save";
+}
+
+/// The alarm's thread is the parent's; the child waited for its end for ever.
+TEST_F(RuntimeTest, LetsAForkedChildLeaveTheOversizeOperatorThatItWasForkedIn) {
+  const auto runtime = make(8);
+  pid_t child = 0;
+  std::vector<void*> made;
+  run_op(*runtime, 1, {}, [&] {
+    for (int i = 0; i < 3; ++i) made.push_back(runtime->allocate(3 * kPageBytes));
+    runtime->before_fork();
+    child = ::fork();
+    if (child == 0) {
+      runtime->after_fork_in_child();
+      ::alarm(60);  // Ends a child that hangs.
+    } else {
+      runtime->after_fork_in_parent();
+    }
+  });
+  if (child == 0) ::_exit(7);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
+  for (void* memory : made) runtime->deallocate(memory);
 }
 
 }  // namespace

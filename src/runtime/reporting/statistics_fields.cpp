@@ -86,6 +86,10 @@ constexpr StatisticsField kFields[] = {
    "smallest budget that surely does; 0 when none was seen"},
   {"largest_op", "", [](const S& s) -> Json { return s.largest_op; },
    "name of that operator"},
+  {"oversize_ops", "", [](const S& s) -> Json { return s.oversize.ops; },
+   "operators that needed more than the budget and were paged through"},
+  {"oversize_moved_bytes", "bytes", [](const S& s) -> Json { return s.oversize.moved.count(); },
+   "bytes swapped out and in while they ran"},
   {"refusal", "", [](const S& s) -> Json { return s.refusal.text; },
    "why the run could not go on, or only slowly. Empty when nothing was refused, and once the same operator got "
    "through or a step ended after it; operators that were larger than the budget and came through are told of at the "

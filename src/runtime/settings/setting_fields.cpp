@@ -168,7 +168,7 @@ std::string_view mapper_names() {
 }
 
 // clang-format off
-constexpr std::array<SettingField, 27> kFields{{
+constexpr std::array<SettingField, 28> kFields{{
   {{"budget", "SIZE|PERCENT%|auto", "auto",
     "Limit on the bytes of tensors in memory at once. auto is the memory that this process can "
     "use, less --reserve; a percentage is a share of that."},
@@ -209,6 +209,10 @@ constexpr std::array<SettingField, 27> kFields{{
     "Rated endurance of each spill drive, in bytes written (TBW); the summary estimates its "
     "lifetime at the rate of this run."},
    [](Settings& s, Text t) { s.endurance = parse_positive(t); }},
+  {{"oversize-limit", "SIZE", "none",
+    "Bytes that operators which need more than the budget may move to and from the disk in the "
+    "whole run; then the next such operator is refused. With 0B the first one is."},
+   [](Settings& s, Text t) { s.oversize_limit = parse_bytes(t); }},
   {{"store", {}, "auto", "I/O interface that writes and reads spilled bytes."},
    [](Settings& s, Text t) { s.store = swap::store_kind_from(t); }, &store_names},
   {{"queue-depth", "COUNT", "16", "Transfers of 2 MiB in flight at once in each directory."},

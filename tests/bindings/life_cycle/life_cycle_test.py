@@ -1,4 +1,5 @@
 """Whole runs of the command with a real trainer: their endings and their surroundings."""
+import functools
 import json
 import os
 import pathlib
@@ -273,6 +274,14 @@ class Unusual(RunCase):
             self.require_spilled()
             self.assertRegex(errors, r"(?m)^\[spillway\] needed ")
             self.stats.unlink()
+
+    def test_that_train_in_a_function_at_exit_get_the_same_results(self):
+        """Plain LibTorch crashes or hangs there: its queue of the main thread is freed by then."""
+        plain = self.plain([self.PROGRAM, "twice"])
+        self.assertEqual(plain[0], 0)
+        code, output, errors = self.under_budget([self.PROGRAM, "at_exit"])
+        self.assertEqual((code, output), plain, errors)
+        self.assertGreater(self.statistics()["spilled_bytes"], 0)
 
     def test_with_the_address_sanitizer_have_its_runtime_first(self):
         program, options = WORK / "sanitized_program", {"ASAN_OPTIONS": "detect_leaks=0"}
@@ -606,16 +615,31 @@ for step in range(3):
     print("loss", step, loss.item().hex(), tensor.sum().item(), flush=True)
 """
 
+    # What it says of its limit, and then as without one.
+    PREPARED = {
+        "AS": f"told {(16 << 30, 16 << 30)}\nchild b'16777216\\n'\nkept to the limit\n",
+        "DATA": f"told {(16 << 30, 16 << 30)}\nchild b'16777216\\n'\nkept to the limit\n",
+        "lock1": "mlockall 0\n", "lock2": "mlockall 0\n", "lock3": "mlockall 0\n"}
+
+    # Two threads that wait for each other on processors that others want would only spin.
+    WAITING = {"OMP_WAIT_POLICY": "passive"}
+
+    @functools.cached_property
+    def trained(self):
+        """What the trainer says without limits and without Spillway."""
+        return self.run_trainer([self.python, "-c", self.TRAINER, "nothing"]).stdout
+
+    def run_trainer(self, command):
+        outcome = subprocess.run(command, env={**self.environment(), **self.WAITING}, text=True,
+                                 capture_output=True, stdin=subprocess.DEVNULL, timeout=300,
+                                 check=False)
+        self.assertEqual(outcome.returncode, 0, outcome.stderr)
+        return outcome
+
     def require_as_before(self, prepare, *options, budget):
         program = [self.python, "-c", self.TRAINER, prepare]
-        plain = self.require_finished(program)
-        command = self.command(program, *options, budget=budget)
-        # Away from the summary of the run.
-        outcome = subprocess.run(command, env=self.environment(), text=True, capture_output=True,
-                                 stdin=subprocess.DEVNULL, timeout=300, check=False)
-        self.assertEqual(outcome.returncode, 0, outcome.stderr)
-        self.assertEqual(outcome.stdout, plain, outcome.stderr)
-        return outcome.stderr
+        outcome = self.run_trainer(self.command(program, *options, budget=budget))
+        self.assertEqual(outcome.stdout, self.PREPARED[prepare] + self.trained, outcome.stderr)
 
     def test_bound_what_the_program_takes_and_not_what_is_reserved(self):
         for limit in ("AS", "DATA"):

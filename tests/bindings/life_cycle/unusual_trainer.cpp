@@ -1,5 +1,5 @@
 // A trainer that begins or ends in unusual ways; needs some 100 MiB. Linked into a program, and as
-// a plugin that a host opens. Usage: plain|own_allocator|abort|crash|early
+// a plugin that a host opens. Usage: plain|own_allocator|abort|crash|twice|at_exit
 
 #include <torch/torch.h>
 
@@ -43,6 +43,11 @@ void train() {
   std::fflush(stdout);
 }
 
+void train_again() {
+  torch::manual_seed(7);
+  train();
+}
+
 // As constants of a library are: made while it is being loaded.
 const at::Tensor early =
     std::getenv("EARLY_TENSOR") != nullptr ? torch::ones({1 << 20}) : at::Tensor();
@@ -60,6 +65,8 @@ extern "C" int run_unusual_trainer(const char* word) {
   train();
   if (early.defined()) std::printf("early %a\n", early.sum().item<double>());
   std::fflush(stdout);
+  if (way == "twice") train_again();
+  if (way == "at_exit") std::atexit(&train_again);
   if (way == "abort") std::abort();
   volatile std::uintptr_t nowhere = 16;  // Read anew: a compiler would see through a constant.
   if (way == "crash") *reinterpret_cast<volatile int*>(nowhere) = 1;

@@ -71,6 +71,12 @@ TEST(LoadSettings, HasDefaults) {
   EXPECT_TRUE(settings.prefetch);
   EXPECT_FALSE(settings.verify);
   EXPECT_TRUE(settings.nvme.empty());
+  EXPECT_EQ(settings.oversize_limit, std::nullopt);
+}
+
+TEST(LoadSettings, TellsNoOversizeOperatorsFromNoLimitOnThem) {
+  EXPECT_EQ(with_option("oversize-limit", "0B").oversize_limit, Bytes());
+  EXPECT_EQ(with_option("oversize-limit", "40GiB").oversize_limit, 40_GiB);
 }
 
 TEST(LoadSettings, ReadsEachKindOfBudget) {

@@ -36,7 +36,7 @@ struct RunParts {
   memory::MapperKind mapper{};
   std::string store_name;
   std::vector<std::string> directories;
-  std::uint64_t wearing_directories = 0;          ///< Those that are no RAM disk.
+  Bytes endurance;  ///< Rated writes of all spill drives together; 0: they do not wear.
   std::shared_ptr<const planner::PlanFile> plan;  ///< Plan that the user gave; may be null.
   std::unique_ptr<StepTraceRecorder> trace;       ///< With `trace` only.
   std::unique_ptr<ProfileRecording> recording;    ///< With `profile_out` only.

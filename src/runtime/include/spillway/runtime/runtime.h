@@ -55,7 +55,6 @@ class Runtime {
   RangeUse find(const void* memory, Bytes size) const noexcept {
     return engine_->find(memory, size);
   }
-
   /// Whether `storage` is a page that small storages share: it is pinned as any other, but neither
   /// learned nor recorded. Any thread, no lock.
   bool is_shared(StorageId storage) const noexcept;
@@ -108,10 +107,11 @@ class Runtime {
   void* address_of(StorageId storage) const { return engine_->address_of(storage); }
 
   /// Prepares a fork: brings back dropped storages, which the child could not, and drops nothing
-  /// until the fork is over. A storage that cannot come back is logged, and the child ends where it
-  /// touches it. In the child only the engine is informed of the fork.
+  /// until it is over. One that cannot come back is logged; the child ends where it touches it.
   void before_fork() noexcept;
   void after_fork_in_parent() noexcept;
+  /// Ends the operator that has forked; none may begin after it.
+  void after_fork_in_child() noexcept;
   /// Whether a profile is being recorded.
   bool records() const { return options_.recording != nullptr; }
   /// Whether values get names, so that `note_class` should be called.
@@ -126,7 +126,6 @@ class Runtime {
   static bool runs_operator();
   /// Reports a recognised new step, between operators.
   void step_boundary();
-
   /// Reports a new step that the trainer has marked. After the first call only these calls count.
   void begin_step();
 
@@ -182,6 +181,8 @@ class Runtime {
   void check_oversize(OpContext& op, std::uint64_t asked);
   void end_endless_op(const std::string& name, Bytes moved);
   void end_oversize(OpContext& op) noexcept;
+  std::string oversize_limit_text() const;
+  std::string oversize_cost_locked(Duration passed, std::string_view what);
   [[noreturn]] void refuse_oversize(OpContext& op, std::uint64_t need);
   Bytes moved() const;
   std::string sizes_that_stay() const;
@@ -233,14 +234,13 @@ class Runtime {
   Refusal refusal_;                      ///< What failed last; until the trainer goes on.
   std::uint64_t refused_signature_ = 0;  ///< Of the operator; 0: an allocation outside of one.
   std::atomic<bool> is_refused_{false};
-  std::uint64_t paged_through_ = 0;             ///< Operators that needed more than the budget.
-  Bytes moved_by_oversize_;                     ///< Meanwhile.
+  OversizeCounts oversize_, oversize_before_;   ///< Until now; until the step began.
+  Bytes tell_oversize_from_;                    ///< When they have moved so much.
   std::array<bool, kRefusalCauses> is_told_{};  ///< By cause.
   std::atomic<std::uint64_t> largest_need_pages_{0};
   std::string largest_op_;
   bool is_largest_op_early_ = false;
   bool is_largest_op_cut_ = false;  ///< It was refused before it had all that it needs.
-
   std::atomic<std::uint64_t> ops_{0};
   std::atomic<std::uint64_t> sampled_intercept_ns_{0};
   std::atomic<std::uint64_t> replay_ns_{0};

@@ -26,6 +26,9 @@ struct RuntimeOptions {
   /// An operator that needs more than the budget may move so much to and from the store, or 16
   /// times its need where that is more.
   Bytes moves_of_oversize{std::uint64_t{8} << 30};
+  /// All such operators together may move so much; then the next one is refused. None: no limit.
+  std::optional<Bytes> oversize_limit = {};
+  Bytes endurance;  ///< Rated writes of all spill drives together; 0: they do not wear.
   StepTraceRecorder* trace = nullptr;  ///< Outlives the runtime.
 };
 

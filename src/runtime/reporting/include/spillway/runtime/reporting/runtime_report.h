@@ -19,6 +19,13 @@ struct RuntimeCounts {
   std::uint64_t steps = 0;
 };
 
+/// Operators that needed more than the budget and were paged through.
+struct OversizeCounts {
+  std::uint64_t ops = 0;
+  Bytes moved;    ///< To and from the store, while they ran.
+  Bytes written;  ///< Part of it: to the store.
+};
+
 /// How the trainer fared, beside what the engine counted.
 struct RuntimeReport {
   swap::SwapStatistics memory;
@@ -37,6 +44,7 @@ struct RuntimeReport {
   Bytes shared_peak;      ///< The most bytes of pages that small storages shared; see SharedPages.
   Bytes smallest_budget;  ///< Bytes that the largest operator so far needs at once; 0: none yet.
   std::string largest_op;
+  OversizeCounts oversize;
   Refusal refusal;  ///< The latest that still stands.
 };
 

@@ -35,6 +35,7 @@ struct Settings {
   swap::StoreKind store = swap::StoreKind::kAuto;
   std::uint32_t queue_depth = 16;  ///< Transfers of 2 MiB in flight, per directory.
   Bytes endurance{std::uint64_t{600'000'000'000'000}};  ///< Rated writes of one spill drive.
+  std::optional<Bytes> oversize_limit;                  ///< See `RuntimeOptions`.
   bool verify = false;
   std::string mapper = "auto";
   std::string dispatch_key = "auto";
