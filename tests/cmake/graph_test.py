@@ -1,6 +1,7 @@
 """The arrows that CMake draws are those of the layer table."""
 import os
 import re
+import subprocess
 import unittest
 
 import probe_project
@@ -80,21 +81,31 @@ class Graph(probe_project.ProbeCase):
         self.assertEqual(strangers(found), [])
         self.assertNotIn("torch", {target for _source, target in found})
 
-    @unittest.skipUnless(os.environ.get("SPILLWAY_TEST_WITH_TORCH") == "ON", "the demo needs LibTorch")
-    def test_the_quick_start_builds_few_targets(self):
-        script = (probe_project.REPOSITORY / "quickstart.sh").read_text(encoding="utf-8")
-        configured = re.search(r"cmake (--preset \S+) (-D\S+) ", script)
-        programs = re.findall(r"bin/spillway\b(?!-)|bin/brain_unet|lib/libspillway_preload.so|spillway_core", script)
-        self.assertEqual(len(set(programs)), 4)
+    def quick_start_edges(self, flags, targets):
+        """The commands that build `targets`, and the text of each unit of several sources."""
         folder = self.root / "build"
         self.assert_accepted(probe_project.run(
-            ["cmake", *configured.group(1).split(), "-S", probe_project.REPOSITORY, "-B", folder,
-             configured.group(2), "-DSPILLWAY_WITH_TORCH=ON"]))
-        status, inputs = probe_project.run(["ninja", "-C", folder, "-t", "inputs", *sorted(set(programs))])
-        self.assertEqual(status, 0, inputs)
-        made = [name for name in inputs.split() if re.match(r"[^/].*\.(o|a|so|gch)$", name)]
-        self.assertIn("lib/libspillway_swap.a", made)
-        self.assertLess(len(made) + len(set(programs)), 150)
+            ["cmake", *flags, "-S", probe_project.REPOSITORY, "-B", folder]))
+        commands = subprocess.run(["ninja", "-C", folder, "-t", "commands", *targets], stdout=subprocess.PIPE,
+                                  text=True, check=True).stdout
+        units = {path: path.read_text(encoding="utf-8") for path in folder.rglob("unity_*")}
+        return set(commands.splitlines()), units
+
+    @unittest.skipUnless(os.environ.get("SPILLWAY_TEST_WITH_TORCH") == "ON", "the demo needs LibTorch")
+    def test_the_quick_start_builds_few_targets_and_none_twice(self):
+        script = (probe_project.REPOSITORY / "quickstart.sh").read_text(encoding="utf-8")
+        flags = re.search(r'cmake (--preset .*) "\$@"', script).group(1).split()
+        early = re.search(r"^ +build (bin/.*)$", script, re.MULTILINE).group(1).split()
+        programs = re.search(r"^programs=\((.*)\)$", script, re.MULTILINE).group(1)
+        others = re.search(r'^build "\$\{programs\[@\]\}" (.*)$', script, re.MULTILINE).group(1)
+        without, units = self.quick_start_edges([*flags, "-DSPILLWAY_WITH_TORCH=OFF"], early)
+        complete, units_later = self.quick_start_edges(
+            [*flags, "-DSPILLWAY_WITH_TORCH=ON"], [*programs.split(), *others.split()])
+        self.assertTrue(any("libspillway_swap.a" in command for command in without))
+        self.assertTrue(any("brain_unet" in command for command in complete))
+        self.assertEqual(without - complete, set())
+        self.assertEqual({path for path in units if units[path] != units_later.get(path)}, set())
+        self.assertLess(len(complete), 150)
 
     def test_arrows_are_read_from_a_real_drawing(self):
         dot = self.root / "probe.dot"
