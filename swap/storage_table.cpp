@@ -1,6 +1,7 @@
 #include "storage_table.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "spillway/swap/spill_store.h"
 
@@ -8,8 +9,22 @@ namespace spillway::swap {
 
 using memory::PageIndex;
 
+namespace {
+
+// The upper bits of a generation tell engines of one process apart.
+constexpr unsigned kGenerationBits = 24;
+constexpr std::uint32_t kGenerationMask = (1U << kGenerationBits) - 1;
+
+std::uint32_t first_generation() {
+  static std::atomic<std::uint32_t> engines{0};
+  return engines.fetch_add(1) << kGenerationBits;
+}
+
+}  // namespace
+
 StorageTable::StorageTable(std::size_t pages, Bytes page_size)
     : page_size_(page_size),
+      first_generation_(first_generation()),
       arena_pages_(pages),
       arena_(static_cast<PageIndex>(pages)),
       addresses_(pages, page_size),
@@ -18,11 +33,12 @@ StorageTable::StorageTable(std::size_t pages, Bytes page_size)
 Range& StorageTable::new_range(PageIndex first, std::uint32_t pages, Bytes size) {
   StorageId id;
   if (free_slots_.empty()) {
-    id = StorageId(static_cast<std::uint32_t>(ranges_.size()), 0);
+    id = StorageId(static_cast<std::uint32_t>(ranges_.size()), first_generation_);
     ranges_.emplace_back();
   } else {
     const std::uint32_t slot = free_slots_.back();
-    id = StorageId(slot, ranges_[slot].id.generation() + 1);
+    const std::uint32_t next = (ranges_[slot].id.generation() + 1) & kGenerationMask;
+    id = StorageId(slot, first_generation_ | next);
     free_slots_.pop_back();
   }
   Range& range = range_of(id);

@@ -43,6 +43,7 @@ class StorageTable {
   std::size_t transfer_size(memory::PageIndex index) const;
 
   const Bytes page_size_;
+  const std::uint32_t first_generation_;
   const std::size_t arena_pages_;
   memory::AddressArena arena_;
   AddressTable addresses_;

@@ -41,8 +41,7 @@ function(spillway_torch_candidates releases out)
     # torch.utils.cmake_prefix_path is <torch>/share/cmake.
     list(APPEND candidates "${prefix}" "${prefix}/torch" "${prefix}/../..")
   endforeach()
-  find_program(SPILLWAY_PYTHON3 python3)
-  mark_as_advanced(SPILLWAY_PYTHON3)
+  find_program(SPILLWAY_PYTHON3 python3 NO_CACHE)
   if(SPILLWAY_PYTHON3)
     execute_process(
       COMMAND "${SPILLWAY_PYTHON3}" -c

@@ -7,7 +7,13 @@
 
 namespace spillway::device {
 
-const char* name_of(DeviceKind kind) { return kind == DeviceKind::kCpu ? "cpu" : "cuda"; }
+const char* name_of(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::kCpu: return "cpu";
+    case DeviceKind::kCuda: return "cuda";
+  }
+  return "unknown";
+}
 
 std::string to_string(DeviceId id) {
   return id.is_host() ? name_of(id.kind) : message("{}:{}", name_of(id.kind), id.index);

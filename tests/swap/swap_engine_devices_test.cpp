@@ -282,6 +282,7 @@ TEST_P(SwapEngineDevicesTest, EnginesOfTwoDevicesRunSideBySide) {
   for (std::uint64_t i = 0; i < 4; ++i) {
     EXPECT_EQ(word(there[i], 2), 100 + i);
     EXPECT_EQ(host_word(i), 200 + i);
+    EXPECT_NE(host.find(here[i]).storage, swap->find(there[i]).storage);
     EXPECT_FALSE(host.find(there[i]).storage.is_some());
     EXPECT_FALSE(swap->find(here[i]).storage.is_some());
   }

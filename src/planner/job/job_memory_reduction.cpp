@@ -85,7 +85,7 @@ class MemoryReductionSearch {
     }
     if (request_.device_memory == kNoLimit) return by_stage(request_, incumbent_.cuts);
     const bool is_open = !request_.variant.memory_reduction;
-    require_hope(/*may_have_windows=*/is_open);
+    require_hope(/*may_offload=*/is_open);
     if (!can_offload(request_) ||
         request_.variant.memory_reduction == JobMemoryReduction::kRecompute)
       return by_stage(request_, incumbent_.cuts);

@@ -10,8 +10,9 @@
 namespace spillway {
 
 /// Names one storage from its allocation to its end, in every folder. Records of live storages lie
-/// in slots; a slot is used again by a later storage, which then has another generation. So the id
-/// of an ended storage never names another one. The default value is "none".
+/// in slots; a slot is used again by a later storage, which then has another generation, and
+/// engines of several devices begin with different ones. So no id names two storages: a slot's
+/// generation comes round after 16 million of them. The default value is "none".
 class StorageId {
  public:
   constexpr StorageId() = default;
