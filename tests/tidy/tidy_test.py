@@ -222,6 +222,7 @@ class Rules(unittest.TestCase):
                    r"\bfrozen stem\b": "frozen stem", r"\bidle windows?\b": "idle windows",
                    r"(?<![\w-])--groups (COUNT|\d)": "--groups 2", r"\bdata.parallel groups?\b": "data parallel group",
                    r"\bcomput(?:e[sd]?|ing) again\b": "computed again", r"\bdoorbells?\b": "doorbell",
+                   r"\bjudged?\(": "judged(",
                    r"\bcame otherwise than planned\b": "came otherwise than planned"}
         for entry in retired_words.RETIRED:
             word, where, say = entry
