@@ -69,7 +69,7 @@ class HostPages final : public PageMemory,
   InheritedPages* inherited_pages() override { return this; }
   void seal(PageIndex first, std::uint32_t pages) override { seal_pages(address_of(first), pages); }
   void make_writable(PageIndex first, std::uint32_t pages) override {
-    open_pages(address_of(first), pages);
+    make_pages_writable(address_of(first), pages);
   }
   bool show_file(PageIndex page, int file, std::uint64_t offset) override {
     return memory::show_file(address_of(page), 1, file, offset);
@@ -87,7 +87,7 @@ class HostPages final : public PageMemory,
     sink_ = &sink;
     pages_ = pages;
     const auto regions = mapper_->reserve(kPageSize * pages, kPageSize * frames, *this);
-    frames_ = HostFrames(regions.pool);
+    frames_ = HostFrameSource(regions.pool);
     return regions.arena;
   }
 
@@ -98,15 +98,15 @@ class HostPages final : public PageMemory,
 
   AccessSink* sink_ = nullptr;
   std::size_t pages_ = 0;
-  HostFrames frames_;
+  HostFrameSource frames_;
   std::unique_ptr<FrameMapper> mapper_;  ///< Last: it may report until its end.
 };
 
 }  // namespace
 
-void HostFrames::make_frame(SlotId slot) { populate(address(slot), kPageBytes); }
+void HostFrameSource::make_frame(SlotId slot) { populate(address(slot), kPageBytes); }
 
-void HostFrames::drop_frame(SlotId slot) { discard(address(slot), kPageBytes); }
+void HostFrameSource::drop_frame(SlotId slot) { discard(address(slot), kPageBytes); }
 
 std::unique_ptr<PageMemory> make_host_pages(std::unique_ptr<FrameMapper> mapper) {
   return std::make_unique<HostPages>(std::move(mapper));

@@ -45,7 +45,7 @@ void protect(std::byte* first, std::size_t pages, int protection) {
 
 void seal_pages(std::byte* first, std::size_t pages) { protect(first, pages, PROT_NONE); }
 
-void open_pages(std::byte* first, std::size_t pages) { protect(first, pages, kWritable); }
+void make_pages_writable(std::byte* first, std::size_t pages) { protect(first, pages, kWritable); }
 
 bool show_file(std::byte* first, std::size_t pages, int file, std::uint64_t offset) {
   constexpr int kFlags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;

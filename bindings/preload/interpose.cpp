@@ -7,7 +7,6 @@
 
 #include "core_loader.h"
 #include "kept_environment.h"
-#include "program_starts.h"
 #include "registered_hooks.h"
 #include "run_listener.h"
 #include "torch_in_process.h"
@@ -59,7 +58,6 @@ void* require_symbol(const char* name, const char* shown, const void* caller) {
 }
 
 __attribute__((constructor)) void on_load() {
-  find_program_starters();
   remember_run();
   keep_environment();
   load_core_if_torch_is_here();

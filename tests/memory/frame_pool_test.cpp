@@ -20,7 +20,7 @@ class FramePoolTest : public ::testing::Test {
     void* memory = mmap(nullptr, kSlots * kPageBytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     base_ = static_cast<std::byte*>(memory);
-    frames_ = HostFrames(base_);
+    frames_ = HostFrameSource(base_);
   }
   ~FramePoolTest() override { munmap(base_, kSlots * kPageBytes); }
 
@@ -32,7 +32,7 @@ class FramePoolTest : public ::testing::Test {
   }
 
   std::byte* base_;
-  HostFrames frames_;
+  HostFrameSource frames_;
 };
 
 using FramePoolDeathTest = FramePoolTest;

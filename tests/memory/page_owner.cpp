@@ -15,7 +15,7 @@ PageOwner::PageOwner(std::unique_ptr<FrameMapper> mapper, std::size_t pages, std
   const std::lock_guard lock(mutex_);
   regions_ = mapper_->reserve(pages * kPageSize, slots * kPageSize, *this);
   mapper_->prepare(regions_.arena, pages);
-  frames_ = HostFrames(regions_.pool);
+  frames_ = HostFrameSource(regions_.pool);
   pool_.emplace(frames_, slots, slots);
   // Faults are noted inside a signal handler, which must not allocate.
   faults_.reserve(std::size_t{1} << 16);

@@ -65,7 +65,7 @@ class PageOwner final : public FaultSink {
 
   FrameMapper* mapper_;
   FrameMapper::Regions regions_;
-  HostFrames frames_;
+  HostFrameSource frames_;
   std::optional<FramePool> pool_;
   std::mutex mutex_;
   std::vector<Page> pages_;

@@ -11,7 +11,7 @@ std::string name_of(RefusalCause cause) {
     case RefusalCause::kStore: return "store";
     case RefusalCause::kUnreadable: return "unreadable";
     case RefusalCause::kRecomputation: return "recomputation";
-    case RefusalCause::kKept: return "kept";
+    case RefusalCause::kPinned: return "pinned";
   }
   return {};
 }
@@ -26,7 +26,7 @@ std::string remedy(RefusalCause cause) {
       return "go on from the last checkpoint, with a directory on another disk (--nvme)";
     case RefusalCause::kRecomputation:
       return "go on from the last checkpoint with --recompute off, which only moves tensors";
-    case RefusalCause::kKept: return "allow more with --budget, or run it without locked memory";
+    case RefusalCause::kPinned: return "allow more with --budget, or run it without locked memory";
   }
   return {};
 }
@@ -46,13 +46,13 @@ Refusal refusal_by(const Error& error, const std::string& who) {
     return {RefusalCause::kUnreadable,
             message("{} needs a tensor that cannot be read back: {}", who, what)};
   if (dynamic_cast<const swap::PinnedByKernelError*>(&error) != nullptr)
-    return {RefusalCause::kKept, message("{}, needed for {}", what, who)};
+    return {RefusalCause::kPinned, message("{}, needed for {}", what, who)};
   return {RefusalCause::kStore, message("{}, needed for {}", what, who)};
 }
 
 std::string sentence_of(const Refusal& refusal) {
   const bool is_all_there =
-      refusal.cause == RefusalCause::kStore || refusal.cause == RefusalCause::kKept;
+      refusal.cause == RefusalCause::kStore || refusal.cause == RefusalCause::kPinned;
   const char* const outlook = is_all_there
                                   ? "All tensors are still there, but the trainer cannot go on"
                                   : "The trainer cannot go on without it";

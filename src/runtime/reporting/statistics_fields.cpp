@@ -97,7 +97,7 @@ constexpr StatisticsField kFields[] = {
   {"refusal_cause", "", [](const S& s) -> Json { return name_of(s.refusal.cause); },
    "of which kind that is: `budget`, an operator that does not fit; `store`, disks that are full or take no "
    "writes; `unreadable`, what they hold does not come back as it was; `recomputation`, a dropped tensor that "
-   "cannot be recomputed; `kept`, tensors that the program has locked in memory (mlock) or a device uses"},
+   "cannot be recomputed; `pinned`, tensors that the program has locked in memory (mlock) or a device uses"},
 
   {"steps", "", [](const S& s) -> Json { return s.steps; },
    "recognised training steps, the last one too once its optimizer has begun"},

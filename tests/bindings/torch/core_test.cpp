@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "spillway/spillway.h"
+#include "support/sanitized.h"
 #include "support/temporary_directory.h"
 
 namespace spillway::torch_binding {
@@ -258,6 +259,23 @@ class ForkedChildren : public CoreCase {
     return said;
   }
 };
+
+/// Programs that are started by a list of words got them with what is reserved added.
+TEST_F(ForkedChildren, HandOnTheLimitsThatTheTrainerSetToThePrograms) {
+  if (kIsSanitized) GTEST_SKIP() << "the sanitizer reserves more than the limit";
+  start("40MiB");
+  constexpr rlim_t kGib = rlim_t{1} << 30;
+  const rlimit limit{64 * kGib, 64 * kGib};
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setrlimit(RLIMIT_AS, &limit) != 0) ::_exit(9);
+    ::execl("/bin/sh", "sh", "-c", "test $(ulimit -S -v) = 67108864", nullptr);
+    ::_exit(10);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
 
 TEST_F(ForkedChildren, AreToldOfOnceTheirTensorsGrowOutOfProportion) {
   start("64MiB");

@@ -42,7 +42,7 @@ TEST(Refusal, OfWhatCannotBeRecomputedNamesTheSwitch) {
 
 TEST(Refusal, OfWhatTheKernelKeepsNamesTheBudget) {
   const swap::PinnedByKernelError error("the kernel keeps {}", 4_MiB);
-  EXPECT_EQ(refusal_by(error, "x").cause, RefusalCause::kKept);
+  EXPECT_EQ(refusal_by(error, "x").cause, RefusalCause::kPinned);
   EXPECT_EQ(told(error),
             "the kernel keeps 4.00 MiB, needed for aten::mm(float[2]). All tensors are still "
             "there, but the trainer cannot go on: allow more with --budget, or run it without "
@@ -55,7 +55,7 @@ TEST(RefusalCause, HasANameForScripts) {
   EXPECT_EQ(name_of(RefusalCause::kStore), "store");
   EXPECT_EQ(name_of(RefusalCause::kUnreadable), "unreadable");
   EXPECT_EQ(name_of(RefusalCause::kRecomputation), "recomputation");
-  EXPECT_EQ(name_of(RefusalCause::kKept), "kept");
+  EXPECT_EQ(name_of(RefusalCause::kPinned), "pinned");
 }
 
 }  // namespace

@@ -8,11 +8,11 @@
 namespace spillway::memory {
 
 /// The frames of a pool in host memory: transparent huge pages, zeroed by the kernel once.
-class HostFrames final : public FrameSource {
+class HostFrameSource final : public FrameSource {
  public:
-  HostFrames() = default;
+  HostFrameSource() = default;
   /// `base` is the reserved region of the pool.
-  explicit HostFrames(std::byte* base) : base_(base) {}
+  explicit HostFrameSource(std::byte* base) : base_(base) {}
 
   void make_frame(SlotId slot) override;
   void drop_frame(SlotId slot) override;

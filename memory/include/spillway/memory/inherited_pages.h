@@ -13,7 +13,7 @@ namespace spillway::memory {
 void seal_pages(std::byte* first, std::size_t pages);
 
 /// Makes present pages writable. Pages that the parent had write-protected need it.
-void open_pages(std::byte* first, std::size_t pages);
+void make_pages_writable(std::byte* first, std::size_t pages);
 
 /// Lets the pages show the bytes of `file` from `offset` on; writes stay private to the child.
 /// Returns false, with nothing changed, when the kernel refuses.

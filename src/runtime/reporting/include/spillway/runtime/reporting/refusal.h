@@ -15,7 +15,7 @@ enum class RefusalCause : std::uint8_t {
   kStore,          ///< The spill store takes nothing more.
   kUnreadable,     ///< Bytes in the store cannot be read back.
   kRecomputation,  ///< A dropped tensor cannot be recomputed.
-  kKept,           ///< The kernel keeps tensors in memory that are locked or in use by a device.
+  kPinned,         ///< The kernel keeps tensors in memory that are locked or in use by a device.
 };
 
 inline constexpr std::size_t kRefusalCauses = 6;
