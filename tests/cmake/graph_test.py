@@ -103,6 +103,7 @@ class Graph(probe_project.ProbeCase):
             [*flags, "-DSPILLWAY_WITH_TORCH=ON"], [*programs.split(), *others.split()])
         self.assertTrue(any("libspillway_swap.a" in command for command in without))
         self.assertTrue(any("brain_unet" in command for command in complete))
+        self.assertFalse(any(".gch" in command for command in complete))
         self.assertEqual(without - complete, set())
         self.assertEqual({path for path in units if units[path] != units_later.get(path)}, set())
         self.assertLess(len(complete), 150)
