@@ -9,6 +9,7 @@
 #include "spillway/base/json_writer.h"
 #include "spillway/base/named_values.h"
 #include "spillway/base/shown_text.h"
+#include "spillway/profile/autograd_links.h"
 #include "spillway/profile/step_profile.h"
 
 namespace spillway::profile {
@@ -286,6 +287,7 @@ class ProfileReader {
     for (const auto phase : ops.counts<std::uint8_t>("phase", size, 0, kMostPhase))
       profile_.phase_of_op.push_back(static_cast<OpPhase>(phase));
     // -1 becomes the largest index, which stands for "none".
+    profile_.tape.forward_end = forward_end_of(profile_.phase_of_op);
     profile_.forward_of_op = ops.counts<OpIndex>("forward", size, -1, kMost32 - 1);
   }
 

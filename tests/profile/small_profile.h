@@ -28,6 +28,7 @@ inline StepProfile small_profile() {
       {0, Duration(0), 2, 1, 0, false},
       {0x0123456789abcdefULL, Duration(77), 3, 3, 1, false},
   };
+  profile.tape.forward_end = 0;
   profile.tape.uses = {{0, false}, {1, false}, {2, true}, {2, false}, {0, true}, {4, false}};
   profile.tape.values = {{2, kCarriedIn, kSurvives, 0},
                          {1, kCarriedIn, 0, kNoValue},

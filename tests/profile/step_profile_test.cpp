@@ -16,6 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 void expect_equal(const StepTape& a, const StepTape& b) {
+  EXPECT_EQ(a.forward_end, b.forward_end);
   ASSERT_EQ(a.ops.size(), b.ops.size());
   for (OpIndex i = 0; i < a.ops.size(); ++i) {
     const TapeOp& left = a.ops[i];
@@ -180,6 +181,7 @@ TEST(StepProfile, ComesBackWithoutHiddenDependences) {
 TEST(StepProfile, ComesBackWithoutPhases) {
   StepProfile profile = small_profile();
   profile.phase_of_op.clear();
+  profile.tape.forward_end.reset();
   profile.forward_of_op.clear();
   const std::string text = to_text(profile);
   EXPECT_THAT(text, ::testing::Not(HasSubstr("phase")));

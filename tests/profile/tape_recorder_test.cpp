@@ -177,6 +177,26 @@ TEST(TapeRecorder, NotesWhatAutogradKnowsOfEachOperator) {
   }
 }
 
+TEST(JoinSteps, KnowsWhereForwardEndsWhereAutogradDid) {
+  TapeRecorder recorder({});
+  const auto record = [&](const std::vector<OpPhase>& phases) {
+    for (const OpPhase phase : phases) {
+      recorder.begin_op(1, at(0), false, Bytes(), {.phase = phase});
+      recorder.end_op();
+    }
+    return finish(recorder, 1);
+  };
+  const auto end_of = [](std::vector<const RecordedStep*> steps) {
+    return join_steps(steps, nullptr).tape.forward_end;
+  };
+  const RecordedStep step = record({OpPhase::kForward, OpPhase::kUnknown, OpPhase::kBackward,
+                                    OpPhase::kBackward, OpPhase::kOther});
+  EXPECT_EQ(end_of({&step}), 1U);
+  EXPECT_EQ(end_of({&step, &step}), std::nullopt) << "there are two";
+  const RecordedStep unknown = record({OpPhase::kUnknown, OpPhase::kUnknown});
+  EXPECT_EQ(end_of({&unknown}), std::nullopt);
+}
+
 TEST(TapeRecorder, ListsUntouchedLiveStoragesAtTheEndOldestFirst) {
   TapeRecorder recorder({});
   recorder.allocated(5, 1);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -54,6 +55,9 @@ struct StepTape {
   std::vector<TapeOp> ops;
   std::vector<TapeUse> uses;      ///< Of all operators, in order.
   std::vector<TapeValue> values;  ///< Births of one operator stand in the order of allocation.
+  /// The last operator of forward, as autograd knew it; unknown in imported and older profiles, and
+  /// where several steps are joined.
+  std::optional<OpIndex> forward_end = std::nullopt;
   /// What a second run takes beyond the first one, per page that it makes: frames move.
   Duration replay_extra_per_page{0};
 
@@ -61,6 +65,7 @@ struct StepTape {
     ops.clear();
     uses.clear();
     values.clear();
+    forward_end.reset();
   }
 };
 
