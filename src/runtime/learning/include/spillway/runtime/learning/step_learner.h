@@ -53,7 +53,7 @@ struct Advice {
   std::vector<Fetch> fetches;  ///< Bring these in, in this order, as far as room allows.
   /// Room that fetches must leave for the operators from this one on; absent: as before.
   std::optional<std::uint32_t> reserve_pages;
-  std::vector<PieceId> drops;  ///< Give up their bytes: they will be computed again.
+  std::vector<PieceId> drops;  ///< Give up their bytes: they will be recomputed.
   /// The operator has to be recorded under this number: it runs again later.
   std::optional<profile::OpIndex> record_as;
   bool forgets = false;  ///< What was recorded so far is of no use any more.
