@@ -145,7 +145,7 @@ void SwapEngine::State::give_up(StorageId dropped, const std::string& reason) {
   if (is_fatal)
     end_by_signal(
         SIGBUS,
-        message("the program touches a tensor that cannot be computed again: {}; go on from the "
+        message("the program touches a tensor that cannot be recomputed: {}; go on from the "
                 "last checkpoint with --recompute off",
                 reason)
             .c_str());

@@ -96,7 +96,7 @@ bool SwapEngine::State::note_waiting_fault_locked(PageIndex index, TimePoint sta
 }
 
 /// Has a page come, or become writable, for whoever waits since `start`. False when that was known:
-/// a signal has sleepers report once more, and what is computed again may take long.
+/// a signal has sleepers report once more, and what is recomputed may take long.
 bool SwapEngine::State::begin_fault_locked(PageIndex index, Access access, TimePoint start) {
   Page& page = pages_.get()[index];
   Range& range = range_of(page);

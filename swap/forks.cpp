@@ -106,9 +106,8 @@ void SwapEngine::State::fill_in_child(PageIndex index) {
     return;
   }
   if (range_of(page).is_dropped)
-    end_by_signal(SIGBUS,
-                  "a forked child touched a tensor that was to be computed again when it was "
-                  "forked; run with --recompute off");
+    end_by_signal(SIGBUS, "a forked child touched a tensor that was to be recomputed when it was "
+                          "forked; run with --recompute off");
   if (!is_child_known_)
     end_by_signal(SIGSEGV,
                   "a forked child touched a tensor that was spilled when it was forked, and the "

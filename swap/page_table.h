@@ -70,7 +70,7 @@ struct Range {
   bool is_live = false;
   bool is_dying = false;  ///< Released; ends with its last transfer or late use.
   bool faulted = false;   ///< Ever touched past operators: arrives dirty, writable unless guarded.
-  bool is_dropped = false;  ///< Its bytes are nowhere until it is computed again.
+  bool is_dropped = false;  ///< Its bytes are nowhere until it is recomputed.
   bool is_guarded = false;  ///< All pages in memory are write-protected: a write has to be allowed.
   bool is_write_awaited = false;  ///< Guarded, and somebody waits to write.
   bool in_parts = false;  ///< Was ever used in parts: each page has its own age and next use.

@@ -27,7 +27,7 @@ BlockCosts::BlockCosts(const StepTape& tape, const ForwardStash& stash,
       stash_(stash),
       chain_(blocks),
       blocks_(blocks.size()),
-      births_(births_per_op(tape)),
+      births_(made_per_op(tape)),
       is_rebuilt_(tape.values.size(), false) {
   for (OpIndex op = 0; op < tape.ops.size(); ++op) {
     const bool may_run = tape.ops[op].is_replayable;

@@ -64,7 +64,7 @@ void DropSpace::find_candidates() {
 }
 
 void DropSpace::find_ingredients() {
-  const PerOp births = births_per_op(tape_);
+  const PerOp births = made_per_op(tape_);
   std::vector<bool> is_known(tape_.values.size(), false);
   for (const Candidate& candidate : candidates_) {
     for (const OpIndex op : candidate.replays) {

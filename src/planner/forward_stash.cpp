@@ -18,7 +18,7 @@ bool writes_what_was_carried_in(const StepTape& tape, OpIndex op) {
   });
 }
 
-OpIndex find_forward_end(const StepTape& tape, const std::vector<OpIndex>& last_use) {
+OpIndex guessed_forward_end(const StepTape& tape, const std::vector<OpIndex>& last_use) {
   std::vector<std::int64_t> change(tape.ops.size() + 1, 0);
   for (ValueIndex i = 0; i < tape.values.size(); ++i) {
     const TapeValue& value = tape.values[i];
@@ -80,7 +80,8 @@ ForwardStash stash_at(const StepTape& tape, OpIndex forward_end,
 
 ForwardStash find_stash(const StepTape& tape) {
   const std::vector<OpIndex> last_use = last_uses(tape);
-  return stash_at(tape, find_forward_end(tape, last_use), last_use);
+  const OpIndex end = tape.forward_end ? *tape.forward_end : guessed_forward_end(tape, last_use);
+  return stash_at(tape, end, last_use);
 }
 
 ForwardStash find_stash(const StepTape& tape, OpIndex forward_end) {

@@ -51,6 +51,7 @@ OnlineEviction::OnlineEviction(const StepTape& tape, const Recomputation& all,
       makers_[use.value].push_back(op);
     }
     for (const ValueIndex born : births_.of(op)) {
+      if (tape_.values[born].is_shared) continue;
       for (const TapeUse& use : uses) {
         neighbours_[use.value].push_back(born);
         neighbours_[born].push_back(use.value);
@@ -164,7 +165,7 @@ void OnlineEviction::replay(OpIndex op) {
     if (use.writes) ++state.version;
   }
   for (const ValueIndex born : births_.of(op)) {
-    if (states_[born].is_present) continue;
+    if (states_[born].is_present || tape_.values[born].is_shared) continue;
     enter(born);
     if (is_to_leave(born)) visitors_.push_back(born);
   }

@@ -26,6 +26,7 @@ StepIdentity identity_of(const StepTape& tape) {
   identity.values = tape.values.size();
   identity.operator_hash = profile::OpSequence(tape.ops).identity();
   for (const profile::TapeValue& value : tape.values) {
+    identity.shared_values += value.is_shared ? 1 : 0;
     for (const std::uint32_t part : {value.pages, value.birth, value.death, value.becomes})
       identity.value_hash = profile::mix(identity.value_hash, part);
   }

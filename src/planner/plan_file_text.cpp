@@ -117,6 +117,7 @@ class PlanReader {
       refuse("the name of its strategy has {} letters", file_.strategy.size());
     JsonObject step = root_.object("step");
     file_.step = {step.count("operators", 1, kMost32), step.count("values", 0, kMost32),
+                  step.has("shared_values") ? step.count("shared_values", 0, kMost32) : 0,
                   step.hexadecimal("operator_hash"), step.hexadecimal("value_hash")};
     if (root_.has("operators")) read_operators(root_.object("operators"));
     read_limits();
@@ -231,6 +232,7 @@ std::string to_text(const PlanFile& file) {
                       {"values", file.step.values},
                       {"operator_hash", hexadecimal_text(file.step.operator_hash)},
                       {"value_hash", hexadecimal_text(file.step.value_hash)}};
+  if (file.step.shared_values > 0) document["step"]["shared_values"] = file.step.shared_values;
   if (!file.ops.empty()) document["operators"] = operators_json(file);
   document["page_bytes"] = file.page_size.count();
   document["budget_bytes"] = file.budget.count();

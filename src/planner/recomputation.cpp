@@ -13,11 +13,14 @@ using profile::TapeUse;
 
 // --- What the tape says -----------------------------------------------------------------------
 
-Recomputation::Recomputation(const StepTape& tape) : tape_(tape), births_(births_per_op(tape)) {
+Recomputation::Recomputation(const StepTape& tape) : tape_(tape), births_(made_per_op(tape)) {
   const std::size_t value_count = tape.values.size();
   std::vector<std::vector<Writer>> writers(value_count);
   std::vector<std::vector<Touch>> touches(value_count);
-  for (ValueIndex i = 0; i < value_count; ++i) writers[i].push_back({tape.values[i].birth, 0});
+  for (ValueIndex i = 0; i < value_count; ++i) {
+    const auto& value = tape.values[i];
+    writers[i].push_back({value.is_shared ? profile::kCarriedIn : value.birth, 0});
+  }
   for (OpIndex op = 0; op < tape.ops.size(); ++op) {
     for (const TapeUse& use : uses_of(tape, op)) {
       const std::uint32_t version = writers[use.value].back().version;

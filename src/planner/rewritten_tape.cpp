@@ -20,7 +20,7 @@ namespace {
 std::vector<std::uint32_t> pages_made(const StepTape& tape) {
   std::vector<std::uint32_t> made(tape.ops.size(), 0);
   for (const TapeValue& value : tape.values)
-    if (value.birth != kCarriedIn) made[value.birth] += value.pages;
+    if (value.birth != kCarriedIn && !value.is_shared) made[value.birth] += value.pages;
   return made;
 }
 
@@ -91,7 +91,8 @@ class Rewriter {
     TapeOp& added = out_.tape.ops.emplace_back(tape_.ops[op]);
     if (is_replay) added.time = replay_time(tape_, pages_made_, op);
     added.first_use = static_cast<std::uint32_t>(out_.tape.uses.size());
-    const auto uses = uses_of(tape_, op);
+    if (is_replay) added.shared_count = 0;
+    const auto uses = is_replay ? uses_of(tape_, op) : touches_of(tape_, op);
     out_.tape.uses.insert(out_.tape.uses.end(), uses.begin(), uses.end());
     out_.op_of.push_back(op);
     out_.is_replay.push_back(is_replay);
@@ -100,7 +101,7 @@ class Rewriter {
   void collect_events() {
     events_.resize(tape_.values.size());
     is_touched_by_replay_.assign(tape_.values.size(), false);
-    const PerOp births = births_per_op(tape_);
+    const PerOp births = made_per_op(tape_);
     std::vector<std::uint32_t> version(tape_.values.size(), 0);
     std::vector<std::uint32_t> found(tape_.uses.size());  // By place in the original tape.
     for (OpIndex at = 0; at < out_.op_of.size(); ++at) {
@@ -210,7 +211,7 @@ class Rewriter {
   }
 
   ValueIndex add_presence(ValueIndex value, OpIndex birth) {
-    out_.tape.values.push_back({tape_.values[value].pages, birth, kSurvives, kNoValue});
+    out_.tape.values.push_back({tape_.values[value].pages, birth, kSurvives, kNoValue, false});
     out_.value_of.push_back(value);
     return static_cast<ValueIndex>(out_.tape.values.size() - 1);
   }

@@ -187,10 +187,9 @@ class Simulation {
     const TapeOp& entry = tape_.ops[op];
     reserve_ = plan_.reserve_pages[op];
     for (const std::uint32_t i : plan_.fetches.of(op)) fetch(plan_.swaps[i].fetch_value);
-    for (std::uint32_t i = 0; i < entry.use_count; ++i)
-      demand(tape_.uses[entry.first_use + i].value);
+    for (const auto& use : touches_of(tape_, op)) demand(use.value);
     const double arrived = now_;
-    while (is_missing(entry) && estimate_.is_complete) wait_or_evict(op, kChunkPages);
+    while (is_missing(op) && estimate_.is_complete) wait_or_evict(op, kChunkPages);
     while (held_ + entry.inside_peak_pages > limits_.budget_pages && estimate_.is_complete)
       wait_or_evict(op, held_ + entry.inside_peak_pages - limits_.budget_pages);
     if (!estimate_.is_complete) return;
@@ -212,8 +211,9 @@ class Simulation {
   }
 
   void finish_op(OpIndex op, const TapeOp& entry) {
-    for (std::uint32_t i = 0; i < entry.use_count; ++i) {
-      const auto& use = tape_.uses[entry.first_use + i];
+    const auto touches = touches_of(tape_, op);
+    for (std::size_t i = 0; i < touches.size(); ++i) {
+      const auto& use = touches[i];
       Residency& state = values_[use.value];
       if (use.writes) {
         state.dirty = pages_of(use.value);
@@ -300,12 +300,11 @@ class Simulation {
     demanded_.push_back(value);
   }
 
-  bool is_missing(const TapeOp& entry) const {
-    for (std::uint32_t i = 0; i < entry.use_count; ++i) {
-      const ValueIndex value = tape_.uses[entry.first_use + i].value;
-      if (values_[value].present < pages_of(value)) return true;
-    }
-    return false;
+  bool is_missing(OpIndex op) const {
+    const auto touches = touches_of(tape_, op);
+    return std::any_of(touches.begin(), touches.end(), [this](const auto& use) {
+      return values_[use.value].present < pages_of(use.value);
+    });
   }
 
   void wait_or_evict(OpIndex op, std::uint32_t wanted) {

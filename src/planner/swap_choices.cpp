@@ -43,8 +43,8 @@ class ChoiceCheck {
   }
 
   bool is_used_by(ValueIndex value, OpIndex op) const {
-    const auto first = tape_.uses.begin() + tape_.ops[op].first_use;
-    return std::any_of(first, first + tape_.ops[op].use_count,
+    const auto touches = touches_of(tape_, op);
+    return std::any_of(touches.begin(), touches.end(),
                        [&](const auto& use) { return use.value == value; });
   }
 

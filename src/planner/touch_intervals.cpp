@@ -31,8 +31,9 @@ class IntervalFinder {
     mark_predecessors();
     const PerOp births = births_per_op(tape_);
     for (OpIndex op = 0; op < op_count_; ++op) {
-      const auto& entry = tape_.ops[op];
-      for (std::uint32_t i = 0; i < entry.use_count; ++i) touch(op, entry.first_use + i);
+      const std::uint32_t first = tape_.ops[op].first_use;
+      const auto count = static_cast<std::uint32_t>(touches_of(tape_, op).size());
+      for (std::uint32_t i = 0; i < count; ++i) touch(op, first + i);
       for (const ValueIndex value : births.of(op)) {
         Touches& born = touches_[value];
         born.last = op;
@@ -243,6 +244,13 @@ PerOp births_per_op(const StepTape& tape) {
   std::vector<OpIndex> keys;
   keys.reserve(tape.values.size());
   for (const TapeValue& value : tape.values) keys.push_back(value.birth);
+  return group_by_op(keys, tape.ops.size());
+}
+
+PerOp made_per_op(const StepTape& tape) {
+  std::vector<OpIndex> keys;
+  keys.reserve(tape.values.size());
+  for (const TapeValue& value : tape.values) keys.push_back(value.is_shared ? kNoOp : value.birth);
   return group_by_op(keys, tape.ops.size());
 }
 

@@ -54,6 +54,8 @@ std::uint32_t excess_over(std::uint32_t budget_pages, const std::vector<std::uin
 
 /// Values by the operator of their birth, in order.
 PerOp births_per_op(const StepTape& tape);
+/// The same without shared pages: what another run of the operator makes.
+PerOp made_per_op(const StepTape& tape);
 /// Values by the operator of their death.
 PerOp deaths_per_op(const StepTape& tape);
 

@@ -338,8 +338,8 @@ class Scheduler {
   }
 
   bool is_written(OpIndex op, ValueIndex value) const {
-    const auto first = tape_.uses.begin() + tape_.ops[op].first_use;
-    return std::any_of(first, first + tape_.ops[op].use_count,
+    const auto touches = touches_of(tape_, op);
+    return std::any_of(touches.begin(), touches.end(),
                        [&](const auto& use) { return use.value == value && use.writes; });
   }
 

@@ -28,4 +28,10 @@ std::vector<OpIndex> forward_operators(std::span<const AutogradFacts> ops) {
   return forward;
 }
 
+std::optional<OpIndex> forward_end_of(std::span<const OpPhase> phases) {
+  const auto first = std::find(phases.begin(), phases.end(), OpPhase::kBackward);
+  if (first == phases.begin() || first == phases.end()) return std::nullopt;
+  return static_cast<OpIndex>(first - phases.begin() - 1);
+}
+
 }  // namespace spillway::profile

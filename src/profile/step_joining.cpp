@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "spillway/base/assert.h"
+#include "spillway/profile/autograd_links.h"
 
 namespace spillway::profile {
 namespace {
@@ -121,11 +122,15 @@ class Joiner {
 RecordedStep join_steps(std::span<const RecordedStep* const> steps, const RecordedStep* before) {
   SPILLWAY_ASSERT(!steps.empty());
   Joiner joiner;
+  std::vector<OpPhase> phases;
   for (const RecordedStep* step : steps) {
     SPILLWAY_ASSERT(step->is_whole);
     joiner.append(*step);
   }
-  return joiner.finish(*steps.front(), *steps.back(), before);
+  RecordedStep joined = joiner.finish(*steps.front(), *steps.back(), before);
+  for (const AutogradFacts& facts : joined.autograd_of_op) phases.push_back(facts.phase);
+  if (steps.size() == 1) joined.tape.forward_end = forward_end_of(phases);
+  return joined;
 }
 
 }  // namespace spillway::profile

@@ -76,7 +76,7 @@ void check_ops(const StepProfile& profile) {
     step += op.time;
     if (op.first_use != next_use)
       throw PlanError("uses of operator {} begin at {} instead of {}", i, op.first_use, next_use);
-    next_use += op.use_count;
+    next_use += std::uint64_t{op.use_count} + op.shared_count;
     for (std::uint64_t use = op.first_use; use < next_use; ++use) {
       const ValueIndex value = tape.uses[use].value;
       if (user[value] == i) throw PlanError("operator {} uses value {} twice", i, value);
@@ -85,6 +85,16 @@ void check_ops(const StepProfile& profile) {
   }
   if (next_use != tape.uses.size())
     throw PlanError("the operators have {} uses of {}", next_use, tape.uses.size());
+}
+
+void check_shared(const StepProfile& profile) {
+  const auto& values = profile.tape.values;
+  for (ValueIndex i = 0; i < values.size(); ++i) {
+    if (i > 0 && values[i - 1].is_shared && !values[i].is_shared)
+      throw PlanError("value {} stands behind shared pages, but is none", i);
+    if (values[i].is_shared != (profile.class_of_value[i] == StorageClass::kSharedPage))
+      throw PlanError("value {} has the class of another kind of page than it is", i);
+  }
 }
 
 void check_phases(const StepProfile& profile) {
@@ -116,6 +126,7 @@ void check(const StepProfile& profile) {
   check(profile.tape);
   check_pages(profile);
   check_ops(profile);
+  check_shared(profile);
   check_phases(profile);
   check_dependences(profile);
   const std::string problem = profile.rates ? problem_with(*profile.rates) : "";

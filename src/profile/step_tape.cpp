@@ -1,5 +1,7 @@
 #include "spillway/profile/step_tape.h"
 
+#include <algorithm>
+
 #include "spillway/base/error.h"
 
 namespace spillway::profile {
@@ -30,13 +32,16 @@ void check_value(const StepTape& tape, ValueIndex index) {
 
 void check_op(const StepTape& tape, OpIndex index) {
   const TapeOp& op = tape.ops[index];
-  if (std::size_t{op.first_use} + op.use_count > tape.uses.size())
+  const auto touches = touches_of(tape, index);
+  if (op.first_use + touches.size() > tape.uses.size())
     throw PlanError("uses of operator {} lie outside of the tape", index);
-  for (std::uint32_t i = 0; i < op.use_count; ++i) {
-    const ValueIndex used = tape.uses[op.first_use + i].value;
+  for (std::size_t i = 0; i < touches.size(); ++i) {
+    const ValueIndex used = touches[i].value;
     if (used >= tape.values.size())
       throw PlanError("operator {} uses value {} of {}", index, used, tape.values.size());
     const TapeValue& value = tape.values[used];
+    if (value.is_shared != (i >= op.use_count))
+      throw PlanError("operator {} uses value {} as another kind of page than it is", index, used);
     const bool is_born = value.birth == kCarriedIn || value.birth < index;
     if (!is_born || value.death < index)
       throw PlanError("operator {} uses value {}, which lives from {} to {}", index, used,
@@ -45,6 +50,19 @@ void check_op(const StepTape& tape, OpIndex index) {
 }
 
 }  // namespace
+
+std::uint32_t shared_peak(const StepTape& tape) {
+  std::vector<std::int64_t> change(tape.ops.size() + 1, 0);
+  for (const TapeValue& value : tape.values) {
+    if (!value.is_shared) continue;
+    ++change[value.birth == kCarriedIn ? 0 : value.birth];
+    --change[value.death == kSurvives ? tape.ops.size() : value.death + std::size_t{1}];
+  }
+  std::int64_t now = 0;
+  std::int64_t most = 0;
+  for (const std::int64_t pages : change) most = std::max(most, now += pages);
+  return static_cast<std::uint32_t>(most);
+}
 
 void check(const StepTape& tape) {
   std::vector<bool> is_continued(tape.values.size(), false);

@@ -7,6 +7,13 @@
 
 namespace spillway::profile {
 
+namespace {
+
+// Of all shared pages: which of them it is their age tells.
+constexpr std::uint64_t kSharedBirth = 0x5A6D'B117'5A6D'B117;
+
+}  // namespace
+
 void TapeRecorder::begin_op(std::uint64_t signature, TimePoint now, bool is_replayable, Bytes moved,
                             const AutogradFacts& autograd) {
   SPILLWAY_ASSERT(!in_op_);
@@ -34,7 +41,16 @@ void TapeRecorder::begin_op(std::uint64_t signature, TimePoint now, bool is_repl
 void TapeRecorder::use(std::uint32_t range, std::uint32_t pages, bool writes) {
   const bool is_known = range < ranges_.size() && ranges_[range].is_live;
   if (!is_known) enter(range, pages).birth_key = mix(pages, range);
-  if (!records()) return;
+  if (!records() || !add_use(range, writes)) return;
+  TapeOp& op = step_.tape.ops.back();
+  ++op.use_count;
+  Range& entry = ranges_[range];
+  if (!entry.is_filled) op.is_replayable = false;
+  entry.is_filled |= writes;
+}
+
+/// False: it is one of the operator's already.
+bool TapeRecorder::add_use(std::uint32_t range, bool writes) {
   const ValueIndex value = value_of(range, kCarriedIn);
   Range& entry = ranges_[range];
   auto& uses = step_.tape.uses;
@@ -42,14 +58,18 @@ void TapeRecorder::use(std::uint32_t range, std::uint32_t pages, bool writes) {
                            uses[entry.last_use - 1].value == value;
   if (is_repeated) {
     uses[entry.last_use - 1].writes |= writes;
-    return;
+    return false;
   }
   uses.push_back({value, writes});
   entry.last_use = static_cast<std::uint32_t>(uses.size());
-  TapeOp& op = step_.tape.ops.back();
-  ++op.use_count;
-  if (!entry.is_filled) op.is_replayable = false;
-  entry.is_filled |= writes;
+  return true;
+}
+
+void TapeRecorder::use_shared(std::uint32_t range, bool writes) {
+  const bool is_known = range < ranges_.size() && ranges_[range].is_live;
+  if (!is_known) enter_shared(range).born_at = 0;
+  if (!in_op_ || !records() || ranges_[range].born_at == op_count_) return;
+  if (add_use(range, writes)) ++step_.tape.ops.back().shared_count;
 }
 
 void TapeRecorder::allocated(std::uint32_t range, std::uint32_t pages, Bytes bytes,
@@ -61,15 +81,26 @@ void TapeRecorder::allocated(std::uint32_t range, std::uint32_t pages, Bytes byt
   for (std::uint64_t i = 0; i < 4; ++i) key = mix(key, recent_[(op_count_ + 4 - i) % 4]);
   entry.birth_key = key;
   entry.bytes = bytes;
+  note_birth(range);
+  // Running the operator again would not bring this one back.
+  if (!in_op_ && records() && !step_.tape.ops.empty()) step_.tape.ops.back().is_replayable = false;
+}
+
+void TapeRecorder::allocated_shared(std::uint32_t range) {
+  if (range < ranges_.size() && ranges_[range].is_live) freed(range);
+  enter_shared(range);
+  note_birth(range);
+}
+
+void TapeRecorder::note_birth(std::uint32_t range) {
   if (step_.tape.ops.empty() || !records()) return;
-  inside_now_ += pages;
+  inside_now_ += ranges_[range].pages;
   TapeOp& op = step_.tape.ops.back();
   op.inside_peak_pages = std::max(op.inside_peak_pages, inside_now_);
   if (in_op_) {
     born_in_op_.push_back(range);
   } else {
     value_of(range, static_cast<OpIndex>(step_.tape.ops.size() - 1));
-    op.is_replayable = false;  // Running it again would not bring this one back.
   }
 }
 
@@ -113,6 +144,7 @@ void TapeRecorder::finish_step(TimePoint now, RecordedStep& finished, Bytes move
   close_op(now, moved);
   if (records()) {
     add_untouched();
+    put_shared_last();
     mark_what_cannot_replay();
   }
   std::swap(step_, finished);
@@ -135,6 +167,13 @@ TapeRecorder::Range& TapeRecorder::enter(std::uint32_t range, std::uint32_t page
   return entry;
 }
 
+TapeRecorder::Range& TapeRecorder::enter_shared(std::uint32_t range) {
+  Range& entry = enter(range, 1);
+  entry.is_shared = true;
+  entry.birth_key = kSharedBirth;
+  return entry;
+}
+
 void TapeRecorder::leave(std::uint32_t range) {
   Range& entry = ranges_[range];
   entry.is_live = false;
@@ -153,7 +192,7 @@ ValueIndex TapeRecorder::value_of(std::uint32_t range, OpIndex birth) {
   entry.step = step_count_;
   entry.value = static_cast<ValueIndex>(step_.tape.values.size());
   entry.last_use = 0;
-  step_.tape.values.push_back({entry.pages, birth, kSurvives, kNoValue});
+  step_.tape.values.push_back({entry.pages, birth, kSurvives, kNoValue, entry.is_shared});
   step_.origins.push_back(origin);
   return entry.value;
 }
@@ -176,6 +215,27 @@ void TapeRecorder::add_untouched() {
   for (const std::uint32_t range : untouched_) value_of(range, kCarriedIn);
 }
 
+/// Numbers shared pages behind all other values, so that these have the same numbers wherever small
+/// storages lie.
+void TapeRecorder::put_shared_last() {
+  auto& values = step_.tape.values;
+  std::vector<ValueIndex> moved(values.size());
+  ValueIndex next = 0;
+  for (const bool is_shared : {false, true})
+    for (ValueIndex i = 0; i < values.size(); ++i)
+      if (values[i].is_shared == is_shared) moved[i] = next++;
+  if (std::is_sorted(moved.begin(), moved.end())) return;
+  const std::vector<TapeValue> met = values;
+  const std::vector<ValueOrigin> origins = step_.origins;
+  for (ValueIndex i = 0; i < moved.size(); ++i) {
+    values[moved[i]] = met[i];
+    step_.origins[moved[i]] = origins[i];
+  }
+  for (TapeUse& use : step_.tape.uses) use.value = moved[use.value];
+  for (Range& range : ranges_)
+    if (range.step == step_count_ && range.value < moved.size()) range.value = moved[range.value];
+}
+
 /// What the whole step shows of its operators. A value that comes from before the step and that
 /// none of them writes (data, a batch that is filled anew) may be written by the trainer itself
 /// unseen, and who changes several values, or one while making others, cannot run again for one of
@@ -186,7 +246,7 @@ void TapeRecorder::mark_what_cannot_replay() {
   std::vector<bool> gives_birth(tape.ops.size(), false);
   for (const TapeUse& use : tape.uses) is_written[use.value] = is_written[use.value] || use.writes;
   for (const TapeValue& value : tape.values)
-    if (value.birth != kCarriedIn) gives_birth[value.birth] = true;
+    if (value.birth != kCarriedIn && !value.is_shared) gives_birth[value.birth] = true;
   for (OpIndex i = 0; i < tape.ops.size(); ++i) {
     TapeOp& op = tape.ops[i];
     std::uint32_t writes = 0;

@@ -44,6 +44,7 @@ std::string_view class_text(StorageClass holds) {
     case StorageClass::kBuffer: return "buffer";
     case StorageClass::kActivation: return "activation";
     case StorageClass::kInput: return "input";
+    case StorageClass::kSharedPage: return "shared page";
     case StorageClass::kUnknown: break;
   }
   return "tensor";
@@ -63,6 +64,7 @@ std::vector<StorageClass> classify_values(const StepTape& tape,
   }
   std::vector<StorageClass> classes(noted.begin(), noted.end());
   for (ValueIndex i = 0; i < classes.size(); ++i) {
+    if (tape.values[i].is_shared) classes[i] = StorageClass::kSharedPage;
     if (classes[i] == StorageClass::kUnknown)
       classes[i] = class_of(tape.values[i], touches[i], first_gradient);
   }

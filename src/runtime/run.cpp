@@ -124,9 +124,9 @@ void Run::write_profile() {
   origin.spillway = facts.spillway_version;
   origin.threads = facts.threads;
   const std::string path = output_path(settings_.profile_out);
-  const Bytes small = parts_.runtime->small_peak();
-  profile::StepProfile profile =
-      parts_.recording->profile(std::move(origin), small, parts_.transfers->rates());
+  profile::StepProfile profile = parts_.recording->profile(
+      std::move(origin), parts_.runtime->staying_peak(), parts_.transfers->rates());
+  if (profile::shared_peak(profile.tape) == 0) profile.small_bytes += parts_.runtime->shared_peak();
   profile.program_needs = parts_.runtime->program_needs();
   topology::write_file_at_once(path, profile::to_text(profile));
   if (settings_.quiet) return;

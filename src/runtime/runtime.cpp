@@ -57,6 +57,8 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
             run_replay(place, call, uses, body);
           });
   }
+  const auto& stored = options_.planning.stored;
+  learns_shared_ = options_.learns && stored != nullptr && stored->step.shared_values > 0;
   step_start_ = clock_.now();
 }
 
@@ -162,14 +164,17 @@ void* Runtime::allocate_in_rehearsal(OpContext& op, std::size_t size) {
 void* Runtime::allocate(std::size_t size) {
   OpContext& op = context();
   if (op.rehearses) return allocate_in_rehearsal(op, size);
-  const bool is_learned = size >= options_.min_storage.count();
+  const bool is_paged = size >= options_.min_storage.count();
+  const bool is_learned = is_paged || (learns_shared_ && shared_->serves(size));
   // An operator becomes worth learning with the first such storage that it touches or makes.
-  if (is_learned && guide_ != nullptr && op.is_running && !op.learns && !op.replays)
+  if (is_learned && guide_ != nullptr && op.is_running && !op.learns && !op.replays) {
     learn_op(op, {}, *op.text, {.autograd = op.autograd});
+    if (!is_paged) follow_orders(op);
+  }
   const bool may_wait = (op.learns || op.replays || traces()) && engine_->is_under_pressure();
   const Mark start = may_wait ? mark() : Mark{};
   swap::SwapEngine::Allocation made;
-  if (is_learned) {
+  if (is_paged) {
     made = allocate_paged(op, size);
     note_allocated(op, made.storage, size);
   } else {
@@ -283,7 +288,7 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   OpContext& op = context();
   op.signature = signature;
   try {
-    settle_drops(op, uses, text, traits);
+    settle_drops(op, uses, text, traits, shared);
   } catch (const Error& error) {
     note_refusal(error, text.describe(), signature);
     throw;
@@ -316,10 +321,10 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
 }
 
 void Runtime::learn_op(OpContext& op, std::span<const RangeUse> uses, const OpText& text,
-                       OpTraits traits) {
+                       OpTraits traits, std::span<const RangeUse> shared) {
   const bool is_named = engine_->is_under_pressure() || options_.planning.stored != nullptr;
   const OpText* const named = is_named ? &text : nullptr;
-  const auto signature = guide_->begin_op(&op, op.signature, uses, traits, named, op.wish);
+  const auto signature = guide_->begin_op(&op, op.signature, uses, traits, named, op.wish, shared);
   op.learns = op.has_orders = signature.has_value();
   if (signature && records()) options_.recording->note_op(*signature, text);
 }
@@ -361,7 +366,8 @@ void Runtime::hold(OpContext& op, std::span<const RangeUse> uses,
   note_success(op);
   const Wait wait = waited_since(start);
   if (op.learns) guide_->waited(&op, wait.time, wait.moved);
-  if (op.learns && wait.time >= StallLedger::kNoticeable) tell_values(op, uses, wait.time);
+  if (op.learns && wait.time >= StallLedger::kNoticeable)
+    tell_values(op, shared.empty() ? uses : std::span<const RangeUse>(op.all_uses), wait.time);
   if (traces()) options_.trace->waited(&op, StallLedger::Reason::kInputs, wait.time);
   stalls_.note(op.signature, *op.text, StallLedger::Reason::kInputs, wait.time);
 }

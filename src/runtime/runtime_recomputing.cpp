@@ -44,12 +44,14 @@ std::string first_line(const char* text) {
 
 /// Brings back what the plan or the operator wants, and has the operator learned in between.
 void Runtime::settle_drops(OpContext& op, std::span<const RangeUse> uses, const OpText& text,
-                           OpTraits traits) {
+                           OpTraits traits, std::span<const RangeUse> shared) {
   const bool has_records = recomputer_ != nullptr && recomputer_->is_active();
   if (has_records) bring_back(op, op.signature, uses);
   op.wish.record_as.reset();
   if (records() && options_.recording->is_complete() && on_recorded) on_recorded();
-  if (guide_ != nullptr && !uses.empty()) learn_op(op, uses, text, traits);
+  const std::span<const RangeUse> learned = learns_shared_ ? shared : std::span<const RangeUse>();
+  if (guide_ != nullptr && !(uses.empty() && learned.empty()))
+    learn_op(op, uses, text, traits, learned);
   // What comes back now needs the room that the plan leaves from here on.
   if (has_records) follow_orders(op);
   if (has_records && op.wish.forgets) recomputer_->end_step();

@@ -57,7 +57,8 @@ RuntimeReport Runtime::report(Duration patience) const {
   std::vector<float> times = step_seconds_;
   const bool are_told = boundaries_ > 0 || is_updated_;
   report.step_seconds_median = are_told ? median(times) : report.learned.step_seconds_median;
-  report.shared_peak = page_size_ * shared_->most_pages();
+  report.shared_peak = shared_peak();
+  report.plans_know_shared = learns_shared_;
   if (largest_need_pages_.load() > 0)
     report.smallest_budget = smallest_budget_locked(report.memory);
   report.largest_op = largest_op_;

@@ -22,16 +22,30 @@ RangeUse Runtime::find_unshared(const void* memory) const noexcept {
   return is_shared(found.storage) ? RangeUse{} : found;
 }
 
-Bytes Runtime::small_peak() const {
-  return engine_->statistics().small_peak + page_size_ * shared_->most_pages();
+Bytes Runtime::staying_peak() const { return engine_->statistics().small_peak; }
+
+Bytes Runtime::shared_peak() const { return page_size_ * shared_->most_pages(); }
+
+/// Where small storages take more than a share of all that lives, plans are to know of them. It
+/// costs each operator on them what one on large storages pays, so only where plans matter. The
+/// choice depends on what the program holds, and not on the budget: a profile is the same with any.
+void Runtime::consider_learning_shared() {
+  constexpr std::uint64_t kShare = 16;
+  const bool may_learn = guide_ != nullptr && options_.planning.stored == nullptr;
+  if (!may_learn || learns_shared_ || !(records() || engine_->is_under_pressure())) return;
+  if (shared_peak() * kShare >= engine_->statistics().live_peak) learns_shared_.store(true);
 }
 
 void* Runtime::allocate_shared(std::size_t size, OpContext& op) {
+  const bool is_told = guide_ != nullptr && learns_shared_ && !op.replays;
   SharedPages::Block block;
   with_room(op, 1, [&] {
     block = shared_->allocate(size, op.is_running ? &op.pins : nullptr, op.shared);
   });
   note_success(op);
+  if (is_told && block.is_new) guide_->allocated_shared(&op, block.page);
+  if (is_told && block.is_first && !block.is_new) guide_->use_shared(&op, block.page);
+  if (block.is_new) consider_learning_shared();
   if (!op.is_running || !block.is_first) return block.address;
   op.shared.push_back(block.page);
   if (!is_among(op.shared_inputs, block.page)) {
@@ -43,7 +57,11 @@ void* Runtime::allocate_shared(std::size_t size, OpContext& op) {
 }
 
 void Runtime::release_shared(OpContext& op, void* memory, StorageId page) {
-  if (!shared_->release(memory, page) || !op.is_running) return;
+  const auto before_end = [&] {
+    if (guide_ != nullptr && learns_shared_) guide_->freed(page);
+  };
+  const bool fetches_next = guide_ == nullptr || !learns_shared_ || !guide_->follows_plan();
+  if (!shared_->release(memory, page, before_end, fetches_next) || !op.is_running) return;
   const auto born = std::find(op.shared.begin(), op.shared.end(), page);
   if (born == op.shared.end()) return;
   if (!is_among(op.shared_inputs, page)) op.inside_pages -= 1;
@@ -51,10 +69,11 @@ void Runtime::release_shared(OpContext& op, void* memory, StorageId page) {
   op.shared.pop_back();
 }
 
-/// Pages that plans may use. Shared pages take part of the budget beside them: all that they have
-/// while that leaves half of it, or the largest operator, to others.
+/// Pages that plans may use. Shared pages that they do not know of take part of the budget beside
+/// them: all that they have while that leaves half of it, or the largest operator, to others.
 std::uint32_t Runtime::room_for_plans() const {
   const std::uint32_t all = engine_->storage_pages();
+  if (learns_shared_) return all;
   // With the page to spare that smallest budgets have.
   const std::uint64_t largest = largest_need_pages_.load(std::memory_order_relaxed) + 1;
   const auto least = static_cast<std::uint32_t>(

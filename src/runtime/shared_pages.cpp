@@ -43,7 +43,8 @@ SharedPages::Block SharedPages::allocate(std::size_t size, swap::PinSet* within,
     try {
       engine_.pin(*within, {&use, 1});
     } catch (...) {
-      release(block.address, block.page);
+      release(
+          block.address, block.page, [] {}, /*fetches_next=*/false);
       throw;
     }
     return block;
@@ -59,7 +60,7 @@ SharedPages::Block SharedPages::allocate(std::size_t size, swap::PinSet* within,
   pages_.store(count, std::memory_order_relaxed);
   most_pages_.store(std::max(most_pages(), count), std::memory_order_relaxed);
   word_of(made.storage).fetch_or(bit_of(made.storage), std::memory_order_release);
-  return {take_locked(by_change_.front(), rounded), made.storage, true};
+  return {take_locked(by_change_.front(), rounded), made.storage, true, true};
 }
 
 SharedPages::Block SharedPages::take_gap(std::uint32_t size) {
@@ -104,7 +105,8 @@ void SharedPages::note_gaps_locked(Page& page) const {
   page.largest_gap = std::max(page.largest_gap, page_bytes_ - begin);
 }
 
-bool SharedPages::release(const void* address, StorageId storage) {
+bool SharedPages::release(const void* address, StorageId storage,
+                          const std::function<void()>& before_end, bool fetches_next) {
   swap::ResidencyOrders orders;
   {
     const std::lock_guard lock(mutex_);
@@ -123,14 +125,15 @@ bool SharedPages::release(const void* address, StorageId storage) {
     by_change_.splice(by_change_.begin(), by_change_, page);
     if (!page->blocks.empty()) return false;
     free_ -= page_bytes_;
-    fetch_next_locked(page, orders);
+    if (fetches_next) fetch_next_locked(page, orders);
     by_change_.erase(page);
     by_storage_.erase(found);
     pages_.store(static_cast<std::uint32_t>(by_storage_.size()), std::memory_order_relaxed);
     word_of(storage).fetch_and(~bit_of(storage), std::memory_order_release);
   }
+  before_end();
   engine_.release(storage);
-  if (engine_.is_under_pressure()) engine_.apply(orders);
+  if (fetches_next && engine_.is_under_pressure()) engine_.apply(orders);
   return true;
 }
 

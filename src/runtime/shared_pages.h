@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -37,6 +38,7 @@ class SharedPages {
     std::byte* address = nullptr;
     StorageId page;
     bool is_first = false;  ///< The page is none of those that were held.
+    bool is_new = false;    ///< It was made for this block.
   };
   /// `size` bytes that `serves`, uninitialised, aligned to 64 bytes, in a page that `within`, if
   /// any, holds for writing from then on; `held`: those that it holds already. Throws as
@@ -44,8 +46,10 @@ class SharedPages {
   Block allocate(std::size_t size, swap::PinSet* within, std::span<const StorageId> held);
 
   /// Ends the block at `address`, which lies in `page`; the page ends with its last block. Whether
-  /// it did.
-  bool release(const void* address, StorageId page);
+  /// it did; `before_end` is called before its address may be another's. `fetches_next`: and pages
+  /// of about its age are fetched, which nobody else foresees.
+  bool release(const void* address, StorageId page, const std::function<void()>& before_end,
+               bool fetches_next);
 
   /// Whether small storages share this one. No lock.
   bool has(StorageId storage) const noexcept {

@@ -121,6 +121,32 @@ TEST(RewriteTape, NamesWhoChangedTheInputOfAReplay) {
   EXPECT_FALSE(ended.is_written);
 }
 
+/// It was filled by several operators, one of which may run again for what else it makes.
+TEST(Recomputation, NeverDropsSharedPagesAndDoesWithoutThem) {
+  Chain chain(3);
+  StepTape& tape = chain.writer.tape;
+  const auto page = static_cast<ValueIndex>(tape.values.size());
+  tape.values.push_back({.pages = 1, .birth = 0, .death = 4, .is_shared = true});
+  // Written by operator 1 after operator 0 has made it, and read by the last one that it lives for.
+  tape.uses.insert(tape.uses.begin() + tape.ops[2].first_use, {page, true});
+  tape.uses.insert(tape.uses.begin() + tape.ops[5].first_use + 1, {page, false});
+  for (const OpIndex op : {1, 4}) tape.ops[op].shared_count = 1;
+  for (OpIndex op = 2; op < tape.ops.size(); ++op) tape.ops[op].first_use += op < 5 ? 1 : 2;
+  ASSERT_NO_THROW(profile::check(tape));
+  const Recomputation all(tape);
+  EXPECT_FALSE(all.can_drop(page, 1));
+  EXPECT_TRUE(all.can_drop(chain.values[0], 1));
+  const std::vector<Replay> replays = all.replays(std::vector<Drop>{{chain.values[0], 1}});
+  EXPECT_EQ(drawing(replays), "0<5 ");
+  const RewrittenTape steps = rewrite_tape(tape, replays);
+  ASSERT_TRUE(steps.is_replay[5]);
+  EXPECT_TRUE(touches_of(steps.tape, 5).size() == uses_of(steps.tape, 5).size());
+  EXPECT_EQ(steps.tape.values[page].birth, 0U);
+  EXPECT_EQ(steps.tape.values[page].death, 4U);
+  EXPECT_EQ(touches_of(steps.tape, 4).back().value, page);
+  ASSERT_NO_THROW(profile::check(steps.tape));
+}
+
 TEST(Recomputation, DropsParentsAgainWhereThatIsAskedFor) {
   const Chain chain(3);
   const Recomputation all(chain.tape());

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "layer_chains.h"
+#include "spillway/planner/step_bound.h"
 #include "spillway/planner/step_plan.h"
 #include "spillway/profile/import/trace_import.h"
 #include "support/file_text.h"
@@ -37,6 +38,25 @@ TEST(SmallestBudget, IsExactForChains) {
     expect_exact(layer_chain(std::vector<ChainLayer>(40, {.output = 5, .inside = inside})),
                  Bytes(std::uint64_t{2} << 20));
   }
+}
+
+/// All that small storages share pages for: the same pages, which no operator makes again.
+TEST(SmallestBudget, IsExactWhereAllPagesAreShared) {
+  StepTape tape = layer_chain(std::vector<ChainLayer>(40, {.output = 1, .inside = 3}));
+  const std::uint32_t smallest = smallest_budget(tape);
+  for (auto& value : tape.values) value.is_shared = true;
+  for (auto& op : tape.ops) op.shared_count = std::exchange(op.use_count, 0);
+  ASSERT_NO_THROW(profile::check(tape));
+  EXPECT_EQ(smallest_budget(tape), smallest);
+  expect_exact(tape, Bytes(std::uint64_t{2} << 20));
+  SwapLimits limits;
+  limits.budget_pages = live_peak(tape) / 2;
+  limits.rates = {.write_bytes_per_second = 1e12, .read_bytes_per_second = 1e12};
+  const StepPlan plan = plan_step(tape, limits);
+  EXPECT_TRUE(plan.replays.empty());
+  EXPECT_GT(plan.swaps.estimate.read_pages, 0U);
+  const double bound = bound_step(tape, limits).step_seconds;
+  EXPECT_LE(bound, plan.swaps.estimate.step_seconds);
 }
 
 struct Trace {

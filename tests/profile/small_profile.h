@@ -28,6 +28,7 @@ inline StepProfile small_profile() {
       {0, Duration(0), 2, 1, 0, false},
       {0x0123456789abcdefULL, Duration(77), 3, 3, 1, false},
   };
+  profile.tape.forward_end = 0;
   profile.tape.uses = {{0, false}, {1, false}, {2, true}, {2, false}, {0, true}, {4, false}};
   profile.tape.values = {{2, kCarriedIn, kSurvives, 0},
                          {1, kCarriedIn, 0, kNoValue},
@@ -46,6 +47,24 @@ inline StepProfile small_profile() {
                                 .write_fixed_seconds = 1e-300,
                                 .read_fixed_seconds = 0.0,
                                 .interference_seconds_per_byte = 5e-11};
+  return profile;
+}
+
+/// The same with two pages that small storages share, one from step to step and one of its own.
+inline StepProfile small_profile_with_shared_pages() {
+  StepProfile profile = small_profile();
+  const auto own = static_cast<ValueIndex>(profile.tape.values.size());
+  for (const OpIndex birth : {kCarriedIn, OpIndex{0}}) {
+    const bool stays = birth == kCarriedIn;
+    profile.tape.values.push_back(
+        {1, birth, stays ? kSurvives : 2, stays ? own : kNoValue, /*is_shared=*/true});
+    profile.class_of_value.push_back(StorageClass::kSharedPage);
+    profile.bytes_of_value.push_back(profile.page_size);
+  }
+  auto& uses = profile.tape.uses;
+  uses.insert(uses.begin() + 3, {{own + 1, true}, {own, false}});
+  profile.tape.ops[1].shared_count = 2;
+  profile.tape.ops[2].first_use += 2;
   return profile;
 }
 

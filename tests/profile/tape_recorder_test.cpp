@@ -61,6 +61,47 @@ TEST(TapeRecorder, CountsWhatLivesInsideAnOperatorAsItsPeakOnly) {
   EXPECT_EQ(step.tape.values[0].pages, 3U);
 }
 
+/// Several operators fill it, so it makes none of them one that cannot run again.
+TEST(TapeRecorder, NumbersSharedPagesBehindAllOtherValues) {
+  TapeRecorder recorder({});
+  recorder.begin_op(1, at(0), true);
+  recorder.allocated_shared(8);
+  recorder.use_shared(8, true);
+  recorder.allocated(0, 4);
+  recorder.end_op();
+  recorder.begin_op(2, at(1), true);
+  recorder.use(0, 4, false);
+  recorder.use_shared(9, false);  // It is from before the recording.
+  recorder.use_shared(8, false);
+  recorder.use_shared(8, true);
+  recorder.allocated(1, 4);
+  recorder.end_op();
+  recorder.freed(8);
+  RecordedStep step = finish(recorder, 2);
+  EXPECT_THAT(step.tape.values,
+              ElementsAre(Field(&TapeValue::is_shared, false), Field(&TapeValue::is_shared, false),
+                          Field(&TapeValue::is_shared, true), Field(&TapeValue::is_shared, true)));
+  EXPECT_EQ(step.tape.values[2].birth, 0U);
+  EXPECT_EQ(step.tape.values[2].death, 1U);
+  EXPECT_EQ(step.tape.values[3].birth, kCarriedIn);
+  EXPECT_EQ(step.tape.ops[0].inside_peak_pages, 5U);
+  EXPECT_TRUE(step.tape.ops[0].is_replayable);
+  ASSERT_THAT(uses_of(step.tape, 1), SizeIs(1));
+  const auto touches = touches_of(step.tape, 1);
+  EXPECT_THAT(touches, ElementsAre(Field(&TapeUse::value, 0U), Field(&TapeUse::value, 3U),
+                                   Field(&TapeUse::value, 2U)));
+  EXPECT_FALSE(touches[1].writes);
+  EXPECT_TRUE(touches[2].writes);
+
+  recorder.begin_op(3, at(2));
+  recorder.use(1, 4, false);
+  recorder.use_shared(9, true);
+  recorder.end_op();
+  step = finish(recorder, 3);
+  EXPECT_EQ(step.origins[0].before, 1U);
+  EXPECT_EQ(step.origins[2].before, 3U) << "as the step before numbered it in the end";
+}
+
 TEST(TapeRecorder, AttributesEventsBetweenOperatorsToTheOneBefore) {
   TapeRecorder recorder({});
   recorder.begin_op(1, at(0));
@@ -134,6 +175,26 @@ TEST(TapeRecorder, NotesWhatAutogradKnowsOfEachOperator) {
     EXPECT_EQ(recorded.autograd_of_op[0].made, forward.made);
     EXPECT_EQ(recorded.autograd_of_op[1].phase, OpPhase::kUnknown);
   }
+}
+
+TEST(JoinSteps, KnowsWhereForwardEndsWhereAutogradDid) {
+  TapeRecorder recorder({});
+  const auto record = [&](const std::vector<OpPhase>& phases) {
+    for (const OpPhase phase : phases) {
+      recorder.begin_op(1, at(0), false, Bytes(), {.phase = phase});
+      recorder.end_op();
+    }
+    return finish(recorder, 1);
+  };
+  const auto end_of = [](std::vector<const RecordedStep*> steps) {
+    return join_steps(steps, nullptr).tape.forward_end;
+  };
+  const RecordedStep step = record({OpPhase::kForward, OpPhase::kUnknown, OpPhase::kBackward,
+                                    OpPhase::kBackward, OpPhase::kOther});
+  EXPECT_EQ(end_of({&step}), 1U);
+  EXPECT_EQ(end_of({&step, &step}), std::nullopt) << "there are two";
+  const RecordedStep unknown = record({OpPhase::kUnknown, OpPhase::kUnknown});
+  EXPECT_EQ(end_of({&unknown}), std::nullopt);
 }
 
 TEST(TapeRecorder, ListsUntouchedLiveStoragesAtTheEndOldestFirst) {

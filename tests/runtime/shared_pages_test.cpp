@@ -234,6 +234,34 @@ TEST_F(SharedPagesTest, ServeManyThreadsUnderPressure) {
   EXPECT_EQ(runtime_->engine().statistics().live, Bytes());
 }
 
+/// They were memory that plans could not move, and left what they did not take to others.
+TEST_F(SharedPagesTest, AreLearnedAndPlannedWhereTheyAreMuchOfAllMemory) {
+  std::vector<std::uint64_t*> made;
+  for (int step = 0; step < 12; ++step) {
+    runtime_->begin_step();
+    for (std::uint64_t i = 0; i < 100; ++i) made.push_back(make(kQuarter, i));
+    for (std::uint64_t i = made.size(); i-- > 0;) {
+      ASSERT_TRUE(holds(made[i], kQuarter, i));
+      runtime_->deallocate(made[i]);
+    }
+    made.clear();
+  }
+  const RuntimeReport report = runtime_->report();
+  EXPECT_TRUE(report.plans_know_shared);
+  EXPECT_TRUE(report.learned.follows_plan);
+  EXPECT_GT(report.learned.planned_peak, 6 * kPageSize);
+  EXPECT_LE(report.learned.planned_peak, 12 * kPageSize);
+  EXPECT_EQ(report.learned.smallest_budget_pages, 1u);
+}
+
+TEST_F(SharedPagesTest, AreNotLearnedWhereNothingHasToLeave) {
+  for (int step = 0; step < 4; ++step) {
+    runtime_->begin_step();
+    runtime_->deallocate(make(kQuarter, 1));
+  }
+  EXPECT_FALSE(runtime_->report().plans_know_shared);
+}
+
 /// Accesses that nobody announced come by faults, as those to any other storage.
 TEST_F(SharedPagesTest, ComeBackWhereTheyAreTouchedPastTheOperators) {
   std::vector<std::uint64_t*> made;

@@ -1,4 +1,4 @@
-// Ranges whose bytes are given up and computed again.
+// Ranges whose bytes are given up and recomputed.
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,6 @@
 """Words that identifiers, comments and pages no longer use, each with the field's word for it.
 
-To retire a word, add a line to RETIRED. While some folder still has it, add a line to NOT_YET, too: the
-word is looked for again when that line is deleted.
+To retire a word, add a line to RETIRED.
 """
 import re
 
@@ -50,11 +49,6 @@ RETIRED = [
     ("life of", "names", "allocation id"),
 ]
 
-# Words that some folder still has: delete the line once they are gone.
-NOT_YET = {
-    r"\bcomput(?:e[sd]?|ing) again\b",  # swap, src/runtime/recomputing, src/runtime/learning and their tests.
-}
-
 # History, data and this list itself.
 UNREAD = ("CHANGELOG.md", "tests/tidy/")
 READ = {".h", ".hpp", ".cpp", ".cc", ".c", ".cu", ".cuh", ".py", ".sh", ".cmake", ".md", ".txt", ".in"}
@@ -73,7 +67,7 @@ def parts_of(identifier):
 
 def used(text, retired=None):
     """What a text has of the retired words: line, what stands there, what to write instead."""
-    words = [each for each in (RETIRED if retired is None else retired) if each[0] not in NOT_YET]
+    words = RETIRED if retired is None else retired
     names = [(f" {word} ", say) for word, where, say in words if where == "names"]
     texts = [(re.compile(word), say) for word, where, say in words if where == "text"]
     for number, line in enumerate(text.splitlines(), 1):

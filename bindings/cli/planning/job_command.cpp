@@ -115,6 +115,7 @@ JobRequest request_of(const PlanOptions& options, const profile::StepProfile& pr
   request.chain.may_reorder = may_reorder(job.order, request.chain.may_reorder);
   request.update_seconds = model.update_seconds;
   request.reserved = model.reserved;
+  request.guesses_forward = model.guesses_forward;
   check(request);
   return request;
 }

@@ -172,6 +172,7 @@ ordered_json job_json(const FoundJob& job) {
                    {"layers", job.request.chain.layers.size()},
                    {"micro_batch_seconds", work_of(job.request.chain)},
                    {"update_seconds", job.request.update_seconds},
+                   {"guesses_forward", job.request.guesses_forward},
                    {"reserved_bytes", job.request.reserved.count()}};
   return json;
 }

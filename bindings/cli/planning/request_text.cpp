@@ -33,6 +33,9 @@ std::string request_text(const JobRequest& request, const std::string& path,
   std::string text = line("model", message("{}, {}, {} for a micro-batch", path,
                                            counted(request.chain.layers.size(), "layer"),
                                            seconds_text(work_of(request.chain))));
+  if (request.guesses_forward)
+    text += line("guessed", "where forward ends, and which layers backward operators belong to, as "
+                            "this profile does not tell (spillway profile records it)");
   text += line("job", message("{}{}, {} per step", counted(request.ranks, "rank"),
                               request.device_memory == planner::kNoLimit
                                   ? std::string(" of any size (--device-memory limits it)")

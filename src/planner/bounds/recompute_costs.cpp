@@ -88,7 +88,7 @@ class Contents {
   Contents(const StepTape& tape, std::size_t most_parents)
       : tape_(tape), most_parents_(most_parents), first_(tape.values.size() + 1) {
     find_writers();
-    const PerOp births = births_per_op(tape);
+    const PerOp births = made_per_op(tape);
     for (OpIndex op = 0; op < tape.ops.size(); ++op) {
       inputs_.emplace_back();
       for (const TapeUse& use : uses_of(tape_, op)) {
@@ -125,7 +125,8 @@ class Contents {
   void find_writers() {
     std::vector<std::vector<OpIndex>> writers(tape_.values.size());
     for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
-      if (tape_.values[i].birth != kCarriedIn) writers[i].push_back(tape_.values[i].birth);
+      const TapeValue& value = tape_.values[i];
+      if (value.birth != kCarriedIn && !value.is_shared) writers[i].push_back(value.birth);
     }
     for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
       for (const TapeUse& use : uses_of(tape_, op)) {
@@ -234,7 +235,7 @@ std::uint32_t content_to_return(const StepTape& tape, const Contents& contents,
   const std::size_t end = std::size_t{last} + interval.covered_ops + 1;
   const bool is_in_step =
       end < tape.ops.size() || (interval.end == IntervalEnd::kDies && end == tape.ops.size());
-  if (value.birth == kCarriedIn || !is_in_step) return Contents::kNone;
+  if (value.birth == kCarriedIn || value.is_shared || !is_in_step) return Contents::kNone;
   const std::uint32_t index = contents.after(interval.value, last);
   if (index == Contents::kNone) return Contents::kNone;
   const Content& content = contents[index];
@@ -266,7 +267,7 @@ class Shares {
   explicit Shares(const StepTape& tape)
       : tape_(tape), makes_(tape.ops.size(), 0), claimed_(tape.ops.size()) {
     for (const TapeValue& value : tape.values)
-      if (value.birth != kCarriedIn) ++makes_[value.birth];
+      if (value.birth != kCarriedIn && !value.is_shared) ++makes_[value.birth];
     for (OpIndex op = 0; op < tape.ops.size(); ++op) {
       for (std::uint32_t i = 0; i < tape.ops[op].use_count; ++i)
         if (tape.uses[tape.ops[op].first_use + i].writes) ++makes_[op];

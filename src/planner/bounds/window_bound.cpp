@@ -100,8 +100,7 @@ class WindowSweep {
     is_next_period_ = false;
     wanted_ = changed_ = 0;
     std::fill(wanted_recomputed_.begin(), wanted_recomputed_.end(), 0);
-    for (std::uint32_t i = 0; i < tape_.ops[op].use_count; ++i)
-      wanted_in_[use_of(op, i).value] = sweep_;
+    for (const auto& use : touches_of(tape_, op)) wanted_in_[use.value] = sweep_;
   }
 
   /// Goes on to the next operator; seconds that the passed one takes.
@@ -130,8 +129,8 @@ class WindowSweep {
   std::uint32_t written_pages() {
     ++count_;
     std::uint32_t used = 0;
-    for (std::uint32_t i = 0; i < tape_.ops[op_].use_count; ++i) {
-      const ValueIndex value = use_of(op_, i).value;
+    for (const auto& use : touches_of(tape_, op_)) {
+      const ValueIndex value = use.value;
       const std::size_t storage = storage_of(value);
       if (changed_in_[storage] != sweep_ || may_drop_[storage]) continue;
       if (counted_in_[storage] == count_) continue;
@@ -151,7 +150,7 @@ class WindowSweep {
   std::uint32_t room(OpIndex op) const { return budget_ - std::min(budget_, needs_[op]); }
 
   void want_uses(OpIndex op) {
-    for (std::uint32_t i = 0; i < tape_.ops[op].use_count; ++i) {
+    for (std::uint32_t i = 0; i < touches_of(tape_, op).size(); ++i) {
       const ValueIndex value = use_of(op, i).value;
       const std::size_t storage = storage_of(value);
       if (!lived_at_begin(value) || wanted_in_[storage] == sweep_) continue;
@@ -166,7 +165,7 @@ class WindowSweep {
   }
 
   void change_by(OpIndex op) {
-    for (std::uint32_t i = 0; i < tape_.ops[op].use_count; ++i) {
+    for (std::uint32_t i = 0; i < touches_of(tape_, op).size(); ++i) {
       const ValueIndex value = use_of(op, i).value;
       const bool is_changed = use_of(op, i).writes || changed_in_[storage_of(value)] == sweep_;
       const std::uint32_t use = tape_.ops[op].first_use + i;
@@ -277,8 +276,8 @@ std::vector<std::uint32_t> needs_of_ops(const StepTape& tape) {
   std::vector<std::uint32_t> needs;
   for (OpIndex op = 0; op < tape.ops.size(); ++op) {
     std::uint32_t together = tape.ops[op].inside_peak_pages;
-    for (std::uint32_t i = 0; i < tape.ops[op].use_count; ++i) {
-      const ValueIndex used = tape.uses[tape.ops[op].first_use + i].value;
+    for (const auto& use : touches_of(tape, op)) {
+      const ValueIndex used = use.value;
       if (counted_at[used] == op) continue;
       counted_at[used] = op;
       together += tape.values[used].pages;

@@ -218,6 +218,7 @@ JobRequest request_of(const JobFile& file, const std::string& name, MeasuredMode
   if (!file.order.empty()) request.chain.may_reorder = true;
   request.update_seconds = model.update_seconds;
   request.reserved = model.reserved;
+  request.guesses_forward = model.guesses_forward;
   request.data_parallel = file.data_parallel;
   request.ranks = file.actions.rank_count() * file.data_parallel;
   request.micro_batches = file.micro_batches;

@@ -39,12 +39,14 @@ class ModelReader {
     if (tape_.ops.empty()) throw ConfigError("the profile has no operators; record a step of it");
     roles_ = operator_roles(profile_);
     forward_end_ = roles_.stash.forward_end;
+    model_.guesses_forward = roles_.is_guessed;
     make_layers();
     is_kept_.assign(tape_.values.size(), 0);
     for (const StashedValue& value : roles_.stash.values) is_kept_[value.value] = 1;
     keep_data();
     add_parameters();
     add_stashes();
+    add_shared_pages();
     add_borders();
     add_backward();
     freeze_stem();
@@ -54,8 +56,7 @@ class ModelReader {
     model_.chain.dependences = layer_dependences(profile_, layer_of_op_);
     model_.chain.may_reorder = profile_.hidden_dependences.has_value();
     name_step();
-    model_.reserved =
-        profile_.small_bytes - std::min(profile_.small_bytes, profile_.small_parameter_bytes);
+    model_.reserved -= std::min(model_.reserved, profile_.small_parameter_bytes);
     return std::move(model_);
   }
 
@@ -149,6 +150,20 @@ class ModelReader {
       if (owner == kNoLayer) continue;
       model_.chain.layers[owner].stash += bytes(i);
       if (birth == profile::kCarriedIn) data_of_[owner] += bytes(i);
+    }
+  }
+
+  /// What several small tensors share is told apart by when it begins and ends.
+  void add_shared_pages() {
+    model_.reserved = profile_.small_bytes;
+    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
+      const TapeValue& page = tape_.values[i];
+      if (!page.is_shared) continue;
+      if (page.birth == profile::kCarriedIn) model_.reserved += bytes(i);
+      const bool waits = page.birth != profile::kCarriedIn && page.birth <= forward_end_ &&
+                         page.death > forward_end_;
+      if (waits && layer_of_op_[page.birth] != kNoLayer)
+        model_.chain.layers[layer_of_op_[page.birth]].stash += bytes(i);
     }
   }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "spillway/profile/autograd_links.h"
+
 namespace spillway::planner {
 
 using profile::OpIndex;
@@ -75,12 +77,11 @@ OperatorRoles known_roles(const StepProfile& profile, OpIndex forward_end) {
 }  // namespace
 
 OperatorRoles operator_roles(const StepProfile& profile) {
-  const auto first =
-      std::find(profile.phase_of_op.begin(), profile.phase_of_op.end(), OpPhase::kBackward);
-  if (first != profile.phase_of_op.end() && first != profile.phase_of_op.begin())
-    return known_roles(profile, static_cast<OpIndex>(first - profile.phase_of_op.begin() - 1));
+  if (const auto end = profile::forward_end_of(profile.phase_of_op))
+    return known_roles(profile, *end);
   const std::optional<OpIndex> named = named_forward_end(profile);
   OperatorRoles roles;
+  roles.is_guessed = !named;
   roles.stash = named ? find_stash(profile.tape, *named) : find_stash(profile.tape);
   const OpIndex read = latest_first_read(profile);
   if (!named && read > roles.stash.forward_end) roles.stash = find_stash(profile.tape, read);

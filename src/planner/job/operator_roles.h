@@ -14,6 +14,7 @@ enum class Role : std::uint8_t { kForward, kBackward, kUpdate };
 struct OperatorRoles {
   ForwardStash stash;       ///< With the last operator of forward.
   std::vector<Role> of_op;  ///< By operator.
+  bool is_guessed = false;  ///< Neither phases nor names of operators told where forward ends.
 
   bool is(profile::OpIndex op, Role role) const { return of_op[op] == role; }
 };

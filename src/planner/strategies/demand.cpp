@@ -21,9 +21,8 @@ StepPlan make_demand(const StepTape& tape, const SwapLimits& limits,
   for (ValueIndex i = 0; i < tape.values.size(); ++i)
     if (tape.values[i].birth == profile::kCarriedIn) touch(i, 0, paged.birth_distance[i]);
   for (OpIndex op = 0; op < op_count; ++op) {
-    const auto& entry = tape.ops[op];
-    for (std::uint32_t i = entry.first_use; i < entry.first_use + entry.use_count; ++i)
-      touch(tape.uses[i].value, op, paged.use_distance[i]);
+    std::uint32_t i = tape.ops[op].first_use;
+    for (const auto& use : touches_of(tape, op)) touch(use.value, op, paged.use_distance[i++]);
     for (const ValueIndex born : paged.births.of(op)) touch(born, op, paged.birth_distance[born]);
   }
   for (ValueIndex i = 0; i < tape.values.size(); ++i)

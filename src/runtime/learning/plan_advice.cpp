@@ -25,6 +25,14 @@ void PlanAdvice::enter(const LearnedPlan& plan, OpIndex op, bool is_catching_up,
   const std::vector<bool>& is_replay = rewritten().is_replay;
   const auto last = std::find(is_replay.rbegin(), is_replay.rend(), true);
   last_replay_ = static_cast<OpIndex>(is_replay.rend() - last) - 1;  // kNoOp without any.
+  shared_births_.clear();
+  shared_cursor_ = 0;
+  const auto& values = plan_tape().values;
+  for (ValueIndex i = 0; i < values.size(); ++i) {
+    if (!values[i].is_shared || values[i].birth == kCarriedIn) continue;
+    shared_births_.push_back(i);
+    if (values[i].birth < op) ++shared_cursor_;
+  }
   bind_live(op);
   advise_next_uses(op, advice);
   advise_pending_transfers(op, advice);
@@ -73,6 +81,7 @@ void PlanAdvice::bind_by_birth() {
 }
 
 void PlanAdvice::begin_anew() {
+  shared_cursor_ = 0;
   previously_bound_.swap(bound_);
   bound_.assign(previously_bound_.size(), {});
   const auto& values = plan_tape().values;
@@ -81,7 +90,16 @@ void PlanAdvice::begin_anew() {
   }
 }
 
+/// Whatever lies on them, one that is born is the next one in age.
+OpClock PlanAdvice::bind_shared_birth(std::uint32_t range) {
+  if (shared_cursor_ == shared_births_.size()) return kUnknownUse;
+  const ValueIndex value = shared_births_[shared_cursor_++];
+  bind(value, range);
+  return moment(plan_->plan.swaps.birth_distance[value]);
+}
+
 OpClock PlanAdvice::bind_birth(OpIndex op, std::uint32_t range) {
+  if (recorder_.range(range).is_shared) return bind_shared_birth(range);
   const planner::PerOp& births = plan_->plan.swaps.births;
   const std::uint32_t pages = recorder_.range(range).pages;
   for (std::uint32_t i = birth_cursor_; i < births.first[plan_->at[op] + 1]; ++i) {
@@ -114,10 +132,8 @@ void PlanAdvice::begin_op(OpIndex op, std::span<const std::uint32_t> used, Advic
   advise_fetches(place, advice);
   const OpIndex ahead = op + kCatchUpOps;
   if (clock_ >= catch_up_until_ || ahead >= plan_->sequence.size()) return;
-  const TapeOp& later = plan_tape().ops[ahead];
-  for (std::uint32_t i = 0; i < later.use_count; ++i) {
-    const ValueIndex value = plan_tape().uses[later.first_use + i].value;
-    if (is_bound(value)) advice.fetches.push_back({piece_of(value)});
+  for (const profile::TapeUse& use : touches_of(plan_tape(), ahead)) {
+    if (is_bound(use.value)) advice.fetches.push_back({piece_of(use.value)});
   }
 }
 
@@ -152,7 +168,22 @@ void PlanAdvice::advise_leaving(OpIndex place, Advice& advice) {
   }
 }
 
-void PlanAdvice::end_op(OpIndex op, std::span<const std::uint32_t> used, Advice& advice) {
+/// Of those that the plan's operator touches as well. What it did not foresee keeps its moment.
+void PlanAdvice::advise_next_uses_of_shared(OpIndex op, std::span<const std::uint32_t> shared,
+                                            Advice& advice) const {
+  const TapeOp& entry = rewritten().tape.ops[plan_->at[op]];
+  std::uint32_t use = entry.first_use + entry.use_count;
+  for (const profile::TapeUse& planned : touches_of(plan_tape(), op).subspan(entry.use_count)) {
+    const std::uint32_t distance = plan_->plan.swaps.use_distance[use++];
+    if (!is_bound(planned.value)) continue;
+    const PieceId page = piece_of(planned.value);
+    if (std::find(shared.begin(), shared.end(), page.value()) != shared.end())
+      advice.next_uses.push_back({page, moment(distance)});
+  }
+}
+
+void PlanAdvice::end_op(OpIndex op, std::span<const std::uint32_t> used,
+                        std::span<const std::uint32_t> shared, Advice& advice) {
   const OpIndex place = plan_->at[op];
   const TapeOp& entry = rewritten().tape.ops[place];
   const planner::SwapPlan& plan = plan_->plan.swaps;
@@ -162,6 +193,7 @@ void PlanAdvice::end_op(OpIndex op, std::span<const std::uint32_t> used, Advice&
         i < entry.use_count ? moment(plan.use_distance[entry.first_use + i]) : kUnknownUse;
     advice.next_uses.push_back({PieceId(used[i]), at});
   }
+  advise_next_uses_of_shared(op, shared, advice);
   for (const std::uint32_t range : recorder_.born_in_op())
     advice.next_uses.push_back({PieceId(range), bind_birth(op, range)});
   advise_leaving(place, advice);
@@ -208,8 +240,7 @@ void PlanAdvice::advise_next_uses(OpIndex from, Advice& advice) {
     is_told[known] = true;
   };
   for (OpIndex op = first; op < tape.ops.size(); ++op) {
-    for (std::uint32_t i = 0; i < tape.ops[op].use_count; ++i)
-      tell(tape.uses[tape.ops[op].first_use + i].value, clock_ + (op - first));
+    for (const profile::TapeUse& use : touches_of(tape, op)) tell(use.value, clock_ + (op - first));
   }
   const auto rest = static_cast<std::uint32_t>(tape.ops.size() - first);
   for (ValueIndex value = 0; value < tape.values.size(); ++value) {

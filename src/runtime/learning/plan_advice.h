@@ -28,7 +28,8 @@ class PlanAdvice {
 
   /// Around an operator of the trainer, by its number in the plan's step; `used` are its inputs.
   void begin_op(profile::OpIndex op, std::span<const std::uint32_t> used, Advice& advice);
-  void end_op(profile::OpIndex op, std::span<const std::uint32_t> used, Advice& advice);
+  void end_op(profile::OpIndex op, std::span<const std::uint32_t> used,
+              std::span<const std::uint32_t> shared, Advice& advice);
   /// Binds a storage born in or after that operator to the next birth of its size; returns its next
   /// use.
   OpClock bind_birth(profile::OpIndex op, std::uint32_t range);
@@ -59,6 +60,9 @@ class PlanAdvice {
   void advise_leaving(profile::OpIndex place, Advice& advice);
   void advise_next_uses(profile::OpIndex from, Advice& advice);
   void advise_pending_transfers(profile::OpIndex from, Advice& advice);
+  OpClock bind_shared_birth(std::uint32_t range);
+  void advise_next_uses_of_shared(profile::OpIndex op, std::span<const std::uint32_t> shared,
+                                  Advice& advice) const;
   OpClock moment(std::uint32_t distance) const;
   Advice::WriteOut write_out(profile::ValueIndex value, const planner::PlannedSwap& swap) const;
 
@@ -92,7 +96,9 @@ class PlanAdvice {
   profile::OpIndex due_begin_ = 0;  ///< First of the due replays, among the plan's operators.
   profile::OpIndex last_replay_ = planner::kNoOp;  ///< Among the same; after it nothing runs again.
   std::uint32_t birth_cursor_ = 0;                 ///< Next birth of the current operator.
-  std::vector<Binding> bound_;                     ///< Per value of the plan.
+  std::vector<profile::ValueIndex> shared_births_;  ///< Shared pages of the plan, by their age.
+  std::size_t shared_cursor_ = 0;                   ///< The next of these.
+  std::vector<Binding> bound_;                      ///< Per value of the plan.
   std::vector<Binding> previously_bound_;
   std::vector<Identity> live_;  ///< Scratch, as the next four.
   std::vector<Identity> wanted_;

@@ -49,7 +49,7 @@ bool StepGuide::translate_locked(std::span<const RangeUse> uses) {
 std::optional<std::uint64_t> StepGuide::begin_op(Thread thread, std::uint64_t signature,
                                                  std::span<const RangeUse> uses,
                                                  const OpTraits& traits, const OpText* text,
-                                                 Wish& wish) {
+                                                 Wish& wish, std::span<const RangeUse> shared) {
   Thread nobody = nullptr;
   thread_.compare_exchange_strong(nobody, thread);
   if (!trains(thread)) return std::nullopt;
@@ -58,10 +58,13 @@ std::optional<std::uint64_t> StepGuide::begin_op(Thread thread, std::uint64_t si
   tell_freed_locked();
   advice_.clear();
   const bool is_simple = translate_locked(uses);
+  shared_.clear();
+  for (const RangeUse& use : shared) shared_.push_back({pieces_.whole(use.storage), 1, use.writes});
   learner_.note_room(room_ ? room_() : residency_.storage_pages());
   learner_.begin_op(signature, uses_, clock_.now(), advice_, traits.is_replayable && is_simple,
-                    traits.autograd);
+                    traits.autograd, shared_);
   steps_.store(learner_.steps(), std::memory_order_relaxed);
+  follows_plan_.store(learner_.follows_plan(), std::memory_order_relaxed);
   if (text != nullptr) learner_.name_op(*text);
   take_advice_locked(wish.orders);
   take_wishes_locked(wish);
@@ -126,6 +129,19 @@ void StepGuide::allocated(Thread thread, StorageId storage, std::uint32_t pages,
   std::lock_guard lock(learner_mutex_);
   tell_freed_locked();
   learner_.allocated(pieces_.whole(storage), pages, bytes, is_filled);
+}
+
+void StepGuide::allocated_shared(Thread thread, StorageId page) {
+  if (!trains(thread)) return;
+  std::lock_guard lock(learner_mutex_);
+  tell_freed_locked();
+  learner_.allocated_shared(pieces_.whole(page));
+}
+
+void StepGuide::use_shared(Thread thread, StorageId page) {
+  if (!trains(thread)) return;
+  std::lock_guard lock(learner_mutex_);
+  learner_.use_shared(pieces_.whole(page));
 }
 
 void StepGuide::note_class(Thread thread, StorageId storage, profile::StorageClass holds) {

@@ -31,7 +31,7 @@ std::uint64_t signature_of(std::uint64_t signature, std::span<const PieceUse> us
 
 void StepLearner::State::begin_op(std::uint64_t signature, std::span<const PieceUse> uses,
                                   TimePoint now, Advice& advice, bool is_replayable,
-                                  const AutogradFacts& autograd) {
+                                  const AutogradFacts& autograd, std::span<const PieceUse> shared) {
   // Another thread has become the trainer while this operator was running elsewhere.
   if (is_in_op_) recorder_.end_op();
   ++clock_;
@@ -55,6 +55,8 @@ void StepLearner::State::begin_op(std::uint64_t signature, std::span<const Piece
     recorder_.use(use.piece.value(), use.pages, use.writes);
     used_.push_back(use.piece.value());
   }
+  used_shared_.clear();
+  for (const PieceUse& use : shared) use_shared(use.piece, use.writes);
   advice.next_uses.insert(advice.next_uses.end(), late_next_uses_.begin(), late_next_uses_.end());
   late_next_uses_.clear();
   current_ = follow(combined, advice);
@@ -71,12 +73,14 @@ void StepLearner::State::end_op(Advice& advice) {
   is_in_op_ = false;
   recorder_.end_op();
   if (current_ != kNoOp) {
-    plan_advice_.end_op(current_, used_, advice);
+    plan_advice_.end_op(current_, used_, used_shared_, advice);
     return;
   }
-  for (const std::uint32_t range : used_) {
-    // An operator may free its inputs.
-    if (recorder_.is_live(range)) advice.next_uses.push_back({PieceId(range), kUnknownUse});
+  for (const auto* const used : {&used_, &used_shared_}) {
+    for (const std::uint32_t range : *used) {
+      // An operator may free its inputs.
+      if (recorder_.is_live(range)) advice.next_uses.push_back({PieceId(range), kUnknownUse});
+    }
   }
   for (const std::uint32_t range : recorder_.born_in_op())
     advice.next_uses.push_back({PieceId(range), kUnknownUse});
@@ -85,6 +89,23 @@ void StepLearner::State::end_op(Advice& advice) {
 void StepLearner::State::allocated(PieceId piece, std::uint32_t pages, Bytes bytes,
                                    bool is_filled) {
   recorder_.allocated(piece.value(), pages, bytes, is_filled);
+  bind_late_birth(piece);
+}
+
+void StepLearner::State::allocated_shared(PieceId page) {
+  recorder_.allocated_shared(page.value());
+  bind_late_birth(page);
+}
+
+void StepLearner::State::use_shared(PieceId page, bool writes) {
+  if (!is_in_op_) return;
+  recorder_.use_shared(page.value(), writes);
+  if (std::find(used_shared_.begin(), used_shared_.end(), page.value()) == used_shared_.end())
+    used_shared_.push_back(page.value());
+}
+
+/// What is born between two operators gets its next use with the one that comes.
+void StepLearner::State::bind_late_birth(PieceId piece) {
   if (is_in_op_ || current_ == kNoOp) return;
   const OpClock at = plan_advice_.bind_birth(current_, piece.value());
   if (at != kUnknownUse) late_next_uses_.push_back({piece, at});
@@ -207,8 +228,9 @@ StepLearner::StepLearner(const Options& options) : state_(std::make_unique<State
 StepLearner::~StepLearner() = default;
 
 void StepLearner::begin_op(std::uint64_t signature, std::span<const PieceUse> uses, TimePoint now,
-                           Advice& advice, bool is_replayable, const AutogradFacts& autograd) {
-  state_->begin_op(signature, uses, now, advice, is_replayable, autograd);
+                           Advice& advice, bool is_replayable, const AutogradFacts& autograd,
+                           std::span<const PieceUse> shared) {
+  state_->begin_op(signature, uses, now, advice, is_replayable, autograd, shared);
 }
 
 bool StepLearner::may_be_due() const { return state_->may_be_due(); }
@@ -235,6 +257,10 @@ void StepLearner::cannot_record() { state_->unrecordable_.insert(state_->recent(
 void StepLearner::allocated(PieceId piece, std::uint32_t pages, Bytes bytes, bool is_filled) {
   state_->allocated(piece, pages, bytes, is_filled);
 }
+
+void StepLearner::allocated_shared(PieceId page) { state_->allocated_shared(page); }
+
+void StepLearner::use_shared(PieceId page) { state_->use_shared(page, /*writes=*/true); }
 
 void StepLearner::note_class(PieceId piece, profile::StorageClass holds) {
   state_->recorder_.note_class(piece.value(), holds);
@@ -264,6 +290,8 @@ void StepLearner::step_boundary() { state_->announce_boundary(); }
 OpClock StepLearner::clock() const { return state_->clock_; }
 
 std::uint64_t StepLearner::steps() const { return state_->report_.steps; }
+
+bool StepLearner::follows_plan() const { return state_->report_.follows_plan; }
 
 LearnerReport StepLearner::report() const { return state_->report(); }
 

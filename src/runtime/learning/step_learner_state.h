@@ -27,6 +27,8 @@ struct StepLearner::State {
   // after that.
   static constexpr std::uint32_t kFirstSearch = 1024;
   static constexpr std::uint32_t kPatientSearch = 4096;
+  // A loop of more operators than these is no part of a training step.
+  static constexpr std::uint32_t kLongestPass = 65536;
   static constexpr std::size_t kMostNames = 65536;
 
   explicit State(const Options& options)
@@ -47,9 +49,13 @@ struct StepLearner::State {
         plan_advice_(recorder_, clock_, options.far.has_value()) {}
 
   void begin_op(std::uint64_t signature, std::span<const PieceUse> uses, TimePoint now,
-                Advice& advice, bool is_replayable, const AutogradFacts& autograd);
+                Advice& advice, bool is_replayable, const AutogradFacts& autograd,
+                std::span<const PieceUse> shared);
+  void use_shared(PieceId page, bool writes);
   void end_op(Advice& advice);
   void allocated(PieceId piece, std::uint32_t pages, Bytes bytes, bool is_filled);
+  void allocated_shared(PieceId page);
+  void bind_late_birth(PieceId piece);
   bool may_be_due() const;
   std::span<const OpIndex> due_replays(std::uint64_t signature, std::span<const PieceUse> uses);
   void announce_boundary();
@@ -64,6 +70,7 @@ struct StepLearner::State {
   /// are its layers, of which deep nets have thousands.
   bool awaits_boundary() const { return is_announced_ && since_boundary_ <= 2 * announced_ops_; }
   void search_period();
+  bool is_part_of_step(std::uint32_t latest) const;
   void note_replay(std::size_t position, Duration took, Bytes moved);
   bool is_told_of() const { return plan_->is_given || report_.given_steps == 0; }
   void note_plan();
@@ -96,6 +103,7 @@ struct StepLearner::State {
   OpClock clock_ = 0;
   bool is_in_op_ = false;
   std::vector<std::uint32_t> used_;                        ///< Inputs of the latest operator.
+  std::vector<std::uint32_t> used_shared_;                 ///< Shared pages that it touches.
   std::uint64_t seen_ops_ = 0;                             ///< Those of the trainer.
   std::array<std::uint64_t, OpSequence::kGram> recent_{};  ///< Signatures by `seen_ops_`.
   SignatureSet unrecordable_{kMostNames};

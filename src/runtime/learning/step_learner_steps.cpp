@@ -117,11 +117,21 @@ bool StepLearner::State::ends_by_length() const {
 void StepLearner::State::search_period() {
   next_search_ = step_ops_ + step_ops_ / 4;
   const auto found = profile::find_period(recorder_.tape().ops, shortest_period_);
-  if (!found) return;
+  if (!found || is_part_of_step(*found)) return;
   // The steps begin with the next operator; what was recorded so far is no step.
   period_ = *found;
   is_boundary_pending_ = true;
   is_worth_learning_ = false;
+}
+
+/// What repeats in forward alone, or in backward alone, are layers of a step that is to end later.
+bool StepLearner::State::is_part_of_step(std::uint32_t latest) const {
+  const auto phases = recorder_.autograd().last(latest);
+  const auto is_in = [&](OpPhase phase) {
+    return std::any_of(phases.begin(), phases.end(),
+                       [phase](const AutogradFacts& facts) { return facts.phase == phase; });
+  };
+  return step_ops_ < kLongestPass && is_in(OpPhase::kForward) != is_in(OpPhase::kBackward);
 }
 
 void StepLearner::State::note_plan() {

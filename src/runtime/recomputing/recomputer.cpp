@@ -121,7 +121,7 @@ void Recomputer::run(KeptCall& kept) {
 
 void Recomputer::take_results(KeptCall& kept, std::vector<OutputMemory> made, swap::PinSet& pins) {
   for (Allocation* const allocation : kept.written) {
-    // Only temporaries are written to: what is there already is not computed again.
+    // Only temporaries are written to: what is there already is not recomputed.
     SPILLWAY_ASSERT(allocation->temporary);
     ++allocation->temporary_version;
     adopt_if_complete(*allocation, pins);

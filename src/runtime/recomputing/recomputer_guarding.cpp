@@ -96,7 +96,7 @@ std::string Recomputer::begin_fork(bool may_replay) {
     }
   }
   if (dropped_.empty()) return {};
-  return message("{} that had to be computed again cannot come back before a fork: {}",
+  return message("{} that had to be recomputed cannot come back before a fork: {}",
                  dropped_.size() == 1 ? "a tensor" : message("{} tensors", dropped_.size()),
                  may_replay ? failure : "the thread that forks runs an operator");
 }

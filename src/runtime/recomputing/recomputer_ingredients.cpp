@@ -1,4 +1,4 @@
-// What is made of what: which storages could be computed again, and what has to run for that.
+// What is made of what: which storages could be recomputed, and what has to run for that.
 
 #include <algorithm>
 #include <utility>

@@ -10,7 +10,8 @@ namespace spillway::runtime {
 
 Bytes RunStatistics::planned_peak() const {
   if (learned.plan_steps == 0) return {};
-  return std::min(budget, learned.planned_peak + memory.small_peak + shared_peak);
+  const Bytes beside = plans_know_shared ? Bytes() : shared_peak;
+  return std::min(budget, learned.planned_peak + memory.small_peak + beside);
 }
 
 std::string to_json(const RunStatistics& statistics) {

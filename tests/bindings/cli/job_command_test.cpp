@@ -80,7 +80,8 @@ TEST_F(JobCommand, TellsTheSameInWords) {
               AllOf(HasSubstr("3 ranks of 1.00 GiB, 6 micro-batches per step"), HasSubstr("1f1b"),
                     HasSubstr("stage"), HasSubstr("aten::convolution #0"),
                     HasSubstr("messages between ranks take no time"),
-                    HasSubstr("; micro-batches: 3"), Not(HasSubstr("data parallel"))));
+                    HasSubstr("; micro-batches: 3"), Not(HasSubstr("data parallel")),
+                    HasSubstr("guessed   where forward ends, and which layers")));
   options.job.data_parallel = "3";
   EXPECT_THAT(plan(options), HasSubstr("3 pipelines of 1 rank: each has the whole model"));
   options.job.data_parallel.clear();

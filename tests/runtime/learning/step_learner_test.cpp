@@ -210,12 +210,25 @@ class Driver {
     std::vector<PieceUse> uses;
     for (const std::uint32_t input : inputs) uses.push_back({PieceId(input), kPages, false});
     begin.clear();
-    learner.begin_op(signature, uses, now, begin);
+    learner.begin_op(signature, uses, now, begin, false, {.phase = phase});
     for (const std::uint32_t output : outputs) learner.allocated(PieceId(output), kPages);
     now += each;
     end.clear();
     learner.end_op(end);
     if (on_end) on_end();
+  }
+
+  /// One that works on small storages alone: touches some shared pages and begins others.
+  void small_op(std::uint64_t signature, std::vector<std::uint32_t> touched,
+                std::vector<std::uint32_t> begun = {}) {
+    std::vector<PieceUse> shared;
+    for (const std::uint32_t page : touched) shared.push_back({PieceId(page), 1, false});
+    begin.clear();
+    learner.begin_op(signature, {}, now, begin, false, {}, shared);
+    for (const std::uint32_t page : begun) learner.allocated_shared(PieceId(page));
+    now += each;
+    end.clear();
+    learner.end_op(end);
   }
 
   OpClock next_use_of(std::uint32_t range) const {
@@ -229,6 +242,7 @@ class Driver {
 
   StepLearner learner;
   Duration each = std::chrono::milliseconds(10);
+  OpPhase phase = OpPhase::kUnknown;
   Advice begin;
   Advice end;
   std::function<void()> on_end;
@@ -351,6 +365,56 @@ TEST(StepLearner, KeepsItsPlanWhenTheNextOneFails) {
   EXPECT_TRUE(driver.learner.report().follows_plan);
 }
 
+/// Forward fills pages 1 to 8, two operators each; backward empties them in the opposite order. In
+/// a step with `late`, each page is begun by the other one of its operators.
+void run_shared_pages(Driver& driver, bool late = false,
+                      const std::function<void(std::uint32_t)>& in_backward = {}) {
+  driver.learner.step_boundary();
+  driver.small_op(200, {});
+  for (std::uint32_t page = 1; page <= 8; ++page) {
+    const std::uint32_t before = page > 1 ? page - 1 : 8;
+    const auto first = page > 1 ? std::vector{before} : std::vector<std::uint32_t>{};
+    if (late) {
+      driver.small_op(200 + page, first);
+      driver.small_op(300 + page, first, {page});
+    } else {
+      driver.small_op(200 + page, first, {page});
+      driver.small_op(300 + page, {page});
+    }
+  }
+  for (std::uint32_t page = 8; page > 0; --page) {
+    driver.small_op(400 + page, {page});
+    if (in_backward) in_backward(page);
+    driver.learner.freed(PieceId(page));
+  }
+}
+
+TEST(StepLearner, ForeseesThatSharedPagesLeaveAndComeBack) {
+  Driver driver(4);
+  for (int i = 0; i < 20; ++i) run_shared_pages(driver);
+  EXPECT_TRUE(driver.learner.report().follows_plan);
+  EXPECT_LE(driver.learner.report().planned_peak, Bytes(4 * (std::uint64_t{2} << 20)));
+  std::vector<std::uint32_t> fetched;
+  run_shared_pages(driver, false, [&](std::uint32_t page) {
+    for (const auto& fetch : driver.begin.fetches) fetched.push_back(fetch.piece.value());
+    EXPECT_EQ(driver.next_use_of(page), kNeverUsed);
+  });
+  EXPECT_THAT(fetched, ::testing::IsSupersetOf({1U, 2U, 3U}));
+  EXPECT_EQ(driver.learner.report().deviations, 0U);
+}
+
+/// Which storages share a page may differ: then it is known by its age.
+TEST(StepLearner, FollowsItsPlanWhereSharedPagesBeginElsewhere) {
+  Driver driver(4);
+  for (int i = 0; i < 20; ++i) run_shared_pages(driver);
+  std::vector<std::uint32_t> fetched;
+  run_shared_pages(driver, true, [&](std::uint32_t) {
+    for (const auto& fetch : driver.begin.fetches) fetched.push_back(fetch.piece.value());
+  });
+  EXPECT_THAT(fetched, ::testing::IsSupersetOf({1U, 2U, 3U}));
+  EXPECT_EQ(driver.learner.report().deviations, 0U);
+}
+
 /// A deep net: as many equal layers as asked for, and operators that only begin and end a step
 /// have.
 void run_equal_layers(Driver& driver, std::uint32_t layers) {
@@ -374,6 +438,21 @@ TEST(StepLearner, WaitsForTheBoundaryOfStepsWithThousandsOfEqualLayers) {
     run_equal_layers(driver, 3000);
     EXPECT_EQ(driver.learner.report().steps, before + more);
   }
+}
+
+// They were taken for steps, and a profile of some steps was one of a layer.
+TEST(StepLearner, TakesNoLayersOfOnePassForSteps) {
+  Driver driver(1000);
+  driver.learner.allocated(PieceId(0), kPages);
+  driver.phase = OpPhase::kForward;
+  run_equal_layers(driver, 3000);
+  EXPECT_EQ(driver.learner.report().steps, 0U);
+  driver.phase = OpPhase::kBackward;
+  run_equal_layers(driver, 3000);
+  EXPECT_EQ(driver.learner.report().steps, 0U);
+  driver.phase = OpPhase::kOther;
+  run_equal_layers(driver, 3000);
+  EXPECT_GT(driver.learner.report().steps, 0U) << "a loop that trains nothing";
 }
 
 TEST(StepLearner, PredictsNothingDuringTheFirstStep) {

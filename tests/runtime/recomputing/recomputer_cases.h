@@ -31,7 +31,7 @@ struct Tensor {
   StorageId storage;
 };
 
-/// Storages that are dropped and computed again, with a real engine and operators made of
+/// Storages that are dropped and recomputed, with a real engine and operators made of
 /// arithmetic.
 class RecomputerTest : public ::testing::Test {
  protected:

@@ -1,4 +1,4 @@
-// Storages that are dropped and computed again.
+// Storages that are dropped and recomputed.
 #include "recomputer_cases.h"
 
 #include <array>
@@ -292,11 +292,11 @@ TEST_F(RecomputerTest, TellsWhatCannotComeBackForAFork) {
   const Tensor a = add(x, 1, 0);
   ASSERT_TRUE(recomputer_->drop(a.storage));
   EXPECT_EQ(recomputer_->begin_fork(false),
-            "a tensor that had to be computed again cannot come back before a fork: the thread "
+            "a tensor that had to be recomputed cannot come back before a fork: the thread "
             "that forks runs an operator");
   runs_left_ = 0;
   EXPECT_EQ(recomputer_->begin_fork(true),
-            "a tensor that had to be computed again cannot come back before a fork: the operator "
+            "a tensor that had to be recomputed cannot come back before a fork: the operator "
             "cannot run");
   runs_left_ = kNoFailure;
   recomputer_->end_fork();

@@ -180,7 +180,7 @@ class DroppedStorages {
   /// is copied, which takes room: waits and throws as `allocate`, and may be tried again then.
   virtual bool adopt(StorageId dropped, StorageId from, const PinSet& within) = 0;
 
-  /// That storage cannot be computed again: operators that wait for it get RecomputeError; a thread
+  /// That storage cannot be recomputed: operators that wait for it get RecomputeError; a thread
   /// that touches it cannot be told, so the process ends.
   virtual void give_up(StorageId dropped, const std::string& reason) = 0;
 

@@ -42,7 +42,7 @@ struct SwapStatistics {
   Bytes spilled;             ///< Written to the store.
   Bytes fetched;             ///< Read from the store.
   Bytes left_clean;          ///< Left without a write, because the store had the bytes.
-  Bytes dropped;             ///< Left without a copy, to be computed again.
+  Bytes dropped;             ///< Left without a copy, to be recomputed.
   std::uint64_t faults = 0;  ///< Accesses that bypassed the operators; waits for a page count once.
   Duration fetch_wait{0};    ///< Operators waiting for their inputs.
   Duration room_wait{0};     ///< Operators waiting for room for their outputs.

@@ -21,11 +21,12 @@ struct StashedValue {
   OpIndex last_use = 0;  ///< The last one.
 };
 
-/// Values that live from forward to backward. A tape does not mark the two: forward ends with the
-/// operator behind which most pages of values wait that are born and die within the step. Values
-/// that are used last by an operator that writes carried-in ones (gradients, which wait for the
-/// optimizer) do not count. Where the first gradient is larger than all that the last layer leaves,
-/// this is an operator too late, or a few.
+/// Values that live from forward to backward. Tapes of recorded steps tell where forward ends
+/// (`StepTape::forward_end`). It is guessed for the others: forward ends with the operator behind
+/// which most pages of values wait that are born and die within the step. Values that are used last
+/// by an operator that writes carried-in ones (gradients, which wait for the optimizer) do not
+/// count. Where the first gradient is larger than all that the last layer leaves, the guess is an
+/// operator too late, or a few.
 struct ForwardStash {
   OpIndex forward_end = 0;           ///< The last operator of forward.
   std::vector<StashedValue> values;  ///< By birth.
@@ -34,7 +35,7 @@ struct ForwardStash {
 /// The tape is consistent and has an operator.
 ForwardStash find_stash(const StepTape& tape);
 
-/// The same where it is known which operator of the tape is the last one of forward.
+/// The same where the caller knows which operator of the tape is the last one of forward.
 ForwardStash find_stash(const StepTape& tape, OpIndex forward_end);
 
 }  // namespace spillway::planner

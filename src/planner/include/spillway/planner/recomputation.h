@@ -20,8 +20,8 @@ struct Replay {
   OpIndex op = 0;
 };
 
-/// A value leaves memory without a copy after operator `after` has touched it, and is computed
-/// again before the next operator that uses it.
+/// A value leaves memory without a copy after operator `after` has touched it, and is recomputed
+/// before the next operator that uses it.
 struct Drop {
   ValueIndex value = 0;
   OpIndex after = 0;
@@ -81,8 +81,8 @@ class Recomputation {
   OpIndex next_use(ValueIndex value, OpIndex after) const;
 
   /// Whether a value that is dropped after its touch by `after` can be recomputed for its next
-  /// use: every operator involved is replayable and every input still is, or can be computed
-  /// again, as it was. Takes time that grows with the step.
+  /// use: every operator involved is replayable and every input still is, or can be
+  /// recomputed, as it was. Takes time that grows with the step.
   bool can_drop(ValueIndex value, OpIndex after) const;
 
   /// The replays that a set of drops asks for, sorted for `rewrite_tape`. Parents that were dropped

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,5 +18,8 @@ inline constexpr OpIndex kNoForward = static_cast<OpIndex>(-1);  ///< None, or u
 /// it is the first. The forward of an operator in backward (double backward, checkpointing) may be
 /// in backward itself; it is always an earlier one.
 std::vector<OpIndex> forward_operators(std::span<const AutogradFacts> ops);
+
+/// The last operator before the first one of backward; none without either.
+std::optional<OpIndex> forward_end_of(std::span<const OpPhase> phases);
 
 }  // namespace spillway::profile

@@ -53,8 +53,10 @@ struct HiddenDependence {
 struct StepProfile {
   ProfileOrigin origin;
   Bytes page_size{std::uint64_t{2} << 20};  ///< The unit of the tape.
-  Bytes small_bytes;            ///< Peak of what is too small to be on the tape and never leaves.
-  Bytes small_parameter_bytes;  ///< Of parameters among these; 0 for older and imported ones.
+  Bytes small_bytes;  ///< Peak of what is too small to be on the tape and never leaves.
+  /// What parameters without pages of their own take, on shared pages or among those; 0 for older
+  /// and imported profiles.
+  Bytes small_parameter_bytes;
   StepTape tape;
   std::vector<OpKind> kinds;
   std::vector<std::uint32_t> kind_of_op;  ///< Per operator, into `kinds`.

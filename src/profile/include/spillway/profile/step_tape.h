@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct TapeOp {
   std::uint32_t inside_peak_pages = 0;  ///< Most pages allocated inside at one time, outputs too.
   /// It may run again: equal inputs give equal outputs, and nothing else changes.
   bool is_replayable = false;
+  std::uint32_t shared_count = 0;  ///< Uses of shared pages, behind the `use_count` others.
 };
 
 /// One storage during one step, from its birth to its death. In-place writes do not end it.
@@ -41,6 +43,10 @@ struct TapeValue {
   OpIndex death = kSurvives;   ///< The operator inside or after which it was freed.
   /// For a survivor: the carried-in value that it is in the next equal step; often itself.
   ValueIndex becomes = kNoValue;
+  /// It is a page that small storages share. Several operators fill it, so none of them makes it
+  /// again: it is swapped, but never dropped, and replays do without it. Which storages share one
+  /// may differ from step to step; from one step to the next it is known by its age.
+  bool is_shared = false;
 };
 
 /// What one step does to paged storages, in pages and operators; the seed of a profile. The step
@@ -49,6 +55,9 @@ struct StepTape {
   std::vector<TapeOp> ops;
   std::vector<TapeUse> uses;      ///< Of all operators, in order.
   std::vector<TapeValue> values;  ///< Births of one operator stand in the order of allocation.
+  /// The last operator of forward, as autograd knew it; unknown in imported and older profiles, and
+  /// where several steps are joined.
+  std::optional<OpIndex> forward_end = std::nullopt;
   /// What a second run takes beyond the first one, per page that it makes: frames move.
   Duration replay_extra_per_page{0};
 
@@ -56,13 +65,22 @@ struct StepTape {
     ops.clear();
     uses.clear();
     values.clear();
+    forward_end.reset();
   }
 };
 
-/// The uses of an operator, in order.
+/// The uses of storages with pages of their own by an operator, in order: what it works on.
 inline std::span<const TapeUse> uses_of(const StepTape& tape, OpIndex op) {
   return {tape.uses.data() + tape.ops[op].first_use, tape.ops[op].use_count};
 }
+/// The same with those of shared pages behind them: all that must be in memory.
+inline std::span<const TapeUse> touches_of(const StepTape& tape, OpIndex op) {
+  const TapeOp& entry = tape.ops[op];
+  return {tape.uses.data() + entry.first_use, std::size_t{entry.use_count} + entry.shared_count};
+}
+
+/// The most pages at once that small storages share.
+std::uint32_t shared_peak(const StepTape& tape);
 
 /// Throws PlanError with the first contradiction: a use outside of a lifetime, a death before a
 /// birth, an index out of range, a survivor that becomes a value of another size.

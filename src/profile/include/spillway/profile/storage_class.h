@@ -13,6 +13,7 @@ enum class StorageClass : std::uint8_t {
   kBuffer,
   kActivation,
   kInput,
+  kSharedPage,  ///< Small storages of any class: see `TapeValue::is_shared`.
 };
 
 }  // namespace spillway::profile

@@ -42,7 +42,8 @@ struct RecordedStep {
 
 /// Turns the events of one thread into tapes. Values are numbered in the order in which a step
 /// first meets them, so equal steps have equal tapes; live storages that a step never meets stand
-/// at the end, oldest first. Frees and allocations between operators belong to the operator before.
+/// at the end, oldest first, and shared pages behind all others. Frees and allocations between
+/// operators belong to the operator before.
 /// Does not allocate once its vectors have grown. Not thread-safe.
 class TapeRecorder {
  public:
@@ -61,6 +62,10 @@ class TapeRecorder {
   /// `is_filled`: by the operator that runs. Else the trainer fills it by itself, maybe again
   /// later, and no operator that reads it can be repeated. `bytes`: before rounding to pages.
   void allocated(std::uint32_t range, std::uint32_t pages, Bytes bytes = {}, bool is_filled = true);
+  /// The operator that runs touches a page that small storages share. Behind all `use`s of it.
+  void use_shared(std::uint32_t range, bool writes);
+  /// Such a page was made, inside an operator or outside of one.
+  void allocated_shared(std::uint32_t range);
   void freed(std::uint32_t range);
   /// What a live storage is known to hold, from now on until it is freed.
   void note_class(std::uint32_t range, StorageClass holds);
@@ -78,7 +83,9 @@ class TapeRecorder {
 
   /// Storages that were born inside the operator that is running or ended last, and are alive.
   std::span<const std::uint32_t> born_in_op() const { return born_in_op_; }
-  const StepTape& tape() const { return step_.tape; }  ///< Of the step so far.
+  /// Of the step so far, as the next one.
+  const StepTape& tape() const { return step_.tape; }
+  std::span<const AutogradFacts> autograd() const { return step_.autograd_of_op; }
   const std::vector<std::uint32_t>& live_ranges() const { return live_; }
   bool is_live(std::uint32_t range) const {
     return range < ranges_.size() && ranges_[range].is_live;
@@ -101,15 +108,20 @@ class TapeRecorder {
     std::uint32_t last_use = 0;  ///< Position in `uses` of the latest one, plus one.
     bool is_live = false;
     bool is_filled = true;  ///< By operators, as far as is known.
+    bool is_shared = false;
   };
   const Range& range(std::uint32_t id) const { return ranges_[id]; }
 
  private:
   Range& enter(std::uint32_t range, std::uint32_t pages);
+  Range& enter_shared(std::uint32_t range);
   void leave(std::uint32_t range);
+  bool add_use(std::uint32_t range, bool writes);
+  void note_birth(std::uint32_t range);
   ValueIndex value_of(std::uint32_t range, OpIndex birth);
   void close_op(TimePoint now, Bytes moved);
   void add_untouched();
+  void put_shared_last();
   void mark_what_cannot_replay();
   bool records() const { return step_.is_whole; }
 

@@ -41,7 +41,7 @@ class Runtime {
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  /// The operator with the largest need so far; none before the first operator. Any thread.
+  /// The operator with the largest need so far; none before the first one. Any thread.
   std::optional<profile::ProgramNeeds> program_needs() const;
 
   /// Memory for a tensor, aligned to 64 bytes. Throws BudgetError, with what holds the memory and
@@ -62,7 +62,6 @@ class Runtime {
 
   /// Announces an operator on this thread; `begin_op` follows when its tensors are found.
   void announce_op() noexcept;
-
   /// Starts the announced operator: fetches its paged storages and pins them. Throws as `allocate`;
   /// then `end_op` must not be called. Operators do not nest. `uses` has the results of `find` for
   /// its tensors, in the order of OpUses; `shared` those of tensors in shared pages.
@@ -139,8 +138,8 @@ class Runtime {
   Bytes budget() const { return options_.budget; }
   bool recomputes() const { return recomputer_ != nullptr; }
   bool traces() const { return options_.trace != nullptr; }
-  /// The most bytes of storages below `min_storage` at once, with the pages that they shared.
-  Bytes small_peak() const;
+  Bytes staying_peak() const;  ///< The most bytes ever of storages that never leave.
+  Bytes shared_peak() const;   ///< And of pages that small storages shared.
   /// Counters so far. Any thread; never waits for a plan or a replay.
   RuntimeCounts counts() const;
   /// Report for the end of a run; takes milliseconds, and longer where steps are long. Waits up to
@@ -168,7 +167,6 @@ class Runtime {
   void tell_values(const OpContext& op, std::span<const RangeUse> uses, Duration waited);
   void note_allocated(OpContext& op, StorageId storage, std::size_t size);
   void end_wait_for_room(OpContext& op, StorageId born, const Mark& start);
-
   void* allocate_small(std::size_t size, OpContext& op);
   void* allocate_shared(std::size_t size, OpContext& op);
   void release_shared(OpContext& op, void* memory, StorageId page);
@@ -195,8 +193,10 @@ class Runtime {
   void* allocate_in_rehearsal(OpContext& op, std::size_t size);
   swap::SwapEngine::Allocation allocate_paged(OpContext& op, std::size_t size);
   void settle_drops(OpContext& op, std::span<const RangeUse> uses, const OpText& text,
-                    OpTraits traits);
-  void learn_op(OpContext& op, std::span<const RangeUse> uses, const OpText& text, OpTraits traits);
+                    OpTraits traits, std::span<const RangeUse> shared);
+  void learn_op(OpContext& op, std::span<const RangeUse> uses, const OpText& text, OpTraits traits,
+                std::span<const RangeUse> shared = {});
+  void consider_learning_shared();
   static const swap::ResidencyOrders* orders_of(OpContext& op);
   void follow_orders(OpContext& op);
   void pin(OpContext& op, std::span<const RangeUse> uses);
@@ -221,9 +221,9 @@ class Runtime {
   std::unique_ptr<swap::SwapEngine> engine_;
   const Bytes page_size_;
   std::unique_ptr<SharedPages> shared_;
+  std::atomic<bool> learns_shared_{false};  ///< Plans know of shared pages, from now on.
   std::unique_ptr<StepGuide> guide_;        ///< None when nothing is learned.
   std::unique_ptr<Recomputer> recomputer_;  ///< None when nothing is recomputed.
-
   mutable std::mutex step_mutex_;
   std::uint64_t boundaries_ = 0;
   bool is_updated_ = false;  ///< Since the last boundary the optimizer has written.

@@ -33,9 +33,10 @@ enum class CutEffort : std::uint8_t {
 
 /// A model to train on many equal devices.
 struct JobRequest {
-  ModelChain chain;             ///< Seconds and bytes of one micro-batch; plans may reorder it.
-  double update_seconds = 0.0;  ///< Seconds of the optimizer for all parameters.
-  Bytes reserved;               ///< Bytes of each device that the chain does not include.
+  ModelChain chain;              ///< Seconds and bytes of one micro-batch; plans may reorder it.
+  double update_seconds = 0.0;   ///< Seconds of the optimizer for all parameters.
+  Bytes reserved;                ///< Bytes of each device that the chain does not include.
+  bool guesses_forward = false;  ///< The chain rests on a guess, see `MeasuredModel`; for reports.
   std::uint32_t ranks = 1;
   std::uint32_t micro_batches =
       1;  ///< Of a step, summed over data-parallel replicas; 0: automatic.

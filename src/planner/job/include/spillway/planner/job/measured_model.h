@@ -11,8 +11,9 @@ namespace spillway::planner {
 /// step is one micro-batch.
 struct MeasuredModel {
   ModelChain chain;
-  double update_seconds = 0.0;  ///< Seconds of the optimizer for all parameters.
-  Bytes reserved;               ///< On every device: what is too small to be told apart.
+  double update_seconds = 0.0;   ///< Seconds of the optimizer for all parameters.
+  Bytes reserved;                ///< On every device: what is too small to be told apart.
+  bool guesses_forward = false;  ///< Nothing in the profile told where forward ends.
 };
 
 /// The forward operators of a profile as layers. A profile knows no modules, so a layer is one
@@ -28,7 +29,9 @@ struct MeasuredModel {
 ///   that made the latest such value, else for that of the operator before. What saves only its
 ///   input, and has another name, is credited to its neighbour: one operator off.
 /// - Weights, gradients and optimizer states per byte of parameters are one ratio for the model.
-///   Parameters that are too small for the tape count in equal parts for all trained layers.
+///   Parameters that are too small for the tape count in equal parts for all trained layers. Pages
+///   that small tensors share count for the stash of the layer that begins them, as far as they
+///   wait for backward.
 ///   Buffers, among them data that lives on behind the step, are no parameters: they belong to the
 ///   first layer that reads them.
 /// - Layers that lead are frozen up to the first one that reads a trained parameter, or that makes

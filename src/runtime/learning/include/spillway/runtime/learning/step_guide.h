@@ -41,7 +41,8 @@ class StepGuide {
   /// the name.
   std::optional<std::uint64_t> begin_op(Thread thread, std::uint64_t signature,
                                         std::span<const RangeUse> uses, const OpTraits& traits,
-                                        const OpText* text, Wish& wish);
+                                        const OpText* text, Wish& wish,
+                                        std::span<const RangeUse> shared = {});
   /// False, and no wishes, where another thread has begun a step meanwhile.
   bool end_op(Thread thread, Wish& wish);
 
@@ -64,6 +65,10 @@ class StepGuide {
   void allocated(Thread thread, StorageId storage, std::uint32_t pages, Bytes bytes,
                  bool is_filled);
 
+  /// See StepLearner.
+  void allocated_shared(Thread thread, StorageId page);
+  void use_shared(Thread thread, StorageId page);
+
   /// What a storage is known to hold, for the recording.
   void note_class(Thread thread, StorageId storage, profile::StorageClass holds);
 
@@ -78,6 +83,8 @@ class StepGuide {
 
   void step_boundary(Thread thread);
 
+  /// Whether the latest operator was part of a plan. No lock.
+  bool follows_plan() const { return follows_plan_.load(std::memory_order_relaxed); }
   /// Finished ones, as the learner counts them. No lock.
   std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
 
@@ -105,6 +112,7 @@ class StepGuide {
   std::atomic<Thread> thread_{nullptr};  ///< The one that trains.
   std::atomic<bool> is_boundary_{false};
   std::atomic<std::uint64_t> steps_{0};
+  std::atomic<bool> follows_plan_{false};
 
   std::mutex freed_mutex_;
   std::vector<StorageId> freed_;  ///< What the learner is still to be told of, in order.
@@ -113,8 +121,9 @@ class StepGuide {
   StoragePieces pieces_;
   StepLearner learner_;
   Advice advice_;
-  swap::ResidencyOrders replay_orders_;  ///< Scratch, as the next three.
+  swap::ResidencyOrders replay_orders_;  ///< Scratch, as the next four.
   std::vector<PieceUse> uses_;
+  std::vector<PieceUse> shared_;
   std::vector<PieceId> ended_;
   std::vector<StorageId> telling_;
 };

@@ -53,7 +53,7 @@ struct Advice {
   std::vector<Fetch> fetches;  ///< Bring these in, in this order, as far as room allows.
   /// Room that fetches must leave for the operators from this one on; absent: as before.
   std::optional<std::uint32_t> reserve_pages;
-  std::vector<PieceId> drops;  ///< Give up their bytes: they will be computed again.
+  std::vector<PieceId> drops;  ///< Give up their bytes: they will be recomputed.
   /// The operator has to be recorded under this number: it runs again later.
   std::optional<profile::OpIndex> record_as;
   bool forgets = false;  ///< What was recorded so far is of no use any more.
@@ -134,8 +134,11 @@ class StepLearner {
   /// inputs (in order, without duplicates). Advice: fetches that start here, the room that they
   /// must leave, and next uses when the prediction has changed. Appends to the lists, as `end_op`
   /// does.
+  /// `shared`: pages of small storages that it uses. They are no part of what the operator is
+  /// recognised by, since which storages share one may differ from step to step.
   void begin_op(std::uint64_t signature, std::span<const PieceUse> uses, TimePoint now,
-                Advice& advice, bool is_replayable = false, const AutogradFacts& autograd = {});
+                Advice& advice, bool is_replayable = false, const AutogradFacts& autograd = {},
+                std::span<const PieceUse> shared = {});
 
   /// Whether the plan runs anything again before the operator that should come next.
   bool may_be_due() const;
@@ -157,6 +160,11 @@ class StepLearner {
   /// A storage was born, inside the operator between `begin_op` and `end_op` or outside of one.
   /// `is_filled`, `bytes`: see TapeRecorder.
   void allocated(PieceId piece, std::uint32_t pages, Bytes bytes = {}, bool is_filled = true);
+
+  /// A page that small storages share was born, as above, or got another small storage of the
+  /// operator that runs.
+  void allocated_shared(PieceId page);
+  void use_shared(PieceId page);
 
   /// What a storage is known to hold, for the recording.
   void note_class(PieceId piece, profile::StorageClass holds);
@@ -191,7 +199,8 @@ class StepLearner {
   /// The trainer begins a new step (known from the autograd state, or told by the API).
   void step_boundary();
 
-  std::uint64_t steps() const;  ///< As in the report.
+  std::uint64_t steps() const;  ///< As in the report, as the next one.
+  bool follows_plan() const;
   LearnerReport report() const;
 
  private:

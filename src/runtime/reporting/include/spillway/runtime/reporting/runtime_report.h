@@ -41,7 +41,8 @@ struct RuntimeReport {
   std::uint64_t steps = 0;
   double step_seconds_median = 0.0;  ///< Median of the latest steps, see Runtime::kStepsTimed.
   double intercept_seconds = 0.0;    ///< Estimated from one operator in 64; without waits.
-  Bytes shared_peak;      ///< The most bytes of pages that small storages shared; see SharedPages.
+  Bytes shared_peak;  ///< The most bytes of pages that small storages shared; see SharedPages.
+  bool plans_know_shared = false;  ///< Plans count these pages.
   Bytes smallest_budget;  ///< Bytes that the largest operator so far needs at once; 0: none yet.
   std::string largest_op;
   OversizeCounts oversize;
