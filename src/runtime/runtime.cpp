@@ -169,7 +169,7 @@ void* Runtime::allocate(std::size_t size) {
   // An operator becomes worth learning with the first such storage that it touches or makes.
   if (is_learned && guide_ != nullptr && op.is_running && !op.learns && !op.replays) {
     learn_op(op, {}, *op.text, {.autograd = op.autograd});
-    if (!is_paged) follow_orders(op);
+    follow_orders(op);
   }
   const bool may_wait = (op.learns || op.replays || traces()) && engine_->is_under_pressure();
   const Mark start = may_wait ? mark() : Mark{};

@@ -74,17 +74,13 @@ void Runtime::page_through(OpContext& op, std::uint64_t need) {
   if (!op.is_running) return;
   engine_->page_through(op.pins);
   op.oversize = std::make_unique<Oversize>(Oversize{moved(), memory.spilled, may_move});
-  try {
-    const auto look = [this, name, before = op.oversize->moved_before, may_move] {
-      const Bytes moved_since = moved() - before;
-      if (moved_since <= may_move) return Ring::kAgain;
-      end_endless_op(name, moved_since);
-      return Ring::kOnce;
-    };
-    op.oversize->alarm = std::make_unique<Alarm>(kLookEvery, look);
-  } catch (const std::system_error&) {
-    // No thread: then only its allocations are bounded.
-  }
+  const auto look = [this, name, before = op.oversize->moved_before, may_move] {
+    const Bytes moved_since = moved() - before;
+    if (moved_since <= may_move) return Ring::kAgain;
+    end_endless_op(name, moved_since);
+    return Ring::kOnce;
+  };
+  op.oversize->alarm = std::make_unique<Alarm>(kLookEvery, look);
 }
 
 /// An operator that is paged through asks for more.

@@ -62,9 +62,10 @@ class FlowTable {
 /// Links that the same kinds of flows pass equally often are of one colour.
 ///
 /// Where each kind passes links of the same colours in every pipeline, all pipelines behave alike:
-/// let them have done so until now. Raise the rates of all flows together. Links of one colour have
-/// the same flows in the same states, so they are full at the same moment, and then the flows of
-/// the same kinds have their rates in all pipelines. So all transfers and waits last equally long.
+/// suppose that they have done so until now, and that the rates of all flows rise together. Links
+/// of one colour have the same flows in the same states, so they are full at the same moment, and
+/// then the flows of the same kinds have their rates in all pipelines. So all transfers and waits
+/// last equally long.
 struct LinkColours {
   static constexpr std::uint32_t kNoColour = static_cast<std::uint32_t>(-1);
 

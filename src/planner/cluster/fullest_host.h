@@ -7,7 +7,7 @@
 
 namespace spillway::planner {
 
-/// As `JobTiming::host_memory`. Devices are by rank, one pipeline after the other.
+/// Returns what `JobTiming::host_memory` tells. Devices are by rank, one pipeline after the other.
 Bytes fullest_host(const Job& job, const ClusterLinks& links,
                    std::span<const std::uint32_t> devices);
 

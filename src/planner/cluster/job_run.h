@@ -38,7 +38,7 @@ class JobRun {
   double carried(std::uint32_t link) const { return flows_.carried(link); }
   /// Bytes of a rank at its fullest; where memory has a limit.
   double most_held(std::uint32_t rank) const { return rooms_[rank].most; }
-  /// Until everything was over.
+  /// Returns the seconds until everything was over.
   double end_seconds() const { return now_; }
 
  private:

@@ -47,8 +47,8 @@ struct RoomUse {
   bool ends_leaving = false;    ///< or until its end.
 };
 
-/// What runs, and what must be over before: a rank's compute in its order, and messages, copies
-/// and reductions beside it. Ready tasks start at once.
+/// The tasks that run, and those that must be over before each: a rank's compute in its order, and
+/// messages, copies and reductions beside it. Ready tasks start at once.
 class TaskGraph {
  public:
   TaskId add(const Task& task);
@@ -58,7 +58,7 @@ class TaskGraph {
 
   void use_room(TaskId task, const RoomUse& use);
 
-  /// To be called once, when all is there.
+  /// Ends the building; it is called once, when all tasks are there.
   void close();
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(tasks_.size()); }

@@ -21,7 +21,7 @@ std::vector<UpdatePhase> reduction_phases(const Job& job, const StageCosts& stag
                                           const ClusterLinks& links,
                                           const std::vector<std::uint32_t>& devices);
 
-/// In `host_update_phases`, what brings the weights back from the hosts.
+/// The first lane of `host_update_phases` that brings weights back from the hosts.
 inline constexpr std::uint32_t kFirstLaneToDevices = 5;
 
 /// Lanes 0 to 6: reduce-scatter in the nodes, out to the hosts, reduce-scatter between these, the

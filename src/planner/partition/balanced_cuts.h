@@ -17,7 +17,7 @@ std::optional<BalancedCuts> balanced_cuts(const SegmentGoal& goal, const CutRang
 
 /// Steps of the table up to which nobody waits.
 inline constexpr double kMostTableSteps = 2e7;
-/// At most so many steps it takes to fill the table.
+/// Returns how many steps it takes at most to fill the table.
 double table_steps(const CutRange& range);
 
 /// The two ways to find them: exact, for any cost at all, in `table_steps`; or keeping the worst

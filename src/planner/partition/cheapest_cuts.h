@@ -25,7 +25,7 @@ class CheapestCuts {
   std::optional<Cuts> run(double at) const;
 
  private:
-  /// By cut behind a stage, from `first` on.
+  /// Costs for each cut behind a stage, from `first` on.
   struct Column {
     std::uint32_t first = 0;
     std::vector<double> bytes;  ///< Moved over borders up to here; infinite where none lead here.

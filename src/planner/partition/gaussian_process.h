@@ -24,7 +24,7 @@ class GaussianProcess {
   using Figures = std::array<double, kTogether>;  ///< One of each point.
 
   double kernel(const std::vector<double>& one, const std::vector<double>& other) const;
-  /// Of a point that was seen and each of others, which are given by coordinates.
+  /// Returns the kernel of a point that was seen and each of others, given by their coordinates.
   Figures kernels(const std::vector<double>& seen, const std::vector<Figures>& others) const;
   void add_gains(std::span<const std::vector<double>> points, double least,
                  std::vector<double>& gains) const;

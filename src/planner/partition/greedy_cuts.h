@@ -14,7 +14,7 @@ struct GreedyCuts {
   double next_cost = kNever;        ///< Below it the filling comes no farther.
 };
 
-/// Between which cuts the filling is known to end, from others with less and with more.
+/// The cuts between which the filling is known to end, from fillings with less and with more.
 struct CutWindows {
   std::vector<std::uint32_t> least, most;
 };
@@ -26,8 +26,8 @@ struct CutWindows {
 GreedyCuts greedy_cuts(const SegmentGoal& goal, const CutRange& range, Borders borders, double at,
                        const CutWindows* windows = nullptr);
 
-/// The same from the right at the lower bound of costs: no cuts that cost at most as much lie
-/// before its cuts. Complete when it gets to the first unit.
+/// Fills from the right at the lower bound of costs: no cuts that cost at most as much lie
+/// before its cuts. They are complete when they get to the first unit.
 GreedyCuts earliest_cuts(const SegmentGoal& goal, const CutRange& range, double at);
 
 }  // namespace spillway::planner

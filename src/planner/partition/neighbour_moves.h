@@ -9,7 +9,7 @@ namespace spillway::planner {
 /// Seconds of a segment after the best swaps and recomputation; where it does not fit, more than
 /// any seconds, the more the less it fits, so that searches find their way out.
 double reduced_score(const SegmentCosts& costs, Segment segment);
-/// The same on a device of so many bytes.
+/// Returns that score on a device of so many bytes.
 double reduced_score(const SegmentCosts& costs, Segment segment, double device);
 
 /// The worst of the cuts, by `reduced_score`.

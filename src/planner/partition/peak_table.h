@@ -24,7 +24,7 @@ class PeakTable {
     }
   }
 
-  /// Of [first, end), which is not empty.
+  /// Returns the largest value of [first, end), which is not empty.
   double largest(std::uint32_t first, std::uint32_t end) const {
     if (rows_.empty()) return 0.0;
     const auto row = static_cast<std::size_t>(std::bit_width(end - first) - 1);

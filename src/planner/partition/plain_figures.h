@@ -8,7 +8,7 @@
 
 namespace spillway::planner {
 
-/// What is impossible costs that much.
+/// The seconds of what is impossible.
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 inline double as_double(Bytes bytes) { return static_cast<double>(bytes.count()); }
@@ -19,7 +19,8 @@ inline Bytes as_bytes(double bytes) {
   return Bytes(static_cast<std::uint64_t>(std::ceil(std::clamp(bytes, 0.0, kMost))));
 }
 
-/// What a link carries in so much time, which may be endless: nothing where there is no link.
+/// Returns the bytes that a link carries in so many seconds, which may be endless: none where there
+/// is no link.
 inline double carried_bytes(double seconds, double bytes_per_second) {
   return bytes_per_second > 0.0 ? seconds * bytes_per_second : 0.0;
 }

@@ -23,7 +23,7 @@ struct UndecidedLayers {
   double free = 0.0;
   double price = 0.0;
 
-  /// At most so much in that time.
+  /// Returns the bytes that they save in so many seconds at most.
   double saved_in(double seconds) const {
     return price > 0.0 ? std::min(saved, free + price * seconds) : std::min(saved, free);
   }
@@ -81,7 +81,7 @@ class PointSets {
     double density = 0.0;
   };
 
-  /// From one point of a layer to its next one on the hull.
+  /// The way from one point of a layer to its next one on the hull.
   struct Step {
     std::uint32_t choice = 0;
     std::uint32_t point = 0;  ///< Of the layer, which it leads to.
@@ -123,7 +123,7 @@ class PointSets {
   WholeActions chosen(const std::vector<std::vector<PointSet>>& sets, std::size_t layer,
                       std::uint32_t set) const;
   WholeActions actions_of(const std::vector<std::uint32_t>& places) const;
-  /// Where the layer itself lists that point.
+  /// Returns the place of that point in the list of the layer itself.
   std::uint32_t index_of(const LayerChoice& choice, std::uint32_t point) const;
 
   const SegmentCosts& costs_;

@@ -61,7 +61,7 @@ class RankedSums {
     return sum;
   }
 
-  /// Of positions [first, end), the items of ranks below `rank`.
+  /// Returns the sums of the items of ranks below `rank` in positions [first, end).
   SumPair below(std::uint32_t first, std::uint32_t end, std::uint32_t rank) const;
 
  private:

@@ -35,7 +35,7 @@ struct ReachedCuts {
 };
 
 /// What probes at other costs have found, without shared links: what can be reached at less can be
-/// reached at more. Leaves little to look at when two of them are near.
+/// reached at more. This leaves little to look at when two of them are near.
 struct KnownCuts {
   std::vector<ReachedCuts> at_less, at_more;  ///< By stages before the cut; may end early.
 
@@ -63,7 +63,7 @@ struct ReachableCuts {
 ReachableCuts reachable_cuts(const SegmentGoal& goal, const CutRange& range, double at,
                              const KnownCuts& known = {});
 
-/// Whether cuts are possible at `at`; by stages with a shared link together, else one by one.
+/// Tells whether cuts are possible at `at`; by stages with a shared link together, else one by one.
 bool are_possible(const SegmentGoal& goal, const CutRange& range,
                   const std::vector<std::uint32_t>& cuts, double at);
 

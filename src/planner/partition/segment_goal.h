@@ -20,8 +20,8 @@ struct CutRange {
 
 inline CutRange whole(const SegmentCosts& costs) { return {0, costs.units(), 0, costs.stages()}; }
 
-/// What the worst segment shall have least of. `cost` of kNone and kLargest encloses that of
-/// kExact, and does not fall when a segment grows on its stage.
+/// What the worst segment shall have as little of as possible. `cost` of kNone and kLargest
+/// encloses that of kExact, and does not fall when a segment grows on its stage.
 class SegmentGoal {
  public:
   using SharedLink = SegmentCosts::SharedLink;
@@ -34,8 +34,8 @@ class SegmentGoal {
   /// kExact is monotone, too, and nothing is shared.
   virtual bool is_monotone() const = 0;
 
-  /// Of stages with a shared link: what a segment needs of it when the worst may cost `at`, and how
-  /// much there is. Infinite where even all of it does not do.
+  /// Returns what a segment on a stage with a shared link needs of that link when the worst segment
+  /// may cost `at`; infinite where even all of it does not do.
   virtual double need(Segment segment, double at) const {
     return cost(segment, Borders::kExact) <= at ? 0.0 : kNever;
   }

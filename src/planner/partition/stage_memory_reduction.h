@@ -7,7 +7,8 @@
 
 namespace spillway::planner {
 
-/// What crosses the two ends of a stage's layers, and in how many directions it is sent there.
+/// The bytes that cross the two ends of a stage's layers, and in how many directions it is sent
+/// there.
 struct StageEnds {
   double into = 0.0;  ///< Bytes, each tensor once.
   double out = 0.0;

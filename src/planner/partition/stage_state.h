@@ -32,7 +32,7 @@ struct StageConstants {
   StageLink before, behind;  ///< Free where there is none.
 };
 
-/// Of each stage by itself: what its device and the links at its ends say.
+/// Returns, for each stage, what its device and the links at its ends say.
 std::vector<StageConstants> stage_constants(const PartitionProblem& problem);
 
 /// Points (start, end) with weights: what starts before some cut and ends before another one.
@@ -47,7 +47,8 @@ class SpanSums {
   SpanSums(std::vector<Span> spans, std::uint32_t units);
 
   bool is_empty() const { return sums_.is_empty(); }
-  /// Of the spans [first, last) in the order of their starts, those that end before unit `end`.
+  /// Returns the sums of those of the spans [first, last), in the order of their starts, that end
+  /// before unit `end`.
   SumPair ending_before(std::uint32_t first, std::uint32_t last, std::uint32_t end) const {
     return sums_.below(first, last, ends_below_[end]);
   }
@@ -97,7 +98,7 @@ struct SegmentCosts::State {
   std::vector<SharedLink> shared;
   PeakTable peaks;
   RankedSums items;
-  /// Of border tensors, from one reader that keeps them to the next, over two cuts or more.
+  /// Spans of border tensors from one reader that keeps them to the next, over two cuts or more.
   SpanSums long_pieces;
   SpanSums tied;  ///< Neighbouring pairs; what the second does not need besides the first.
   SpanSums tied_parameters;  ///< The same, of the parameters alone.

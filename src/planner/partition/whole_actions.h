@@ -8,8 +8,8 @@
 
 namespace spillway::planner {
 
-/// What a search may still look at, in sets of points. Counted and not timed, so that the same
-/// problem gets the same plan with the same C library.
+/// The sets of points that a search may still look at. They are counted and not timed, so that the
+/// same problem gets the same plan with the same C library.
 struct Effort {
   std::uint64_t left = 0;
 

@@ -10,7 +10,8 @@ namespace spillway::planner {
 /// makes it fit, or takes less than `below`, or the effort is spent.
 double whole_seconds(const SegmentCosts& costs, Segment segment, double below, Effort& effort);
 
-/// The same of the worst stage of these cuts. Where links are shared, as `evaluate` says.
+/// Returns the seconds of the worst stage of these cuts. Where links are shared, as `evaluate`
+/// says.
 double whole_seconds(const SegmentCosts& costs, const Cuts& cuts, double below, Effort& effort);
 
 /// The cuts with the least time when layers are recomputed whole, if they are quicker than so many

@@ -61,8 +61,8 @@ inline std::size_t behind_sends(const std::vector<Action>& list, std::size_t i) 
   return i;
 }
 
-/// Where copies back must stand in an action list so that they start in time: it starts them when
-/// the compute before is over.
+/// The latest places of copies back in an action list that let them start in time: the list starts
+/// them when the compute before is over.
 class LatestStarts {
  public:
   LatestStarts(const std::vector<Action>& list, const std::vector<ActionSpan>& spans)

@@ -16,7 +16,7 @@ class AwakeRanks {
     std::iota(next_.begin(), next_.end(), 0U);
   }
 
-  /// In the next tick; once, however often it is called.
+  /// Lets a rank have its turn in the next tick: one turn, however often this is called.
   void wake(std::uint32_t rank) {
     if (is_awake_[rank]) return;
     is_awake_[rank] = true;

@@ -6,7 +6,7 @@
 
 namespace spillway::planner {
 
-/// In which order micro-batches follow each other.
+/// The order in which micro-batches follow each other.
 enum class Repetition : std::uint8_t {
   kInGroups,  ///< A group goes through one stage of a rank, then through its next one.
   kEvenly,    ///< Each follows the one before by as much as a rank works for it.

@@ -36,7 +36,7 @@ class RunMemory {
     change(rank, seconds, 0.0, bytes);
   }
 
-  /// By what an optimizer takes while it runs.
+  /// Changes what a rank holds by what an optimizer takes while it runs.
   void change_update(std::uint32_t rank, double seconds, double bytes) {
     ranks_[rank].update += bytes;
     change(rank, seconds, 0.0, bytes);

@@ -17,7 +17,7 @@ namespace spillway::planner {
 /// when it starts.
 class ScheduleRun {
  public:
-  /// Both must outlive it and make sense.
+  /// Both outlive it, and `check` has accepted both.
   ScheduleRun(const Schedule& schedule, const ScheduleCosts& costs);
 
   ScheduleTiming run() &&;
@@ -54,7 +54,7 @@ class ScheduleRun {
     double before = 0.0;          // When the compute before, or before both that run as one, ended.
     double backward_end = -1.0;   // Of the last one of a stage that swaps.
   };
-  /// Of the input of a stage, or of the gradient of its output, for one micro-batch.
+  /// When the input of a stage, or the gradient of its output, comes for one micro-batch.
   struct Arrival {
     double sent = 0.0;
     double arrived = -1.0;

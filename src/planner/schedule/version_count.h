@@ -13,7 +13,7 @@ namespace spillway::planner {
 /// before any more.
 struct VersionCount {
   std::vector<std::uint32_t> peaks;  ///< By copy.
-  /// By rank, over all its copies: what changes before each action; one entry more than it has.
+  /// Per rank, over all its copies: the change before each of its actions, and one behind the last.
   std::vector<std::vector<std::int32_t>> changes;
 };
 

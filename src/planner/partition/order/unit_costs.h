@@ -65,9 +65,9 @@ class UnitCosts {
   /// Units that lead and have frozen layers alone.
   std::uint32_t frozen_units() const { return frozen_units_; }
 
-  /// What no order is faster than: the largest unit on the fastest device, all work shared evenly,
-  /// and longer where all devices together have to swap and to recompute. Infinite where they
-  /// cannot hold the model.
+  /// Returns the seconds that no order is faster than: those of the largest unit on the fastest
+  /// device, all work shared evenly, and longer where all devices together have to swap and to
+  /// recompute. Infinite where they cannot hold the model.
   double bound_seconds() const;
 
  private:

@@ -54,8 +54,9 @@ struct NodeRange {
 ///     device ── PCIe ── card ── (leaf ── spine ── leaf) ── card ── PCIe ── device
 ///     device ── PCIe ── uplink ── host (── disk)
 ///
-/// Between nodes, data goes from a device's card to that of the other device, past the host where
-/// both hang on one PCIe switch. A leaf of rails joins the cards of one number.
+/// The links of a cluster, and the routes over them. Between nodes, data goes from a device's card
+/// to that of the other device, past the host where both hang on one PCIe switch. A leaf of rails
+/// joins the cards of one number.
 class ClusterLinks {
  public:
   /// Throws what `check_cluster` throws.
@@ -72,11 +73,12 @@ class ClusterLinks {
   /// The nodes that a link is for: its own one, or those below its leaf switch.
   NodeRange nodes_behind(std::uint32_t link) const;
 
-  /// Empty between a host and itself. Both must exist.
+  /// Returns the links from one endpoint to another, none between a host and itself. Both exist.
   Route route(Endpoint from, Endpoint to) const;
-  /// Between a device and the disks of its node. Throws ConfigError without disks.
+  /// Returns the links between a device and the disks of its node. Throws ConfigError without
+  /// disks.
   Route disk_route(std::uint32_t device, bool is_write) const;
-  /// Link of the optimizer on the host of a device. Throws ConfigError without one.
+  /// Returns the link of the optimizer on the host of a device. Throws ConfigError without one.
   Route update_route(std::uint32_t device) const;
 
  private:

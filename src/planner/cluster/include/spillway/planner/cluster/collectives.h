@@ -23,16 +23,16 @@ std::string_view to_string(CollectiveAlgorithm algorithm);
 struct CollectivePhase {
   double bytes_per_stream = 0.0;  ///< For each byte of the buffer that is reduced.
   double latency_seconds = 0.0;   ///< Latency of all its rounds together.
-  /// What a byte of a stream takes from one member to the next: the mean in rings, where a block
-  /// meets every pair, else the slowest. On its way a block takes latencies and such times, at
-  /// least; a link that is slower than the others hides the latency of these.
+  /// Seconds that a byte of a stream takes from one member to the next: the mean in rings, where a
+  /// block meets every pair, else those of the slowest pair. On its way a block takes latencies and
+  /// such times, at least; a link that is slower than the others hides the latency of these.
   double seconds_per_byte = 0.0;
   std::vector<LinkUse> uses;  ///< Sorted by link.
 };
 
-/// What a collective puts on which links, for any size of buffer. No phases: nothing to do. A phase
-/// takes as long as its fullest link, but no less than a block on its way around. Where all pairs
-/// are alike, with
+/// What a collective puts on which links, for any size of buffer; without phases there is nothing
+/// to do. A phase takes as long as its fullest link, but no less than a block on its way around.
+/// Where all pairs are alike, with
 ///
 /// n members, a latency α of a round (the mean of a ring's pairs, as blocks meet all of them; that
 /// of the slowest pair in trees), a rate β of a stream, M bytes:
@@ -48,8 +48,9 @@ struct Collective {
   std::vector<CollectivePhase> phases;
 };
 
-/// By one algorithm, over members that are all different. Throws ConfigError for one that does not
-/// exist for them: trees but for all-reduce, hierarchies of nodes with unequal numbers of members.
+/// Returns a collective by one algorithm, over members that are all different. Throws ConfigError
+/// for one that does not exist for them: trees but for all-reduce, hierarchies of nodes with
+/// unequal numbers of members.
 Collective make_collective(CollectiveKind kind, CollectiveAlgorithm algorithm,
                            const ClusterLinks& links, std::span<const Endpoint> members);
 

@@ -23,8 +23,8 @@ class FairFlows {
   /// Links by number; rates above 0.
   explicit FairFlows(std::vector<double> rates);
 
-  /// From now on, `bytes` per stream. `route` must live until the flow has ended; `tag` comes back
-  /// when it does. A flow without links ends at once.
+  /// Starts a flow at the time `now` (seconds) that carries `bytes` per stream. `route` must live
+  /// until the flow has ended; `tag` comes back when it does. A flow without links ends at once.
   void start(std::span<const LinkUse> route, double bytes, std::uint32_t tag, double now);
 
   /// Brings all rates up to date. To be called once after all starts and ends of one moment.

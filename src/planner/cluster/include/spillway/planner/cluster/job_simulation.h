@@ -18,7 +18,7 @@ enum class PlacementOrder : std::uint8_t {
   kDataParallelFirst,  ///< Equal ranks of all pipelines on neighbouring devices.
 };
 
-/// Where parameters are updated.
+/// The place where parameters are updated.
 enum class UpdatePlace : std::uint8_t {
   kDevice,  ///< Reductions and steps as the action lists say.
   /// Out-of-core data parallelism: the gradients of a stage are summed in the node, leave for the
@@ -39,8 +39,8 @@ struct Job {
   UpdatePlace update = UpdatePlace::kDevice;
   double bytes_per_parameter = 4.0;  ///< Bytes of one weight, for the rate of a host's optimizer.
   SwapTarget swap_target = SwapTarget::kHost;
-  /// Of each device, as `ScheduleCosts::memory`: who needs room waits for stashes under way that
-  /// would make some. Without: no rank waits.
+  /// Memory of each device, as `ScheduleCosts::memory`: a rank that needs room waits for stashes
+  /// under way that would make some. None: no rank waits.
   std::optional<Bytes> memory{};
   std::optional<CollectiveAlgorithm> algorithm{};  ///< Empty: the fastest for each size.
   /// Action lists in a row. From two on, the result is of the last one, which the ones before have
@@ -84,12 +84,13 @@ struct JobTiming {
   /// 1 where all pipelines provably do the same at the same time: the one stands for all.
   std::uint32_t simulated_pipelines = 1;
   std::uint32_t nodes = 1;  ///< Nodes that the job uses.
-  /// Of the fullest host: what its devices have swapped, each at its worst moment; where hosts
-  /// update, gradients, weights and states of the optimizer.
+  /// Bytes in the fullest host: what its devices have swapped, each at its worst moment; where
+  /// hosts update, also gradients, weights and states of the optimizer.
   Bytes host_memory;
   std::vector<JobRank> ranks;  ///< Ranks of the simulated pipelines, one pipeline after the other.
-  /// By rank of a pipeline: with a limit of memory what it has held at its most, else as
-  /// `time_schedule` counts it; where hosts update, without gradients on their way there.
+  /// The most bytes that each rank of a pipeline holds: what the simulation saw where memory has a
+  /// limit, else as `time_schedule` counts; where hosts update, without gradients on their way
+  /// there.
   std::vector<Bytes> peak_memory;
   std::vector<LinkClassLoad> links;  ///< Loads of the classes of links that the cluster has.
   std::vector<JobSpan> spans;

@@ -32,11 +32,11 @@ std::optional<SolvedCuts> least_memory_cuts(
     const SegmentCosts& costs, double seconds,
     MemoryReduction memory_reduction = MemoryReduction::kSwapAndRecompute);
 
-/// The same, with the second worst stage as little as it can be then, the third, and so on. Exact
-/// (`is_exact`) for small problems: a dynamic program over sorted costs while units^2 * stages^2 is
-/// at most 20 million. Beyond, the worst stage is kept as it is and both sides are balanced anew,
-/// as CAPSlog does, which is exact where no two segments tie. Where links are shared, only the
-/// worst stage is looked at.
+/// Returns cuts with the same worst stage, whose second worst stage is as little as it can be then,
+/// and so is the third, and so on. They are exact (`is_exact`) for small problems: a dynamic
+/// program over sorted costs while units^2 * stages^2 is at most 20 million. Beyond, the worst
+/// stage is kept as it is and both sides are balanced anew, as CAPSlog does, which is exact where
+/// no two segments tie. Where links are shared, only the worst stage is looked at.
 std::optional<SolvedCuts> balanced_time_cuts(
     const SegmentCosts& costs,
     MemoryReduction memory_reduction = MemoryReduction::kSwapAndRecompute);

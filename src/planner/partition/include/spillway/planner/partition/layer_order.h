@@ -25,7 +25,7 @@ struct NamedOrder {
 /// alike.
 std::vector<NamedOrder> named_orders(const ModelChain& chain);
 
-/// The same model with its layers in another order. Throws what check(chain, order) throws.
+/// Returns the same model with its layers in another order. Throws what check(chain, order) throws.
 ModelChain reordered(const ModelChain& chain, const LayerOrder& order);
 
 /// Throws ConfigError where an order does not name each layer once, lets a layer run before one
@@ -46,21 +46,21 @@ struct OrderEffort {
   std::uint32_t downsets = 3'000;    ///< Sets of layers that may have run; 0: only named orders.
   std::uint64_t steps = 20'000'000;  ///< Pairs of them compared, some nanoseconds each.
 };
-/// For one plan instead of one of many: seconds.
+/// The effort for a plan that is the only one to be made. It takes seconds.
 inline constexpr OrderEffort kThoroughOrder{20'000, 400'000'000};
 
 struct OrderChoice {
   std::string_view name = "recorded";  ///< Name of the order, or `downsets`.
   LayerOrder layers;                   ///< Empty: as the chain has them.
-  /// Of the slowest stage under the best cuts of this order, per micro-batch, recomputation in
-  /// fractions of layers; infinite where no cuts fit.
+  /// Seconds per micro-batch of the slowest stage under the best cuts of this order, with layers
+  /// recomputed in fractions; infinite where no cuts fit.
   double seconds = 0.0;
   double recorded_seconds = 0.0;  ///< The same of the chain's own order.
   double bound_seconds = 0.0;     ///< No order is faster.
   bool is_exact = false;          ///< `seconds` is the least of all orders, to nine digits.
   std::uint32_t downsets = 0;     ///< Looked at; 0: the search did not need any.
 
-  /// At most so much longer than the best order takes. 0 where no cuts fit.
+  /// Returns by which share this order takes longer than the best one at most; 0 where no cuts fit.
   double loss() const {
     const bool is_known = bound_seconds > 0.0 && seconds < kNoLink;
     return is_known ? std::max(0.0, seconds / bound_seconds - 1.0) : 0.0;

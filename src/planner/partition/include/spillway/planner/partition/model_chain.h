@@ -56,7 +56,7 @@ struct TiedWeights {
   Bytes bytes;
 };
 
-/// Both ends included.
+/// Consecutive layers, with both ends.
 struct LayerRange {
   LayerIndex first = 0;
   LayerIndex last = 0;

@@ -39,7 +39,7 @@ struct PartitionEstimate {
   double fluid_bytes = 0.0;    ///< Of `evaluate_memory` alone: the same with fractions.
   bool fits = false;
 
-  /// What whole layers cost more than fractions: of `fluid_seconds`, or of the bytes.
+  /// The share of `fluid_seconds`, or of the bytes, that whole layers cost beyond fractions.
   double rounding_gap = 0.0;
   std::uint64_t point_sets = 0;  ///< Looked at for whole layers: the effort.
 };

@@ -25,12 +25,13 @@ struct StageDevice {
   double slowdown = 1.0;  ///< Times of the layers are multiplied by this.
   Bytes memory = kNoLimit;
   Bytes reserved{};  ///< Bytes of the memory for contexts and buffers; counts in every figure.
-  /// To the swap space, in each of both directions at the same time: the slower one's.
+  /// Seconds that a byte takes to or from the swap space while both directions run; the slower
+  /// direction counts.
   double swap_seconds_per_byte = kNoLink;
   std::uint32_t host = kNoHost;  ///< Which host's budget swaps pass besides; neighbours only.
 };
 
-/// From a stage to the next one, for each direction.
+/// The link from a stage to the next one; each direction has as much.
 struct StageLink {
   double seconds_per_byte = 0.0;
   double fixed_seconds = 0.0;  ///< Seconds of each micro-batch.
@@ -54,7 +55,7 @@ struct PartitionProblem {
 /// by `SegmentCosts`.
 void check(const PartitionProblem& problem);
 
-/// Whether some device has a link to swap to.
+/// Tells whether some device has a link to swap to.
 bool can_swap(const PartitionProblem& problem);
 
 /// `chunks` stages for each device, as interleaved schedules run them: stage q is on device q mod

@@ -32,8 +32,8 @@ struct SegmentLoad {
   double swap_bytes_per_second = 0.0;
 
   double raw_bytes() const { return fixed_bytes + in_flight * stash_bytes; }
-  /// What memory reduction has to get away per micro-batch to come down to so many bytes: at most 0
-  /// where that is nothing, infinite where it cannot.
+  /// Bytes per micro-batch that memory reduction has to take away so that `bytes` are left: at most
+  /// 0 where none have to go, infinite where that is impossible.
   double excess_bytes(double bytes) const;
   /// Before any memory reduction: its layers, the links at its ends, and its transfers on the swap
   /// link.
@@ -68,9 +68,9 @@ class SegmentCosts {
   /// Bytes that a cut before `unit` sends in each direction: every tensor once.
   double crossing_bytes(std::uint32_t unit) const;
   double parameter_bytes(std::uint32_t first, std::uint32_t end) const;
-  /// The same, with tied weights of these units once.
+  /// Bytes of the parameters of units [first, end), tied weights counted once.
   double held_parameter_bytes(std::uint32_t first, std::uint32_t end) const;
-  /// Those of them that are trained.
+  /// Bytes of those parameters that are trained.
   double trained_bytes(std::uint32_t first, std::uint32_t end) const;
   double buffer_bytes(std::uint32_t first, std::uint32_t end) const;
   /// Forward and backward on a device of slowdown 1.
@@ -82,7 +82,8 @@ class SegmentCosts {
   /// Least time per micro-batch within so many bytes; infinite where nothing helps.
   double least_seconds(Segment segment, double bytes, Borders borders = Borders::kExact,
                        MemoryReduction memory_reduction = MemoryReduction::kSwapAndRecompute) const;
-  /// The same where swaps get another rate than the stage's own: the share of a host's budget.
+  /// `least_seconds` where swaps have another rate than the stage's own: its share of a host's
+  /// budget.
   double least_seconds_at(Segment segment, double bytes, double swap_bytes_per_second) const;
   /// Least memory at so many seconds per micro-batch; infinite where it takes longer anyway.
   double least_bytes(Segment segment, double seconds, Borders borders = Borders::kExact,

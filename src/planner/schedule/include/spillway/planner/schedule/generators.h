@@ -36,7 +36,7 @@ struct ScheduleGenerator {
   /// can.
   Schedule generate(const ScheduleRequest& request) const;
 
-  /// Of all ranks of such action lists together.
+  /// Returns the number of stages of all ranks of such action lists together.
   std::uint64_t stage_count(const ScheduleRequest& request) const;
 
   std::string_view name;

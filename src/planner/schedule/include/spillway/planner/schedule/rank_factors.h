@@ -24,8 +24,8 @@ struct RankFactors {
 /// for an action list that holds no valid sequence of actions.
 std::vector<RankFactors> rank_factors(const Schedule& schedule, const StashShares& shares = {});
 
-/// The same by stage, over all replicas: the peak of in_flight on one rank, and the sum of what
-/// each copy holds of weight versions at its own worst moment.
+/// Returns the factors of each stage over all replicas: the peak of in_flight on one rank, and the
+/// sum of what each copy holds of weight versions at its own worst moment.
 std::vector<RankFactors> stage_factors(const Schedule& schedule, const StashShares& shares = {});
 
 /// Peak of the stash in bytes by rank, by counting. `stash` is per stage, for one micro-batch.

@@ -27,10 +27,10 @@ struct StageCosts {
   Bytes update_peak;      ///< Taken by a step while it runs.
 };
 
-/// Whether some stage swaps a part of its stashes by itself.
+/// Tells whether some stage swaps a part of its stashes by itself.
 bool swaps_parts(const std::vector<StageCosts>& stages);
 
-/// Seconds of an action on its stage, without stalls.
+/// Returns the seconds of an action on its stage, without stalls.
 double seconds_of(const StageCosts& stage, ActionKind kind);
 
 /// A size as rates divide it.
@@ -46,7 +46,7 @@ struct LinkCosts {
 /// one after the other, which takes as long in all as when they share it evenly.
 struct SharedSums {
   std::uint32_t ranks = 1;
-  /// Of a sum that has it alone, as a rate of its ring.
+  /// The rate in the ring of a sum that has the link alone.
   double bytes_per_second = std::numeric_limits<double>::infinity();
 };
 
@@ -63,11 +63,11 @@ struct ScheduleCosts {
   std::optional<Bytes> memory;
 };
 
-/// The same times for every stage, nothing else.
+/// Returns costs with the same times for every stage, and nothing else.
 ScheduleCosts even_costs(const Schedule& schedule, double forward_seconds,
                          double input_gradient_seconds, double weight_gradient_seconds);
 
-/// From then on a rank holds so much.
+/// What a rank holds from a moment on.
 struct MemoryMoment {
   double seconds = 0.0;
   double stashes = 0.0;  ///< Stashes, each of one micro-batch on one stage.
