@@ -26,13 +26,14 @@ Bytes Runtime::staying_peak() const { return engine_->statistics().small_peak; }
 
 Bytes Runtime::shared_peak() const { return page_size_ * shared_->most_pages(); }
 
-/// Where small storages take more than a share of all that lives, plans are to know of them. It
-/// costs each operator on them what one on large storages pays, so only where plans matter. The
-/// choice depends on what the program holds, and not on the budget: a profile is the same with any.
+/// Where small storages take more than a share of all that lives, plans of this run are to know of
+/// them. It costs each operator on them what one on large storages pays, so only once something has
+/// to leave. Not in profiles: storages that a step makes anew lie where others have ended, so a
+/// page that lives on holds others in each step, and a stored plan would find no step like its own.
 void Runtime::consider_learning_shared() {
   constexpr std::uint64_t kShare = 16;
-  const bool may_learn = guide_ != nullptr && options_.planning.stored == nullptr;
-  if (!may_learn || learns_shared_ || !(records() || engine_->is_under_pressure())) return;
+  const bool may_learn = guide_ != nullptr && !records() && options_.planning.stored == nullptr;
+  if (!may_learn || learns_shared_ || !engine_->is_under_pressure()) return;
   if (shared_peak() * kShare >= engine_->statistics().live_peak) learns_shared_.store(true);
 }
 
