@@ -110,7 +110,7 @@ fetching=$!
 build_without_libtorch &
 parts=("$fetching" $!)
 set +m
-for _ in "${parts[@]}"; do
+while ((${#parts[@]} > 0)); do
   status=0
   wait -n -p ended "${parts[@]}" || status=$?
   if ((status != 0)); then
@@ -120,8 +120,12 @@ for _ in "${parts[@]}"; do
     echo "./quickstart.sh: $what, for the reason above" >&2
     exit "$status"
   fi
+  left=()
+  for part in "${parts[@]}"; do
+    ((part == ended)) || left+=("$part")
+  done
+  parts=("${left[@]}")
 done
-parts=()
 
 if ! has_libtorch; then
   configure -DSPILLWAY_WITH_TORCH=ON -DSPILLWAY_LIBTORCH="$minor"

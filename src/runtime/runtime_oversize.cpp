@@ -26,6 +26,8 @@ constexpr std::uint64_t kMovesPerNeed = 16;
 constexpr Bytes kToldWithoutStep{std::uint64_t{8} << 30};
 constexpr std::uint64_t kTellAgainAt = 10;
 constexpr std::uint64_t kDaySeconds = 86400;
+// Disks that last for ten years are no news.
+constexpr std::uint64_t kDaysWorthTelling = 3652;
 constexpr Duration kLookEvery = std::chrono::milliseconds(100);
 // Small tensors are told of from this share of the smallest budget on.
 constexpr std::uint64_t kTellSmallFrom = 8;
@@ -58,18 +60,25 @@ void Runtime::page_through(OpContext& op, std::uint64_t need) {
   const std::string name = op.name();
   const Bytes may_move = std::max(options_.moves_of_oversize, page_size_ * need * kMovesPerNeed);
   bool is_news = false;
+  std::string left;
   std::string smallest;
   const swap::SwapStatistics memory = engine_->statistics();
   {
     std::lock_guard lock(step_mutex_);
+    const Bytes limit = options_.oversize_limit.value_or(oversize_.moved + may_move);
+    if (limit - oversize_.moved < may_move)
+      left =
+          message(" Of what such operators may move in a run (--oversize-limit), {} are left; this "
+                  "one may exceed them.",
+                  limit - oversize_.moved);
     note_need_locked(need, name);
     is_news = !std::exchange(is_told_.at(static_cast<std::size_t>(RefusalCause::kBudget)), true);
     smallest = smallest_budget_text_locked(memory, Finding::kSoFar);
   }
   const std::string told =
       message("{} It is moved through memory piece by piece, which is slow, and may move {} "
-              "for that; the run goes on. {}",
-              why_refused(op, need, Bytes()), may_move, smallest);
+              "for that; the run goes on.{} {}",
+              why_refused(op, need, Bytes()), may_move, left, smallest);
   is_news ? log_warning("{}", told) : log_info("{}", told);
   if (!op.is_running) return;
   engine_->page_through(op.pins);
@@ -210,11 +219,13 @@ std::string Runtime::oversize_cost_locked(Duration passed, std::string_view what
   };
   const Bytes written = per_second(oversize_.written - before.written);
   std::string worn;
-  if (options_.endurance > Bytes() && written > Bytes())
+  const std::uint64_t days =
+      written > Bytes() ? options_.endurance / written / kDaySeconds : kDaysWorthTelling;
+  if (options_.endurance > Bytes() && days < kDaysWorthTelling)
     worn = message(", at which disks rated for {} of writes (--endurance) last {}",
-                   options_.endurance, counted(options_.endurance / written / kDaySeconds, "day"));
-  return message("{} {} needed more than the budget of {} and moved {} in {}: {} a second, {} of "
-                 "them written{}. --oversize-limit limits what they may move in a run.",
+                   options_.endurance, counted(days, "day"));
+  return message("{} {} needed more than the budget of {} and moved {} in {}: {} a second, {} a "
+                 "second of that written{}. --oversize-limit limits what they may move in a run.",
                  counted(oversize_.ops - before.ops, "operator"), what, options_.budget, moved,
                  seconds_text(time), per_second(moved), written, worn);
 }

@@ -395,10 +395,11 @@ TEST_F(RuntimeTest, GoesOnForAsLongAsItLikesBehindAnOperatorThatWasLargerThanThe
                               "14.0 MiB at once. "));
   EXPECT_THAT(told, HasSubstr("may move 8.00 GiB for that; the run goes on. smallest budget: "
                               "16MiB or more (needed at once by op 1)"));
-  EXPECT_THAT(told, ContainsRegex("warning: 2 operators of this step needed more than the budget "
-                                  "of 12.0 MiB and moved [0-9.]+ MiB in 2.00 s: [0-9.]+ MiB a "
-                                  "second, [0-9.]+ MiB of them written, at which disks rated for "
-                                  "600 GiB of writes .--endurance. last [0-9]+ days?. "));
+  EXPECT_THAT(
+      told, ContainsRegex("warning: 2 operators of this step needed more than the budget "
+                          "of 12.0 MiB and moved [0-9.]+ MiB in 2.00 s: [0-9.]+ MiB a "
+                          "second, [0-9.]+ MiB a second of that written, at which disks rated for "
+                          "600 GiB of writes .--endurance. last [0-9]+ days?. "));
   EXPECT_EQ(word(input, 0), 39u);
   EXPECT_LE(runtime->report().memory.counted_peak, kPageSize * 6);
   EXPECT_EQ(runtime->report().refusal.cause, RefusalCause::kNone);
@@ -418,11 +419,14 @@ TEST_F(RuntimeTest, RefusesTheNextOversizeOperatorWhenTheyHaveMovedWhatTheyMayIn
   for (std::size_t page = 0; page < 4; ++page) word(input, page) = page + 1;
   std::string told;
   int steps = 0;
+  ::testing::internal::CaptureStderr();
   try {
     for (; steps < 100; ++steps) runtime->deallocate(run_oversize_step(*runtime, input));
   } catch (const BudgetError& error) {
     told = error.what();
   }
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("(--oversize-limit), 40.0 MiB are left; this one may exceed them."));
   EXPECT_GT(steps, 0);
   EXPECT_GE(runtime->report().oversize.moved, 40_MiB);
   EXPECT_LT(runtime->report().oversize.moved, 80_MiB);

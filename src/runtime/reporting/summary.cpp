@@ -13,9 +13,10 @@
 namespace spillway::runtime {
 namespace {
 
-constexpr double kNoticeableShare = 0.03;  // Of the run: below it there is nothing to advise.
-constexpr double kBusyShare = 0.8;         // From here on the disk is what a run waits for.
-constexpr double kSteadySeconds = 60.0;    // A shorter run tells nothing about a day.
+constexpr double kNoticeableShare = 0.03;   // Of the run: below it there is nothing to advise.
+constexpr std::uint64_t kStepsToLearn = 3;  // Before the first plan can be there.
+constexpr double kBusyShare = 0.8;          // From here on the disk is what a run waits for.
+constexpr double kSteadySeconds = 60.0;     // A shorter run tells nothing about a day.
 constexpr std::size_t kStallsShown = 3;
 constexpr std::uint64_t kSteadySteps = 10;  // Before that plans are made of the first, slow steps.
 
@@ -189,6 +190,8 @@ std::string advice(const RunStatistics& s) {
                         : "nothing; everything fitted, and this trainer does not depend on "
                           "Spillway here";
   if (is_held_up && !s.prefetch) return "leave --prefetch on: tensors came in on demand only";
+  if (is_held_up && s.steps <= kStepsToLearn && s.learned.plan_steps == 0)
+    return "run more steps: in these the step was still learned, and nothing could be planned";
   if (is_held_up && share_of_run(s, seconds(s.memory.store.busy_time)) > kBusyShare)
     return "the disk was the limit: allow more memory, or add a disk (--nvme DIR1,DIR2)";
   if (is_held_up && s.ops > 0 && s.learned.deviations * 10 > s.ops)

@@ -203,7 +203,7 @@ constexpr std::array<SettingField, 28> kFields{{
    [](Settings& s, Text t) { s.planning = value_named(t, kPlanningMoments, "value"); },
    &names_of<kPlanningMoments>},
   {{"min-storage", "SIZE", "1MiB", "Smallest size of a tensor that has pages of its own. Smaller ones "
-    "share pages of 2MiB from 4KiB on; those below 4KiB, and those above 2MiB, never leave memory."},
+    "from 4KiB to 2MiB share pages; all others below this size stay in memory."},
    [](Settings& s, Text t) { s.min_storage = parse_positive(t); }},
   {{"endurance", "SIZE", "600TB",
     "Rated endurance of each spill drive, in bytes written (TBW); the summary estimates its "

@@ -163,6 +163,9 @@ TEST(Summary, AdvisesByTheLargestLoss) {
   s.memory.store.busy_time = std::chrono::seconds(5);
   s.learned.deviations = s.ops / 2;
   EXPECT_THAT(summary(s), HasSubstr("steps hardly repeat"));
+  s.steps = 2;
+  s.learned.plan_steps = 0;
+  EXPECT_THAT(summary(s), HasSubstr("advice   run more steps"));
   s.learned.deviations = 0;
   s.memory.fault_wait = std::chrono::seconds(40);
   EXPECT_THAT(summary(s), HasSubstr("outside of operators"));
