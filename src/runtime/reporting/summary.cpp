@@ -190,8 +190,6 @@ std::string advice(const RunStatistics& s) {
                         : "nothing; everything fitted, and this trainer does not depend on "
                           "Spillway here";
   if (is_held_up && !s.prefetch) return "leave --prefetch on: tensors came in on demand only";
-  if (is_held_up && s.steps <= kStepsToLearn && s.learned.plan_steps == 0)
-    return "run more steps: in these the step was still learned, and nothing could be planned";
   if (is_held_up && share_of_run(s, seconds(s.memory.store.busy_time)) > kBusyShare)
     return "the disk was the limit: allow more memory, or add a disk (--nvme DIR1,DIR2)";
   if (is_held_up && s.ops > 0 && s.learned.deviations * 10 > s.ops)
@@ -199,6 +197,8 @@ std::string advice(const RunStatistics& s) {
   if (is_held_up && seconds(s.memory.fault_wait) > s.stall_seconds() / 2)
     return "the trainer touches tensors outside of operators; keep those small or read them at "
            "once";
+  if (is_held_up && s.steps <= kStepsToLearn && s.learned.plan_steps == 0)
+    return "run more steps: in these the step was still learned, and nothing could be planned";
   if (is_held_up) return "allow more memory: operators waited for each other's room";
   if (s.steps > 0 && s.smallest_budget > Bytes(0) && s.smallest_budget < s.budget)
     return message("nothing; with less memory, down to {}, it runs more slowly", s.smallest_budget);

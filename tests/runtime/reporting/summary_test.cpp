@@ -158,14 +158,15 @@ TEST(Summary, AdvisesByTheLargestLoss) {
   RunStatistics s = busy_run();
   s.memory.fetch_wait = std::chrono::seconds(20);
   EXPECT_THAT(summary(s), HasSubstr("advice   allow more memory"));
+  RunStatistics first = s;
+  first.steps = 2;
+  first.learned.plan_steps = 0;
+  EXPECT_THAT(summary(first), HasSubstr("advice   run more steps"));
   s.memory.store.busy_time = std::chrono::seconds(76);
   EXPECT_THAT(summary(s), HasSubstr("the disk was the limit"));
   s.memory.store.busy_time = std::chrono::seconds(5);
   s.learned.deviations = s.ops / 2;
   EXPECT_THAT(summary(s), HasSubstr("steps hardly repeat"));
-  s.steps = 2;
-  s.learned.plan_steps = 0;
-  EXPECT_THAT(summary(s), HasSubstr("advice   run more steps"));
   s.learned.deviations = 0;
   s.memory.fault_wait = std::chrono::seconds(40);
   EXPECT_THAT(summary(s), HasSubstr("outside of operators"));
