@@ -11,7 +11,6 @@
 #include "spillway/base/assert.h"
 #include "spillway/base/log.h"
 #include "spillway/base/per_thread.h"
-#include "spillway/memory/frame_mapper.h"
 #include "spillway/runtime/recomputing/recomputer.h"
 #include "spillway/runtime/recording/profile_recording.h"
 #include "spillway/runtime/recording/step_trace_recorder.h"

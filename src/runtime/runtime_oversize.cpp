@@ -1,14 +1,12 @@
 // What happens when an operator needs more than the budget: it is paged through, or refused.
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include "runtime_parts.h"
 #include "shared_pages.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
-#include "spillway/memory/frame_mapper.h"
 
 namespace spillway::runtime {
 

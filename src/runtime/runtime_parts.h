@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "alarm.h"
-#include "spillway/memory/frame_mapper.h"
 #include "spillway/runtime/learning/step_guide.h"
 #include "spillway/runtime/runtime.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "spillway/profile/value_classes.h"
-#include "spillway/swap/spill_store.h"
 
 namespace spillway::runtime {
 
