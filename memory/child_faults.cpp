@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "spillway/base/assert.h"
+#include "spillway/base/waiting_signal.h"
 #include "spillway/memory/hand_on_signal.h"
 
 namespace spillway::memory {
@@ -40,7 +41,8 @@ void handle_in_child(int number, siginfo_t* info, void* context) {
     region->cannot_read();
   } else {
     const sigset_t& blocked = static_cast<const ucontext_t*>(context)->uc_sigmask;
-    region->sink->serve_fault(address, Access::kRead, blocked);
+    region->sink->serve_access(page_at(address, region->begin), Access::kRead,
+                               [&blocked] { return is_signal_waiting(blocked); });
   }
   errno = error;
 }

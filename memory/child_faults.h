@@ -10,7 +10,7 @@ namespace spillway::memory {
 struct InheritedRegion {
   std::byte* begin = nullptr;
   std::size_t size = 0;
-  FaultSink* sink = nullptr;        ///< Serves accesses to sealed pages, as reads.
+  AccessSink* sink = nullptr;       ///< Serves accesses to sealed pages, as reads.
   void (*cannot_read)() = nullptr;  ///< Ends the process where a mapped file cannot be read.
 };
 

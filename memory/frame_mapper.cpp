@@ -26,12 +26,12 @@ constexpr std::array<Named<MapperKind>, 4> kKinds{
 
 /// Serves the few accesses of a probe: an empty page gets the frame, a write-protected one becomes
 /// writable.
-class ProbeSink final : public FaultSink {
+class ProbeSink final : public AccessSink {
  public:
   explicit ProbeSink(FrameMapper& mapper) : mapper_(mapper) {}
 
-  void begin_fault(std::byte* /*address*/, Access access) override { serve(access); }
-  TrapEnd serve_fault(std::byte* /*address*/, Access access, const sigset_t& /*blocked*/) override {
+  void begin_access(PageIndex, Access access) override { serve(access); }
+  TrapEnd serve_access(PageIndex, Access access, const std::function<bool()>&) override {
     serve(access);
     return TrapEnd::kServed;
   }

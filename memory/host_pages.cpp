@@ -1,20 +1,18 @@
 #include "spillway/memory/host_pages.h"
 
+#include <sys/mman.h>
+
 #include <cstring>
 #include <utility>
 
 #include "child_faults.h"
 #include "raw_calls.h"
-#include "spillway/base/waiting_signal.h"
-#include "spillway/memory/inherited_pages.h"
+#include "sealed_pages.h"
 
 namespace spillway::memory {
 namespace {
 
-class HostPages final : public PageMemory,
-                        public AccessControl,
-                        public InheritedPages,
-                        public FaultSink {
+class HostPages final : public PageMemory, public AccessControl, public InheritedPages {
  public:
   explicit HostPages(std::unique_ptr<FrameMapper> mapper)
       : PageMemory(device::DeviceId(), kPageSize), mapper_(std::move(mapper)) {}
@@ -58,43 +56,34 @@ class HostPages final : public PageMemory,
   }
   void wake(PageIndex page) override { mapper_->wake(address_of(page)); }
 
-  void begin_fault(std::byte* address, Access access) override {
-    sink_->begin_access(page_at(address), access);
-  }
-  TrapEnd serve_fault(std::byte* address, Access access, const sigset_t& blocked) override {
-    return sink_->serve_access(page_at(address), access,
-                               [&blocked] { return is_signal_waiting(blocked); });
-  }
-
   InheritedPages* inherited_pages() override { return this; }
   void seal(PageIndex first, std::uint32_t pages) override { seal_pages(address_of(first), pages); }
   void make_writable(PageIndex first, std::uint32_t pages) override {
     make_pages_writable(address_of(first), pages);
   }
   bool show_file(PageIndex page, int file, std::uint64_t offset) override {
-    return memory::show_file(address_of(page), 1, file, offset);
+    constexpr int kFlags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
+    return raw_mmap(address_of(page), kPageBytes, PROT_READ | PROT_WRITE, kFlags, file, offset) !=
+           nullptr;
   }
   std::byte* stage() override { return stage_page(); }
   bool place(PageIndex page, std::byte* staged) override {
     return place_page(address_of(page), staged);
   }
   void report_accesses(void (*cannot_read)()) override {
-    report_in_child({address_of(0), pages_ * kPageBytes, this, cannot_read});
+    report_in_child({address_of(0), pages_ * kPageBytes, sink_, cannot_read});
   }
 
  private:
   std::byte* do_reserve(std::size_t pages, std::size_t frames, AccessSink& sink) override {
     sink_ = &sink;
     pages_ = pages;
-    const auto regions = mapper_->reserve(kPageSize * pages, kPageSize * frames, *this);
+    const auto regions = mapper_->reserve(kPageSize * pages, kPageSize * frames, sink);
     frames_ = HostFrameSource(regions.pool);
     return regions.arena;
   }
 
   std::byte* address_of(PageIndex page) const { return span_of(page).data; }
-  PageIndex page_at(const std::byte* address) const {
-    return static_cast<PageIndex>(static_cast<std::size_t>(address - address_of(0)) / kPageBytes);
-  }
 
   AccessSink* sink_ = nullptr;
   std::size_t pages_ = 0;

@@ -1,4 +1,4 @@
-#include "generators.h"
+#include "spillway/recompute/generators.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -12,6 +12,14 @@ at::CPUGeneratorImpl& state_of(const at::Generator& generator) {
 }
 
 }  // namespace
+
+at::Generator generator_of(c10::ArrayRef<c10::IValue> arguments, int position) {
+  if (position >= 0) {
+    const c10::IValue& given = arguments[static_cast<std::size_t>(position)];
+    if (given.isGenerator()) return given.toGenerator();
+  }
+  return at::detail::getDefaultCPUGenerator();
+}
 
 bool can_restore(const at::Generator& generator) {
   return generator.defined() &&

@@ -1,7 +1,6 @@
 #include "spillway/recompute/operator_rules.h"
 
 #include <ATen/core/enum_tag.h>
-#include <c10/util/flat_hash_map.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +8,7 @@
 #include <string_view>
 
 #include "spillway/base/per_thread.h"
+#include "spillway/recompute/operator_cache.h"
 
 namespace spillway::recompute {
 namespace {
@@ -55,9 +55,11 @@ const char* known_objection(std::string_view name) {
   return nullptr;
 }
 
-/// In training they are written, which some schemas say and some do not. The results are new.
-bool is_running_statistic(const c10::Argument& argument) {
-  return argument.name() == "running_mean" || argument.name() == "running_var";
+/// Running statistics are written in training, which some schemas say and some do not; the backward
+/// of a recurrent layer computes in the workspace that its forward has filled. The results are new.
+bool is_written_beside_results(const c10::Argument& argument) {
+  constexpr std::array<std::string_view, 3> kNames{"running_mean", "running_var", "workspace"};
+  return std::find(kNames.begin(), kNames.end(), argument.name()) != kNames.end();
 }
 
 bool can_be_kept(const c10::Type& type) {
@@ -94,7 +96,7 @@ bool is_written(const c10::Argument& argument) {
 }
 
 ArgumentUse use_of(const c10::Argument& argument) {
-  if (is_running_statistic(argument)) return ArgumentUse::kUndeclaredWrite;
+  if (is_written_beside_results(argument)) return ArgumentUse::kUndeclaredWrite;
   if (!is_written(argument)) return ArgumentUse::kRead;
   return argument.is_out() ? ArgumentUse::kOverwrite : ArgumentUse::kReadWrite;
 }
@@ -181,14 +183,20 @@ OperatorRules::OperatorRules(const c10::OperatorHandle& op) {
 }
 
 const OperatorRules& rules_of(const c10::OperatorHandle& op) {
-  struct Cache {
-    ska::flat_hash_map<const c10::FunctionSchema*, std::unique_ptr<OperatorRules>> rules;
+  return per_thread<OperatorCache<OperatorRules>>().of(op);
+}
+
+void watch_operators() {
+  struct Listener final : c10::OpRegistrationListener {
+    void onOperatorRegistered(const c10::OperatorHandle&) override {}
+    void onOperatorDeregistered(const c10::OperatorHandle&) override {
+      ended_operators.fetch_add(1, std::memory_order_relaxed);
+    }
   };
-  auto& rules = per_thread<Cache>().rules[&op.schema()];
-  // Another operator may have been registered at the address of an earlier one.
-  if (rules == nullptr || rules->uses.size() != op.schema().arguments().size())
-    rules = std::make_unique<OperatorRules>(op);
-  return *rules;
+  // Stays until the process is gone.
+  static const auto& registration = *new c10::RegistrationHandleRAII(
+      c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Listener>()));
+  static_cast<void>(registration);
 }
 
 }  // namespace spillway::recompute

@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
-#include "generators.h"
 #include "spillway/base/error.h"
+#include "spillway/recompute/generators.h"
 
 namespace spillway::recompute {
 namespace {

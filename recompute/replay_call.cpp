@@ -3,10 +3,10 @@
 #include <memory>
 #include <utility>
 
-#include "generators.h"
 #include "spillway/base/error.h"
+#include "spillway/recompute/generators.h"
 #include "spillway/recompute/operator_rules.h"
-#include "surroundings.h"
+#include "spillway/recompute/surroundings.h"
 #include "tensor_facts.h"
 
 namespace spillway::recompute {

@@ -1,4 +1,4 @@
-#include "surroundings.h"
+#include "spillway/recompute/surroundings.h"
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>

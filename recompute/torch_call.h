@@ -17,7 +17,7 @@
 #include "byte_copy.h"
 #include "kept_storages.h"
 #include "spillway/recompute/call/recorded_call.h"
-#include "surroundings.h"
+#include "spillway/recompute/surroundings.h"
 
 namespace spillway::recompute {
 

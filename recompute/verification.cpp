@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "byte_copy.h"
-#include "generators.h"
 #include "replay_call.h"
 #include "spillway/base/error.h"
+#include "spillway/recompute/generators.h"
 #include "spillway/recompute/replay_engine.h"
 #include "tensor_facts.h"
 #include "torch_call.h"

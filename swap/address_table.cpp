@@ -1,7 +1,6 @@
 #include "address_table.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 
 #include "page_table.h"
@@ -49,11 +48,6 @@ AddressTable::AddressTable(std::size_t pages, Bytes page_size)
                       page_size * pages, page_size * kMask);
 }
 
-std::uint64_t AddressTable::entry_at(std::size_t page) const noexcept {
-  if (page >= pages_) return 0;
-  return std::atomic_ref<std::uint64_t>(entries_[page]).load(std::memory_order_acquire);
-}
-
 bool AddressTable::has_storage(PageIndex page) const noexcept { return entry_at(page) != 0; }
 
 std::uint32_t AddressTable::generation_of(PageIndex page) const noexcept {
@@ -63,13 +57,7 @@ std::uint32_t AddressTable::generation_of(PageIndex page) const noexcept {
 // Whoever asks for an address whose storage ends meanwhile touches freed memory: only then slot and
 // generation may not belong together.
 RangeUse AddressTable::use_of(std::uint64_t entry, std::size_t page) const noexcept {
-  if (entry == 0) return {};
   return {StorageId(slot_in(entry), generation_of(static_cast<PageIndex>(page))), pages_in(entry)};
-}
-
-RangeUse AddressTable::find(const void* address) const noexcept {
-  const std::size_t page = offset_of(address) >> page_bits_;
-  return use_of(entry_at(page), page);
 }
 
 RangeUse AddressTable::find(const void* address, Bytes size) const noexcept {
@@ -77,8 +65,8 @@ RangeUse AddressTable::find(const void* address, Bytes size) const noexcept {
   const std::size_t offset = offset_of(address);
   const std::size_t page = offset >> page_bits_;
   const std::uint64_t entry = entry_at(page);
+  if (entry == 0) return {};
   RangeUse use = use_of(entry, page);
-  if (!use.storage.is_some()) return use;
   use.first = position_in(entry);
   const std::size_t in_page = offset - (page << page_bits_);
   const std::size_t count = ((in_page + size.count() - 1) >> page_bits_) + 1;

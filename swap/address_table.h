@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -34,7 +35,11 @@ class AddressTable {
   void place(const std::byte* begin) { begin_ = begin; }
 
   /// The storage at an address, with its pages; or none.
-  RangeUse find(const void* address) const noexcept;
+  RangeUse find(const void* address) const noexcept {
+    const std::size_t page = offset_of(address) >> page_bits_;
+    const std::uint64_t entry = entry_at(page);
+    return entry == 0 ? RangeUse() : use_of(entry, page);
+  }
   /// The same with the pages that `size` bytes lie in. None if `size` is 0.
   RangeUse find(const void* address, Bytes size) const noexcept;
   bool has_storage(memory::PageIndex page) const noexcept;
@@ -48,7 +53,12 @@ class AddressTable {
   std::size_t offset_of(const void* address) const noexcept {
     return static_cast<std::size_t>(static_cast<const std::byte*>(address) - begin_);
   }
-  std::uint64_t entry_at(std::size_t page) const noexcept;
+  // In here, for the many tensors that have no pages.
+  std::uint64_t entry_at(std::size_t page) const noexcept {
+    if (page >= pages_) return 0;
+    return std::atomic_ref<std::uint64_t>(entries_[page]).load(std::memory_order_acquire);
+  }
+  /// `entry` is that of a page which belongs to a storage.
   RangeUse use_of(std::uint64_t entry, std::size_t page) const noexcept;
 
   const std::byte* begin_ = nullptr;

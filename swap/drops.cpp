@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <csignal>
 
-#include "end_by_signal.h"
 #include "engine_state.h"
 #include "spillway/base/assert.h"
+#include "spillway/base/end_by_signal.h"
 
 namespace spillway::swap {
 

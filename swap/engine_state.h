@@ -17,6 +17,9 @@
 
 namespace spillway::swap {
 
+inline constexpr const char* kTouchedAfterFree =
+    "the program touched tensor memory after it was freed";
+
 /// Everything behind SwapEngine. One mutex guards all of it; nothing under the mutex transfers,
 /// logs, or touches paged memory, because a thread that faults may hold any lock of the trainer.
 /// Two exceptions are in waiting.md. `_locked`: to be called with the mutex held.

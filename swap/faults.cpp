@@ -4,8 +4,8 @@
 #include <chrono>
 #include <csignal>
 
-#include "end_by_signal.h"
 #include "engine_state.h"
+#include "spillway/base/end_by_signal.h"
 #include "spillway/memory/locked_memory.h"
 
 namespace spillway::swap {

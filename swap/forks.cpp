@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <csignal>
 
-#include "end_by_signal.h"
 #include "engine_state.h"
 #include "page_run.h"
+#include "spillway/base/end_by_signal.h"
 #include "store/extent_place.h"
 
 namespace spillway::swap {

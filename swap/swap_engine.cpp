@@ -76,10 +76,10 @@ SwapEngine::State::~State() {
 PageIndex SwapEngine::State::take_addresses_locked(std::uint32_t count, Bytes size) {
   const auto first = arena_.allocate(count);
   if (!first)
-    throw UnsupportedError("no {} of addresses in one piece are left of the {} that are reserved "
-                           "for tensors, of which {} are in use{}",
-                           size, options_.arena_size, page_size_ * arena_.used_pages(),
-                           options_.arena_reason);
+    throw AddressesError("no {} of addresses in one piece are left of the {} that are reserved "
+                         "for tensors, of which {} are in use{}",
+                         size, options_.arena_size, page_size_ * arena_.used_pages(),
+                         options_.arena_reason);
   try {
     memory_->prepare(*first, count);
   } catch (...) {

@@ -6,9 +6,9 @@
 #include <chrono>
 #include <csignal>
 
-#include "end_by_signal.h"
 #include "engine_state.h"
 #include "spillway/base/assert.h"
+#include "spillway/base/end_by_signal.h"
 #include "spillway/swap/transfer_observer.h"
 
 namespace spillway::swap {

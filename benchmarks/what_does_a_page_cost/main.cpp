@@ -23,7 +23,7 @@ constexpr int kIterations = 1000;
 enum class Frames { kHuge, kSmall };
 
 /// Pages with a frame each, which lies in the page or in the slot of the same number.
-class Pages final : public FaultSink {
+class Pages final : public AccessSink {
  public:
   Pages(MapperKind kind, Frames frames) : mapper_(make_frame_mapper(kind)) {
     regions_ = mapper_->reserve(kPages * kPageSize, kPages * kPageSize, *this);
@@ -50,16 +50,15 @@ class Pages final : public FaultSink {
   }
 
   // One page is touched at a time.
-  void begin_fault(std::byte* address, Access access) override {
-    const auto index = static_cast<std::size_t>(address - regions_.arena) / kPageBytes;
+  void begin_access(PageIndex index, Access access) override {
     if (is_in_) {
       mapper_->allow_writes(page(index), 1);
     } else {
       bring_in(index, access);
     }
   }
-  TrapEnd serve_fault(std::byte* address, Access access, const sigset_t&) override {
-    begin_fault(address, access);
+  TrapEnd serve_access(PageIndex index, Access access, const std::function<bool()>&) override {
+    begin_access(index, access);
     return TrapEnd::kServed;
   }
 
@@ -146,10 +145,10 @@ void forbid_all(benchmark::State& state, MapperKind kind) {
 }
 
 /// Answers no fault: none happens.
-class NoFaults final : public FaultSink {
+class NoFaults final : public AccessSink {
  public:
-  void begin_fault(std::byte*, Access) override { std::abort(); }
-  TrapEnd serve_fault(std::byte*, Access, const sigset_t&) override { std::abort(); }
+  void begin_access(PageIndex, Access) override { std::abort(); }
+  TrapEnd serve_access(PageIndex, Access, const std::function<bool()>&) override { std::abort(); }
 };
 
 void make(benchmark::State& state, MapperKind kind) {

@@ -6,6 +6,7 @@
 
 #include "child_output.h"
 #include "dispatch_key_trial.h"
+#include "doctor_ranks.h"
 #include "exit_codes.h"
 #include "findings.h"
 #include "installation.h"
@@ -106,9 +107,31 @@ std::vector<Finding> check_torches(const DoctorOptions& options, const Installat
 
 constexpr std::string_view kNoRates = "plans then start from guesses: spillway bench-io {}";
 
+/// A disk whose rates are known counts as one.
+FoundDisks rates_of(const runtime::ResolvedDirectory& directory,
+                    const std::optional<swap::DiskProbe>& probe) {
+  if (const swap::DiskRates* const rates = probe ? probe->best() : nullptr)
+    return {1, 1e9 * rates->read.median_gb_per_s, 1e9 * rates->write.median_gb_per_s};
+  if (!directory.measured) return {};
+  return {1, directory.measured->read_bytes_per_second, directory.measured->write_bytes_per_second};
+}
+
+FoundDisks sum_of(const std::vector<FoundDisks>& disks) {
+  FoundDisks all;
+  for (const FoundDisks& disk : disks) {
+    if (disk.count == 0 || disk.read_bytes_per_second <= 0.0 || disk.write_bytes_per_second <= 0.0)
+      return {};
+    all.count += disk.count;
+    all.read_bytes_per_second += disk.read_bytes_per_second;
+    all.write_bytes_per_second += disk.write_bytes_per_second;
+  }
+  return all;
+}
+
 std::vector<Finding> check_disks(const runtime::Settings& settings, Bytes budget,
                                  const runtime::DirectorySurroundings& surroundings,
-                                 const DoctorOptions& options, Finding& about_rates) {
+                                 const DoctorOptions& options, Finding& about_rates,
+                                 FoundDisks& disks) {
   std::vector<Finding> findings;
   runtime::ResolvedDirectories resolved;
   try {
@@ -117,6 +140,7 @@ std::vector<Finding> check_disks(const runtime::Settings& settings, Bytes budget
     return {{"disk", "none", Verdict::kProblem, error.what()}};
   }
   const std::string of_any = message(kNoRates, "DIR");
+  std::vector<FoundDisks> measured;
   for (const runtime::ResolvedDirectory& directory : resolved.directories) {
     if (about_rates.mend == of_any && !directory.facts.is_ram_disk)
       about_rates.mend = message(kNoRates, shell_word(directory.facts.path));
@@ -137,11 +161,15 @@ std::vector<Finding> check_disks(const runtime::Settings& settings, Bytes budget
       }
     }
     findings.push_back(check_disk(directory, probe));
+    if (resolved.sharers > 1)
+      findings.back().value += message(", shared by {} ranks", resolved.sharers);
+    measured.push_back(rates_of(directory, probe));
     if (!failure.empty()) {
       findings.back().verdict = Verdict::kProblem;
       findings.back().mend = failure;
     }
   }
+  disks = sum_of(measured);
   if (!resolved.shortage.empty() && findings.front().mend.empty()) {
     findings.front().verdict = Verdict::kWarning;
     findings.front().mend = resolved.shortage;
@@ -195,27 +223,42 @@ Finding check_dispatch_key(const runtime::Settings& settings, const Installation
 
 }  // namespace
 
-int examine(const runtime::NamedTexts& given, const DoctorOptions& options) {
+Examination examine_process(const runtime::NamedTexts& given, const DoctorOptions& options,
+                            Examined whom) {
   const runtime::Settings settings =
       runtime::load_settings({given, runtime::spillway_environment()});
-  const Installation here = find_installation(own_path());
-  const topology::Machine machine = topology::discover_machine();
-  std::vector<Finding> findings = {check_installation(here)};
-  std::vector<FoundTorch> torches;
-  append(findings, check_torches(options, here, torches));
-  findings.push_back(check_dispatch_key(settings, here, torches));
+  const bool sees_machine = whom == Examined::kMachine;
+  Examination result;
+  std::vector<Finding>& findings = result.findings;
+  result.machine = topology::discover_machine();
+  const topology::Machine& machine = result.machine;
+  if (sees_machine) {
+    const Installation here = find_installation(own_path());
+    findings.push_back(check_installation(here));
+    std::vector<FoundTorch> torches;
+    append(findings, check_torches(options, here, torches));
+    findings.push_back(check_dispatch_key(settings, here, torches));
+  }
   append(findings, check_machine(machine));
-  const Finding budget = check_budget(settings, machine);
+  const auto [budget, resolved] = check_budget(settings, machine);
+  result.budget = resolved.budget;
+  findings.push_back(check_address_space(machine.limits, resolved));
   findings.push_back(budget);
-  const auto resolved = budget.verdict == Verdict::kProblem
-                            ? runtime::ResolvedBudget()
-                            : runtime::resolve_budget(settings, machine);
   findings.push_back(check_mappers(settings, machine, resolved, memory::probe_mappers()));
   findings.push_back(check_io_uring(swap::why_no_io_uring()));
+  if (!sees_machine) return result;
   Finding about_rates;
   const auto surroundings = look_around(settings, about_rates);
-  append(findings, check_disks(settings, resolved.budget, surroundings, options, about_rates));
+  append(findings,
+         check_disks(settings, resolved.budget, surroundings, options, about_rates, result.disks));
   findings.push_back(about_rates);
+  return result;
+}
+
+int examine(const runtime::NamedTexts& given, const DoctorOptions& options) {
+  if (const auto launcher = transport::find_launcher(); launcher && launcher->is_of_mpi)
+    return examine_ranks(given, options, *launcher);
+  std::vector<Finding> findings = examine_process(given, options, Examined::kMachine).findings;
   findings.push_back(check_mpi());
   std::cout << (options.json ? report_json(findings) : report_text(findings));
   return worst(findings) == Verdict::kProblem ? kFoundProblem : kDone;

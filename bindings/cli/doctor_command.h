@@ -1,8 +1,12 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "findings.h"
+#include "spillway/base/bytes.h"
 #include "spillway/runtime/settings/settings.h"
+#include "spillway/topology/machine.h"
 
 namespace spillway::cli {
 
@@ -12,7 +16,32 @@ struct DoctorOptions {
   std::string program;  ///< Program whose LibTorch is checked; empty: all that are found.
 };
 
-/// Prints one line per check; returns an exit code. Throws ConfigError for wrong settings.
+/// Who is to be examined.
+enum class Examined : std::uint8_t {
+  kMachine,  ///< This process and its machine.
+  kProcess,  ///< What may differ between processes of one machine.
+};
+
+/// The rates of the disks that a run would spill to.
+struct FoundDisks {
+  std::uint32_t count = 0;             ///< 0: of some, nothing is known.
+  double read_bytes_per_second = 0.0;  ///< All together.
+  double write_bytes_per_second = 0.0;
+};
+
+struct Examination {
+  std::vector<Finding> findings;
+  topology::Machine machine;
+  Bytes budget;  ///< 0: there is none.
+  FoundDisks disks;
+};
+
+/// Throws ConfigError for wrong settings.
+Examination examine_process(const runtime::NamedTexts& given, const DoctorOptions& options,
+                            Examined whom);
+
+/// Prints one line per check; returns an exit code. The ranks that a launcher of MPI has started
+/// are examined together, and the first one prints. Throws ConfigError for wrong settings.
 int examine(const runtime::NamedTexts& given, const DoctorOptions& options);
 
 }  // namespace spillway::cli

@@ -6,12 +6,10 @@
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/runtime/settings/budget.h"
-#include "spillway/swap/swap_engine.h"
 
 namespace spillway::cli {
 namespace {
 
-const Bytes kArenaSize = swap::SwapEngineOptions().arena_size;  // Addresses that a run reserves.
 constexpr Bytes kLeastLocked = 8_MiB;  // What a io_uring of usual depth may have to lock.
 constexpr double kSlowDisk = 0.5;      // GB/s; below it paging costs more than it hides.
 
@@ -91,17 +89,6 @@ Finding check_memory_limits(const topology::Memory& memory) {
   return ok("memory limits", value);
 }
 
-Finding check_address_space(const topology::ProcessLimits& limits) {
-  if (!limits.address_space_bytes) return unknown("address space");
-  if (*limits.address_space_bytes == topology::kUnlimited) return ok("address space", "unlimited");
-  const Bytes size(*limits.address_space_bytes);
-  if (size >= kArenaSize + kArenaSize) return ok("address space", to_string(size));
-  return {"address space", to_string(size), Verdict::kWarning,
-          message("a run reserves {} of addresses, or less where the limit is lower, which bounds "
-                  "what tensors take in memory and on disk together: ulimit -v unlimited",
-                  kArenaSize)};
-}
-
 Finding check_locked_memory(const topology::ProcessLimits& limits) {
   if (!limits.locked_bytes) return unknown("locked memory");
   if (*limits.locked_bytes == topology::kUnlimited) return ok("locked memory", "unlimited");
@@ -154,6 +141,10 @@ void add_mend(Finding& finding, Verdict verdict, const std::string& mend) {
   finding.mend += (finding.mend.empty() ? "" : "; ") + mend;
 }
 
+void add_warnings(Finding& finding, const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) add_mend(finding, Verdict::kWarning, warning);
+}
+
 // A mapper that works: whether it serves all that a trainer does, and the budget.
 Finding check_mapper(const runtime::Settings& settings, const topology::Machine& machine,
                      const runtime::ResolvedBudget& budget, memory::MapperKind kind,
@@ -172,7 +163,7 @@ Finding check_mapper(const runtime::Settings& settings, const topology::Machine&
   held.warnings.clear();
   try {
     runtime::hold_to_mapper(held, settings, machine, kind);
-    if (!held.warnings.empty()) add_mend(finding, Verdict::kWarning, held.warnings.front());
+    add_warnings(finding, held.warnings);
   } catch (const UnsupportedError& error) {
     add_mend(finding, Verdict::kProblem, error.what());
   }
@@ -182,26 +173,61 @@ Finding check_mapper(const runtime::Settings& settings, const topology::Machine&
 }  // namespace
 
 std::vector<Finding> check_machine(const topology::Machine& machine) {
-  return {check_kernel(machine.kernel),
-          check_processors(machine.processors),
-          check_memory(machine.memory),
-          check_memory_limits(machine.memory),
-          check_address_space(machine.limits),
-          check_locked_memory(machine.limits),
-          check_overcommit(machine.kernel),
-          check_huge_pages(machine.kernel),
-          check_gpus(machine.gpus)};
+  return {check_kernel(machine.kernel),        check_processors(machine.processors),
+          check_memory(machine.memory),        check_memory_limits(machine.memory),
+          check_locked_memory(machine.limits), check_overcommit(machine.kernel),
+          check_huge_pages(machine.kernel),    check_gpus(machine.gpus)};
 }
 
-Finding check_budget(const runtime::Settings& settings, const topology::Machine& machine) {
+Finding check_address_space(const topology::ProcessLimits& limits,
+                            const runtime::ResolvedBudget& budget) {
+  if (!limits.address_space_bytes) return unknown("address space");
+  const Bytes usual = runtime::ResolvedBudget().arena;
+  if (*limits.address_space_bytes == topology::kUnlimited)
+    return ok("address space", message("unlimited; a run reserves {} for tensors", usual));
+  const std::string size = to_string(Bytes(*limits.address_space_bytes));
+  if (budget.arena == Bytes())
+    return {"address space", size + "; a run finds too little for its budget", Verdict::kProblem,
+            message("a run reserves {} for tensors where nothing limits it: ulimit -v unlimited",
+                    usual)};
+  if (budget.arena == usual)
+    return ok("address space", message("{}; a run reserves {} for tensors", size, usual));
+  return {"address space",
+          message("{}; a run reserves {} of them for tensors at most, instead of {}", size,
+                  budget.arena, usual),
+          Verdict::kWarning,
+          message("that bounds what tensors take in memory and on disk together: ulimit -v "
+                  "unlimited{}{}",
+                  budget.arena_advice.empty() ? "" : "; ", budget.arena_advice)};
+}
+
+CheckedBudget check_budget(const runtime::Settings& settings, const topology::Machine& machine) {
+  CheckedBudget checked;
+  auto& [finding, budget] = checked;
   try {
-    const runtime::ResolvedBudget budget = runtime::resolve_budget(settings, machine);
-    std::string value = message("{} ({})", budget.budget, budget.origin);
-    if (budget.warnings.empty()) return ok("budget", value);
-    return {"budget", value, Verdict::kWarning, budget.warnings.front()};
+    budget = runtime::resolve_budget(settings, machine);
   } catch (const ConfigError& error) {
-    return {"budget", "none", Verdict::kProblem, error.what()};
+    finding = {"budget", "none", Verdict::kProblem, error.what()};
+    runtime::hold_to_address_limit(budget, settings, machine);
+    return checked;
   }
+  finding = ok("budget", {});
+  const auto fits = [&](const auto& hold_to) {
+    try {
+      hold_to(budget, settings, machine);
+      return true;
+    } catch (const UnsupportedError& error) {
+      add_mend(finding, Verdict::kProblem, error.what());
+      return false;
+    }
+  };
+  const bool fits_data = fits(runtime::hold_to_writable_limit);
+  const bool fits_addresses = fits(runtime::hold_to_address_limit);
+  finding.value = message("{} ({})", budget.budget, budget.origin);
+  add_warnings(finding, budget.warnings);
+  if (!fits_addresses) budget.arena = Bytes();
+  if (!fits_data || !fits_addresses) budget.budget = Bytes();
+  return checked;
 }
 
 Finding check_mappers(const runtime::Settings& settings, const topology::Machine& machine,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,7 +27,17 @@ struct Finding {
 
 // Findings about what was found out; free of I/O, so that any machine can be put before them.
 std::vector<Finding> check_machine(const topology::Machine& machine);
-Finding check_budget(const runtime::Settings& settings, const topology::Machine& machine);
+
+struct CheckedBudget {
+  Finding finding;
+  /// Within the limits of this process; 0: there is none. Its arena is 0 where the limit of
+  /// addresses refuses it.
+  runtime::ResolvedBudget budget;
+};
+CheckedBudget check_budget(const runtime::Settings& settings, const topology::Machine& machine);
+/// `budget` as `check_budget` has it. A trainer has less left of the limit: it loads LibTorch.
+Finding check_address_space(const topology::ProcessLimits& limits,
+                            const runtime::ResolvedBudget& budget);
 /// `budget` is 0 where it cannot be told.
 Finding check_mappers(const runtime::Settings& settings, const topology::Machine& machine,
                       const runtime::ResolvedBudget& budget,
@@ -43,9 +54,10 @@ struct FoundTorch {
 };
 Finding check_torch(const FoundTorch& torch, const std::vector<std::string>& served);
 
-/// The report as aligned text, or as JSON.
+/// The report as aligned text, or as JSON; of several ranks with what is known of the job.
 std::string report_text(const std::vector<Finding>& findings);
 std::string report_json(const std::vector<Finding>& findings);
+std::string report_json(const std::vector<Finding>& findings, const nlohmann::ordered_json& job);
 
 Verdict worst(const std::vector<Finding>& findings);
 

@@ -64,6 +64,7 @@ inline constexpr std::string_view kDoctorExamples =
   spillway doctor --nvme /scratch    another disk
   spillway doctor -- ./trainer       the LibTorch that this program loads
   spillway doctor --json             for scripts
+  mpiexec -n 4 spillway doctor       one report of all ranks, with the links between them
 
 Exit codes: 0 no problem, 1 at least one problem, 2 wrong options.
 )";

@@ -44,16 +44,21 @@ std::string report_text(const std::vector<Finding>& findings) {
 }
 
 std::string report_json(const std::vector<Finding>& findings) {
+  return report_json(findings, nullptr);
+}
+
+std::string report_json(const std::vector<Finding>& findings, const nlohmann::ordered_json& job) {
   nlohmann::ordered_json checks = nlohmann::ordered_json::array();
   for (const Finding& finding : findings)
     checks.push_back({{"subject", finding.subject},
                       {"value", finding.value},
                       {"verdict", name_of(finding.verdict)},
                       {"mend", finding.mend}});
-  const nlohmann::ordered_json json = {{"format", "spillway doctor"},
-                                       {"version", 1},
-                                       {"verdict", name_of(worst(findings))},
-                                       {"checks", std::move(checks)}};
+  nlohmann::ordered_json json = {{"format", "spillway doctor"},
+                                 {"version", 1},
+                                 {"verdict", name_of(worst(findings))},
+                                 {"checks", std::move(checks)}};
+  if (!job.is_null()) json["job"] = job;
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 

@@ -16,8 +16,10 @@
 #include "exit_codes.h"
 #include "installation.h"
 #include "output_files.h"
+#include "private_rank.h"
 #include "program_file.h"
 #include "setting_values.h"
+#include "shard_words.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/preload/active.h"
@@ -54,10 +56,12 @@ void check_files(const runtime::Settings& settings, const std::vector<std::strin
 // repeats the warnings, in the process that they concern.
 void check_settings(const runtime::Settings& settings, const std::vector<std::string>& program) {
   check_files(settings, program);
-  const auto budget = runtime::resolve_budget(settings, topology::discover_machine());
-  runtime::resolve_spill_directories(settings, budget.budget, runtime::real_surroundings(settings));
   if (!settings.profile_out.empty() && !settings.prefetch)
     throw ConfigError("a profile needs --prefetch on: it is made of learned steps");
+  // Ranks that ended before they meet would keep the others waiting: these tell of it together.
+  if (settings.split && runtime::launched_rank()) return;
+  const auto budget = runtime::resolve_budget(settings, topology::discover_machine());
+  runtime::resolve_spill_directories(settings, budget.budget, runtime::real_surroundings(settings));
   // Whether the plan is for a step of this program, only the program can tell.
   runtime::planning_of(settings, budget.budget);
 }
@@ -131,15 +135,16 @@ void ask_whether_under_spillway() {
   ::setenv(SPILLWAY_ACTIVE_VARIABLE, name.c_str(), 1);
 }
 
-bool is_budget_given(const runtime::SettingSources& sources, const runtime::Settings& settings) {
-  const auto names = [](const runtime::NamedTexts& texts, const std::string& name) {
+bool is_given(std::string_view key, const runtime::SettingSources& sources,
+              const runtime::Settings& settings) {
+  const auto names = [](const runtime::NamedTexts& texts, std::string_view name) {
     return std::any_of(texts.begin(), texts.end(), [&](const auto& each) {
       return each.first == name && !each.second.empty();
     });
   };
-  return names(sources.options, "budget") ||
-         names(sources.environment, runtime::environment_name("budget")) ||
-         (!settings.config.empty() && names(runtime::read_config_file(settings.config), "budget"));
+  return names(sources.options, key) ||
+         names(sources.environment, runtime::environment_name(key)) ||
+         (!settings.config.empty() && names(runtime::read_config_file(settings.config), key));
 }
 
 int execute(const std::string& path, const std::vector<std::string>& program) {
@@ -157,6 +162,15 @@ int execute(const std::string& path, const std::vector<std::string>& program) {
   }
   log_error("cannot start {}: {}", path, std::strerror(error));
   return error == ENOENT ? kNotFound : kNotExecutable;
+}
+
+// Of a program that runs on many ranks, the first one's effects are the user's.
+void become_rank(const runtime::Settings& settings) {
+  const std::string rank = runtime::launched_rank().value_or("0");
+  const bool is_inside_of_one = !variable(SPILLWAY_PRIVATE_FILES_VARIABLE).empty();
+  if (!settings.split || rank == "0" || is_inside_of_one) return;
+  const std::string temporary = variable("TMPDIR");
+  become_private_rank({.rank = rank, .parent_folder = temporary.empty() ? "/tmp" : temporary});
 }
 
 bool is_budget(const std::string& word) {
@@ -224,13 +238,16 @@ std::string with_preload(const std::string& preload, const std::string& existing
   return first + preload + others;
 }
 
-int run_program(const runtime::NamedTexts& given, const std::vector<std::string>& program,
+int run_program(const runtime::NamedTexts& given, const std::vector<std::string>& given_program,
                 const std::function<int(const ProgramStart&)>& start) {
   const runtime::SettingSources sources{given, runtime::spillway_environment()};
   const runtime::Settings settings = runtime::load_settings(sources);
   configure_log(settings.quiet ? LogLevel::kError : settings.log_level);
-  if (program.empty())
+  if (given_program.empty())
     throw ConfigError("no program to run (spillway run [options] -- program arguments...)");
+  std::optional<Shard> shard;
+  if (is_given("shards", sources, settings)) shard = shard_of_this_process(settings);
+  const std::vector<std::string> program = shard ? words_for(*shard, given_program) : given_program;
   check_settings(settings, program);
   const ProgramLookup found = find_program(program.front(), variable("PATH"));
   if (found.path.empty()) {
@@ -246,9 +263,13 @@ int run_program(const runtime::NamedTexts& given, const std::vector<std::string>
   const std::string preload = usable_preload();
   note_program_without_torch(settings, file, found.path);
   prepare_environment(sources, preload, linked_sanitizer(file, found.path));
-  const auto become = [&] { return execute(found.path, program); };
+  if (shard) set_variables_of(*shard, given_program);
+  const auto become = [&] {
+    become_rank(settings);
+    return execute(found.path, program);
+  };
   if (!start) {
-    if (is_budget_given(sources, settings)) ask_whether_under_spillway();
+    if (is_given("budget", sources, settings)) ask_whether_under_spillway();
     return become();
   }
   return start(

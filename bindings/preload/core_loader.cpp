@@ -10,7 +10,9 @@
 
 #include "kept_environment.h"
 #include "messages.h"
+#include "private_files.h"
 #include "run_listener.h"
+#include "spillway/preload/hooks.h"
 #include "torch_in_process.h"
 
 namespace spillway::preload {
@@ -145,13 +147,19 @@ void load_core(const TorchInProcess& torch) {
     refuse_version(torch, folder);
     return;
   }
-  if (dlopen(core, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) == nullptr) {
+  void* const loaded = dlopen(core, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (loaded == nullptr) {
     refuse("cannot load the core library: %s", dlerror());
     return;
   }
+  void (*is_loaded)(void) = nullptr;
+  *reinterpret_cast<void**>(&is_loaded) = dlsym(loaded, SPILLWAY_CORE_IS_LOADED);
+  if (is_loaded != nullptr) is_loaded();
   tell_of_core();
   const char* children = getenv("SPILLWAY_CHILDREN");
   if (children == nullptr || strcmp(children, "strip") != 0) return;
+  // What they write is this rank's own, too.
+  if (has_private_files()) return;
   leave_children_alone(folder);
   forget_environment();
 }

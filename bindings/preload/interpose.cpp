@@ -7,8 +7,10 @@
 
 #include "core_loader.h"
 #include "kept_environment.h"
+#include "next_definition.h"
 #include "registered_hooks.h"
 #include "run_listener.h"
+#include "tensor_access.h"
 #include "torch_in_process.h"
 
 // void torch::autograd::set_default_engine_stub(Engine& (*)())
@@ -49,14 +51,6 @@ void* real_symbol(const char* name, const void* caller) {
   return symbol;
 }
 
-void* require_symbol(const char* name, const char* shown, const void* caller) {
-  void* symbol = real_symbol(name, caller);
-  if (symbol != nullptr) return symbol;
-  fprintf(stderr, "[spillway] error: LibTorch's %s was called, but no mapped library has it\n",
-          shown);
-  abort();
-}
-
 __attribute__((constructor)) void on_load() {
   remember_run();
   keep_environment();
@@ -71,6 +65,14 @@ __attribute__((destructor)) void on_exit() {
 
 }  // namespace
 
+void* next_definition(const char* name, const char* shown, const void* caller) {
+  void* symbol = real_symbol(name, caller);
+  if (symbol != nullptr) return symbol;
+  fprintf(stderr, "[spillway] error: LibTorch's %s was called, but no mapped library has it\n",
+          shown);
+  abort();
+}
+
 const SpillwayHooks* registered_hooks() {
   return __atomic_load_n(&hooks_are_set, __ATOMIC_ACQUIRE) != 0 ? &hooks : nullptr;
 }
@@ -81,7 +83,7 @@ extern "C" SPILLWAY_VISIBLE void spillway_set_default_engine_stub(void* stub) __
     SPILLWAY_SET_DEFAULT_ENGINE_STUB);
 
 void spillway_set_default_engine_stub(void* stub) {
-  const auto real = reinterpret_cast<SetEngineStub>(require_symbol(
+  const auto real = reinterpret_cast<SetEngineStub>(next_definition(
       SPILLWAY_SET_DEFAULT_ENGINE_STUB, "set_default_engine_stub", __builtin_return_address(0)));
   load_core_if_torch_is_here();
   real(stub);
@@ -96,7 +98,7 @@ void* spillway_get_cpu_allocator() {
   void* real = __atomic_load_n(&found, __ATOMIC_ACQUIRE);
   if (real == nullptr) {
     real =
-        require_symbol(SPILLWAY_GET_CPU_ALLOCATOR, "GetCPUAllocator", __builtin_return_address(0));
+        next_definition(SPILLWAY_GET_CPU_ALLOCATOR, "GetCPUAllocator", __builtin_return_address(0));
     __atomic_store_n(&found, real, __ATOMIC_RELEASE);
   }
   load_core_at_first_allocation();
@@ -110,6 +112,7 @@ extern "C" {
 SPILLWAY_VISIBLE int spillway_preload_register(const SpillwayHooks* hooks) {
   if (hooks == nullptr || hooks->version != SPILLWAY_HOOKS_VERSION) return -1;
   spillway::preload::hooks = *hooks;
+  spillway::preload::watch_tensor_access(*hooks);
   __atomic_store_n(&spillway::preload::hooks_are_set, 1, __ATOMIC_RELEASE);
   return 0;
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "messages.h"
+#include "rank_notices.h"
 #include "registered_hooks.h"
 
 namespace spillway::preload {
@@ -133,6 +134,7 @@ namespace {
 [[noreturn]] void end_at_once(int code) {
   const int saved_errno = errno;
   spillway::preload::report_plain_run();
+  spillway::preload::note_end(code);
   errno = saved_errno;
   while (true) syscall(SYS_exit_group, code);
 }

@@ -26,6 +26,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "rank_notices.h"
 #include "registered_hooks.h"
 
 namespace spillway::preload {
@@ -548,6 +549,7 @@ using namespace spillway::preload;  // NOLINT: what follows stands for functions
 extern "C" {
 
 SPILLWAY_VISIBLE ssize_t read(int file, void* memory, size_t size) {
+  note_input(file);
   const auto call = real().read;
   return transfer(file, memory, size, Use::kFilled,
                   [&](void* piece, size_t, size_t count) { return call(file, piece, count); });
@@ -555,8 +557,9 @@ SPILLWAY_VISIBLE ssize_t read(int file, void* memory, size_t size) {
 
 SPILLWAY_VISIBLE ssize_t write(int file, const void* memory, size_t size) {
   const auto call = real().write;
-  return transfer(file, memory, size, Use::kTaken,
-                  [&](void* piece, size_t, size_t count) { return call(file, piece, count); });
+  return noted(transfer(file, memory, size, Use::kTaken, [&](void* piece, size_t, size_t count) {
+    return call(file, piece, count);
+  }));
 }
 
 SPILLWAY_VISIBLE ssize_t pread(int file, void* memory, size_t size, off_t from) {
@@ -572,9 +575,10 @@ SPILLWAY_VISIBLE ssize_t pread64(int file, void* memory, size_t size, off64_t fr
 
 SPILLWAY_VISIBLE ssize_t pwrite(int file, const void* memory, size_t size, off_t to) {
   const auto call = real().pwrite;
-  return transfer(file, memory, size, Use::kTaken, [&](void* piece, size_t begin, size_t count) {
-    return call(file, piece, count, to + static_cast<off_t>(begin));
-  });
+  return noted(
+      transfer(file, memory, size, Use::kTaken, [&](void* piece, size_t begin, size_t count) {
+        return call(file, piece, count, to + static_cast<off_t>(begin));
+      }));
 }
 
 SPILLWAY_VISIBLE ssize_t pwrite64(int file, const void* memory, size_t size, off64_t to) {
@@ -582,6 +586,7 @@ SPILLWAY_VISIBLE ssize_t pwrite64(int file, const void* memory, size_t size, off
 }
 
 SPILLWAY_VISIBLE ssize_t readv(int file, const iovec* parts, int count) {
+  note_input(file);
   return transfer_parts(
       file, parts, count, Use::kFilled,
       [&](void* part, size_t size, ssize_t) { return real().read(file, part, size); },
@@ -589,10 +594,10 @@ SPILLWAY_VISIBLE ssize_t readv(int file, const iovec* parts, int count) {
 }
 
 SPILLWAY_VISIBLE ssize_t writev(int file, const iovec* parts, int count) {
-  return transfer_parts(
+  return noted(transfer_parts(
       file, parts, count, Use::kTaken,
       [&](void* part, size_t size, ssize_t) { return real().write(file, part, size); },
-      [&](const iovec* passed, int left) { return real().writev(file, passed, left); });
+      [&](const iovec* passed, int left) { return real().writev(file, passed, left); }));
 }
 
 SPILLWAY_VISIBLE ssize_t preadv(int file, const iovec* parts, int count, off_t from) {
@@ -626,12 +631,12 @@ SPILLWAY_VISIBLE ssize_t preadv64v2(int file, const iovec* parts, int count, off
 }
 
 SPILLWAY_VISIBLE ssize_t pwritev(int file, const iovec* parts, int count, off_t to) {
-  return transfer_parts(
+  return noted(transfer_parts(
       file, parts, count, Use::kTaken,
       [&](void* part, size_t size, ssize_t done) {
         return real().pwrite(file, part, size, to + done);
       },
-      [&](const iovec* passed, int left) { return real().pwritev(file, passed, left, to); });
+      [&](const iovec* passed, int left) { return real().pwritev(file, passed, left, to); }));
 }
 
 SPILLWAY_VISIBLE ssize_t pwritev64(int file, const iovec* parts, int count, off64_t to) {
@@ -718,6 +723,7 @@ SPILLWAY_VISIBLE ssize_t process_vm_writev(pid_t process, const iovec* local, un
 }
 
 SPILLWAY_VISIBLE size_t fread(void* memory, size_t item, size_t items, FILE* file) {
+  if (file == stdin) note_input(0);
   const auto call = real().fread;
   return transfer_items(
       memory, item, items, file, /*locks=*/true, Use::kFilled,
@@ -733,16 +739,20 @@ SPILLWAY_VISIBLE size_t fread_unlocked(void* memory, size_t item, size_t items, 
 
 SPILLWAY_VISIBLE size_t fwrite(const void* memory, size_t item, size_t items, FILE* file) {
   const auto call = real().fwrite;
-  return transfer_items(
+  const size_t done = transfer_items(
       memory, item, items, file, /*locks=*/true, Use::kTaken,
       [&](void* piece, size_t size, size_t count) { return call(piece, size, count, file); });
+  if (done < items) note_error(errno);
+  return done;
 }
 
 SPILLWAY_VISIBLE size_t fwrite_unlocked(const void* memory, size_t item, size_t items, FILE* file) {
   const auto call = real().fwrite_unlocked;
-  return transfer_items(
+  const size_t done = transfer_items(
       memory, item, items, file, /*locks=*/false, Use::kTaken,
       [&](void* piece, size_t size, size_t count) { return call(piece, size, count, file); });
+  if (done < items) note_error(errno);
+  return done;
 }
 
 }  // extern "C"

@@ -1,10 +1,10 @@
 // Threads report to the core before they run.
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "next_function.h"
 #include "registered_hooks.h"
 
 namespace spillway::preload {
@@ -12,6 +12,8 @@ namespace {
 
 using ThreadFunction = void* (*)(void*);
 using CreateThread = int (*)(pthread_t*, const pthread_attr_t*, ThreadFunction, void*);
+
+CreateThread known_create = nullptr;
 
 struct ThreadStart {
   ThreadFunction function;
@@ -31,14 +33,8 @@ void* start_thread(void* opaque) {
 extern "C" SPILLWAY_VISIBLE int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                                                void* (*function)(void*), void* argument) noexcept {
   using namespace spillway::preload;
-  // Not a function-local static: its guard would need the C++ runtime.
-  static CreateThread real;
-  CreateThread create = __atomic_load_n(&real, __ATOMIC_ACQUIRE);
-  if (create == nullptr) {
-    create = reinterpret_cast<CreateThread>(dlsym(RTLD_NEXT, "pthread_create"));
-    if (create == nullptr) return ENOSYS;
-    __atomic_store_n(&real, create, __ATOMIC_RELEASE);
-  }
+  const CreateThread create = next_function(known_create, "pthread_create");
+  if (create == nullptr) return ENOSYS;
   const SpillwayHooks* told = registered_hooks();
   if (told == nullptr || told->thread_started == nullptr)
     return create(thread, attributes, function, argument);

@@ -22,7 +22,7 @@ AutogradNode node_that_runs() {
 
 }  // namespace
 
-AutogradFacts AutogradWatch::observe(bool needs_gradient) {
+void AutogradWatch::observe(bool needs_gradient, AutogradFacts& facts) {
   const std::uint64_t next = at::sequence_number::peek();
   const bool is_new = next != next_number_;
   next_number_ = next;
@@ -33,7 +33,6 @@ AutogradFacts AutogradWatch::observe(bool needs_gradient) {
   const bool is_maker = is_new && needs_gradient && (has_gradients || !is_in_backward);
   if (is_maker && !has_gradients) function_until_ = next;
   const bool is_in_function = function_until_ != 0;
-  AutogradFacts facts;
   if (is_maker || is_in_function) {
     if (thread_ == 0) thread_ = at::RecordFunction::currentThreadId();
     facts.made = {thread_, next - 1};
@@ -42,13 +41,12 @@ AutogradFacts AutogradWatch::observe(bool needs_gradient) {
     facts.phase = OpPhase::kBackward;
     facts.runs_in = node_that_runs();
     is_forward_ = false;
-    return facts;
+    return;
   }
   const bool is_accounted = is_in_function || (has_gradients && needs_gradient);
   is_forward_ |= is_accounted;
   const bool is_forward = is_accounted || (has_gradients && is_forward_);
   facts.phase = is_forward ? OpPhase::kForward : OpPhase::kOther;
-  return facts;
 }
 
 }  // namespace spillway::torch_binding

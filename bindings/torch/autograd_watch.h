@@ -17,8 +17,9 @@ namespace spillway::torch_binding {
 /// Inside of backward, in what checkpointing computes anew, its operators have none.
 class AutogradWatch {
  public:
-  /// Before the kernel. `needs_gradient`: an input requires a gradient.
-  AutogradFacts observe(bool needs_gradient);
+  /// Before the kernel. `needs_gradient`: an input requires a gradient. `facts` are new, and set in
+  /// place: copies of what was just written in parts cost each operator more than the rest of this.
+  void observe(bool needs_gradient, AutogradFacts& facts);
 
  private:
   std::uint64_t next_number_ = 0;     ///< Of the thread's next node, at the operator before.

@@ -1,6 +1,7 @@
 #include "core.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/Version.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <torch/csrc/autograd/engine.h>
@@ -19,8 +20,11 @@
 #include "spillway/memory/kernel_refusal.h"
 #include "spillway/memory/locked_memory.h"
 #include "spillway/memory/own_limits.h"
+#include "spillway/pipeline/agreement/process_facts.h"
 #include "spillway/preload/hooks.h"
 #include "spillway/runtime/endings.h"
+#include "spillway/split/refusals.h"
+#include "spillway/split/split_placement.h"
 #include "spillway_version.h"
 
 namespace spillway::torch_binding {
@@ -47,7 +51,7 @@ void on_thread_started() { Interceptor::enable_on_this_thread(); }
 
 /// What the preload library or, in a trainer that is linked with the core, the core's own copies of
 /// its functions are to tell.
-void register_hooks(bool kernel_serves_faults, std::size_t bytes_at_once) {
+void register_hooks(bool kernel_serves_faults, std::size_t bytes_at_once, bool is_split) {
   SpillwayHooks hooks{};
   hooks.version = SPILLWAY_HOOKS_VERSION;
   hooks.thread_started = &on_thread_started;
@@ -60,6 +64,14 @@ void register_hooks(bool kernel_serves_faults, std::size_t bytes_at_once) {
   hooks.change_limit = &memory::change_own_limit;
   hooks.hand_on_limits = [](int is_over) { memory::hand_on_own_limits(is_over != 0); };
   hooks.lock_all_memory = &memory::lock_all_but_reserved;
+  if (is_split) {
+    hooks.program_begins = &spillway_core_is_loaded;
+    hooks.program_ends = &split::SplitProgram::program_ends;
+    hooks.before_pointer = &split::SplitProgram::before_pointer;
+    hooks.archived_tensor = &split::SplitProgram::archived_tensor;
+    hooks.archived_bytes = &split::SplitProgram::archived_bytes;
+    hooks.record_read = &split::SplitProgram::record_read;
+  }
   auto* const preloaded =
       reinterpret_cast<SpillwayPreloadRegister>(::dlsym(RTLD_DEFAULT, "spillway_preload_register"));
   if (preloaded == nullptr) {
@@ -82,6 +94,18 @@ void keep_queue_for_functions_at_exit() {
     (torch::autograd::Engine::get_base_engine().*&Engine::init_local_ready_queue)(queue);
 }
 
+/// Ends the process where it cannot, as the ranks beside it do.
+std::unique_ptr<transport::MpiTransport> make_transport() {
+  // UCX, of MPICH, would redirect this process's calls for memory.
+  ::setenv("UCX_MEM_EVENTS", "no", 0);
+  try {
+    return transport::make_mpi_transport();
+  } catch (const Error& error) {
+    transport::tell_once_on_host([&] { log_error("{}", error.what()); });
+    ::_exit(2);
+  }
+}
+
 }  // namespace
 
 Core& Core::start(const runtime::Settings& settings) {
@@ -98,7 +122,7 @@ Core::Core(const runtime::Settings& settings)
     : run_(with_log(settings), runtime::surroundings_of_this_process(settings), clock_) {
   run_.trainer_facts = [this] { return trainer_facts(); };
   register_hooks(memory::serves_system_calls(run_.parts().mapper),
-                 bytes_at_once(runtime().budget(), runtime().engine().page_size()));
+                 bytes_at_once(runtime().budget(), runtime().engine().page_size()), settings.split);
   // May throw; from here on LibTorch points to the runtime.
   interceptor_ = std::make_unique<Interceptor>(runtime(), settings.dispatch_key, settings.verify);
   instance.store(this);  // From here on other threads may fork.
@@ -106,16 +130,91 @@ Core::Core(const runtime::Settings& settings)
   install_cpu_allocator(runtime());
 }
 
+void Core::join_ranks() {
+  const runtime::Settings& settings = run_.settings();
+  if (!settings.split) return;
+  if (!interceptor_->is_below_autograd())
+    throw UnsupportedError("--split needs a dispatch key below autograd, and operators are seen by "
+                           "way of {}",
+                           interceptor_->key_name());
+  if (!runtime::launched_rank()) {
+    log_warning("no launcher of MPI (mpiexec, srun) has started this process: with --split it "
+                "trains alone");
+    return;
+  }
+  transport_ = make_transport();
+  try {
+    split::agree_on_refusals(
+        *transport_, split::objection_to(settings, transport_->rank(), transport_->ranks()));
+    split_over_ranks();
+  } catch (const ConfigError& error) {
+    const split::AgreedError agreed("{}", error.what());  // All ranks have found the same.
+    split_.reset();
+    shards_.reset();
+    transport_.reset();
+    throw agreed;
+  }
+}
+
+void Core::refuse_ranks(const std::string& reason) {
+  const auto transport = make_transport();
+  split::agree_on_refusals(*transport, reason);
+  throw Error("{}", reason);  // Not reached: the reason is not empty.
+}
+
+void Core::split_over_ranks() {
+  const runtime::Settings& settings = run_.settings();
+  pipeline::JobFacts facts = pipeline::facts_of_process();
+  facts.emplace_back("Spillway", kVersion);
+  facts.emplace_back("LibTorch", TORCH_VERSION);
+  facts.emplace_back("number of threads", std::to_string(at::get_num_threads()));
+  facts.emplace_back("CPU capability of LibTorch", at::get_cpu_capability());
+  facts.emplace_back("--schedule", settings.schedule);
+  facts.emplace_back("--replicas", std::to_string(settings.replicas));
+  facts.emplace_back("--stages", std::to_string(settings.stages));
+  facts.emplace_back("--rebalance", settings.rebalance ? "on" : "off");
+  facts.emplace_back("--plan", settings.plan);
+  facts.emplace_back("--trace", settings.trace);
+  facts.emplace_back("--shards", std::to_string(settings.shards));
+  facts.emplace_back("--gradients",
+                     settings.gradients == runtime::GradientOrder::kFast ? "fast" : "ordered");
+  shards_ = std::make_unique<split::Shards>(*transport_, settings, facts);
+  layout_ = split::layout_of(settings, shards_->transport().ranks());
+  split_ = std::make_unique<split::SplitProgram>(
+      split::SplitOptions{.runtime = runtime(),
+                          .transport = shards_->transport(),
+                          .job = shards_->job(),
+                          .exchange = shards_->exchange(),
+                          .layout = *layout_,
+                          .plan = settings.plan,
+                          .min_storage = settings.min_storage,
+                          .traces = !settings.trace.empty(),
+                          // Shards that measure for themselves would cut in different ways.
+                          .rebalances = settings.rebalance && settings.shards == 1,
+                          .hidden_keys = Interceptor::keys(),
+                          .compute = &Interceptor::compute,
+                          .deleter = cpu_allocator_deleter()});
+  run_.ranks_at_end = [this](const runtime::RunStatistics& mine) { return gather(mine); };
+  run_.trace_of_ranks = [this](runtime::RecordedTrace mine, bool joins) {
+    return trace_of_ranks(std::move(mine), joins);
+  };
+}
+
 void Core::watch_forks() {
-  ::pthread_atfork([] { core().runtime().before_fork(); },
-                   [] { core().runtime().after_fork_in_parent(); },
-                   [] {
-                     Interceptor::disable_for_good();
-                     detach_cpu_allocator();
-                     core().is_child_.store(true);
-                     runtime::unwatch_endings_in_child();
-                     core().runtime().after_fork_in_child();
-                   });
+  ::pthread_atfork(
+      [] {
+        split::SplitProgram::before_fork();
+        core().runtime().before_fork();
+      },
+      [] { core().runtime().after_fork_in_parent(); },
+      [] {
+        Interceptor::disable_for_good();
+        detach_cpu_allocator();
+        split::SplitProgram::leave_to_parent();
+        core().is_child_.store(true);
+        runtime::unwatch_endings_in_child();
+        core().runtime().after_fork_in_child();
+      });
 }
 
 void Core::watch_endings() {
@@ -146,7 +245,54 @@ runtime::TrainerFacts Core::trainer_facts() const {
 void Core::finish(runtime::Runtime::Ending ending) noexcept {
   if (is_child_.load()) return;
   tell_of_other_allocator();
-  run_.finish(ending);
+  if (split_ == nullptr || ending != runtime::Runtime::Ending::kByItself) {
+    run_.finish(ending);
+    return;
+  }
+  if (!split_->is_on_this_thread())
+    shards_->job().abort(
+        "the program exits on another thread than the one that it trains on, whose work is "
+        "not done: return from main");
+  try {
+    split_->drain();
+    is_drained_.store(true);
+    run_.finish(ending);
+    split_->finish();
+  } catch (const std::exception& error) {
+    log_error("{}", error.what());
+    run_.finish(ending);
+  }
+  // Other threads may be on their way through it.
+  static_cast<void>(split_.release());
+  shards_.reset();
+  transport_.reset();
+}
+
+std::optional<runtime::RanksReport> Core::gather(const runtime::RunStatistics& mine) {
+  if (!is_drained_.load()) return std::nullopt;  // Others may work for long.
+  runtime::RankFigures figures;
+  figures.threads = static_cast<std::uint32_t>(at::get_num_threads());
+  figures.budget_bytes = mine.budget.count();
+  figures.peak_bytes = mine.memory.counted_peak.count();
+  figures.spilled_bytes = mine.memory.spilled.count();
+  runtime::RanksReport report;
+  report.schedule = layout_->schedule;
+  report.replicas = layout_->placement.pipelines();
+  report.shards = run_.settings().shards;
+  report.rows = split_->gather(figures);
+  if (report.rows.empty()) return std::nullopt;
+  report.moves = split_->layer_moves();
+  for (std::size_t rank = 0; rank < report.rows.size(); ++rank)
+    report.rows[rank].host = transport_->job().hosts[rank];
+  return report;
+}
+
+runtime::RanksTrace Core::trace_of_ranks(runtime::RecordedTrace mine, bool joins) {
+  mine.trace.title = message("rank {} ({}): {}", transport_->rank().value(),
+                             transport_->job().hosts[transport_->rank().value()], mine.trace.title);
+  if (is_drained_.load()) return split_->trace(std::move(mine), joins);
+  if (joins) mine.summary += "; of this rank alone, as the program did not end by itself";
+  return {{std::move(mine.trace)}, std::move(mine.summary)};
 }
 
 }  // namespace spillway::torch_binding

@@ -2,9 +2,17 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "interceptor.h"
 #include "spillway/runtime/run.h"
+#include "spillway/split/shards.h"
+#include "spillway/split/split_program.h"
+#include "spillway/transport/mpi.h"
+
+/// Of this library, for whoever has loaded it: see preload/hooks.h.
+extern "C" __attribute__((visibility("default"))) void spillway_core_is_loaded();
 
 namespace spillway::torch_binding {
 
@@ -17,10 +25,21 @@ class Core {
   /// in LibTorch. Call once, before a second thread uses LibTorch.
   static Core& start(const runtime::Settings& settings);
 
+  /// Where the settings say so, splits the program over the ranks of the job, and waits for those.
+  /// Throws as `start`. Once, right after it, but not while a library is being loaded: MPI loads
+  /// others on a thread of its own.
+  void join_ranks();
+  /// Of a rank that could not start: tells the others, which end, too. Throws as `start`, the same
+  /// on all ranks.
+  [[noreturn]] static void refuse_ranks(const std::string& reason);
+
   /// The running instance, or null.
   static Core* running() noexcept;
 
   runtime::Runtime& runtime() { return run_.runtime(); }
+  /// Null where the program is not split over ranks.
+  split::SplitProgram* split() { return split_.get(); }
+  const transport::Transport* transport() const { return transport_.get(); }
   /// In a child that was made by fork(2) no operator is seen and nothing is counted: locks of the
   /// parent's other threads may be held for ever there.
   bool is_forked_child() const noexcept { return is_child_.load(); }
@@ -32,11 +51,20 @@ class Core {
   explicit Core(const runtime::Settings& settings);
   static void watch_forks();
   static void watch_endings();
+  void split_over_ranks();
   runtime::TrainerFacts trainer_facts() const;
+  /// On the first rank of a split program; nothing on others.
+  std::optional<runtime::RanksReport> gather(const runtime::RunStatistics& mine);
+  runtime::RanksTrace trace_of_ranks(runtime::RecordedTrace mine, bool joins);
 
   SteadyClock clock_;
   runtime::Run run_;
   std::unique_ptr<Interceptor> interceptor_;
+  std::unique_ptr<transport::MpiTransport> transport_;  ///< Of a program that is split over ranks.
+  std::unique_ptr<split::Shards> shards_;
+  std::optional<split::Layout> layout_;
+  std::unique_ptr<split::SplitProgram> split_;
+  std::atomic<bool> is_drained_{false};  ///< It has ended by itself, and no task of it is left.
   std::atomic<bool> is_child_{false};
 };
 

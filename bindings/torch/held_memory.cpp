@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "core.h"
+#include "spillway/phantoms/phantom_memory.h"
 
 namespace spillway::torch_binding {
 namespace {
@@ -17,7 +18,11 @@ std::size_t tensor_bytes(const void* memory, std::size_t size) {
   Core* const core = Core::running();
   if (core == nullptr || size == 0) return 0;
   const swap::RangeUse use = core->runtime().find(memory, Bytes(size));
-  if (!use.storage.is_some()) return 0;
+  if (!use.storage.is_some()) {
+    // The kernel would tell the program of a bad address, on this rank alone.
+    if (phantoms::PhantomMemory::contains(memory)) split::SplitProgram::read_past_operators(memory);
+    return 0;
+  }
   const std::size_t page = core->runtime().engine().page_size().count();
   const std::size_t in_first_page = page - reinterpret_cast<std::uintptr_t>(memory) % page;
   return std::min(size, in_first_page + (use.touched() - 1) * page);

@@ -30,7 +30,9 @@
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/base/per_thread.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/runtime/recording/op_uses.h"
+#include "spillway/split/split_program.h"
 #include "step_signal.h"
 
 namespace spillway::torch_binding {
@@ -130,9 +132,10 @@ std::optional<runtime::ViewBytes> shown_bytes(const c10::TensorImpl& impl) {
 
 class UseCollector {
  public:
-  /// `whole`: the kernel may touch more of a storage than its tensor shows.
+  /// `parameters`: null where the tensors only stand for the program's. `whole`: the kernel may
+  /// touch more of a storage than its tensor shows.
   UseCollector(runtime::Runtime& runtime, runtime::OpUses& uses, runtime::OpUses& shared,
-               ParameterStorages& parameters, bool whole)
+               ParameterStorages* parameters, bool whole)
       : runtime_(runtime), uses_(uses), shared_(shared), parameters_(parameters), whole_(whole) {
     uses_.clear();
     shared_.clear();
@@ -144,15 +147,17 @@ class UseCollector {
     const bool writes = access == Access::kWrite;
     const bool requires_gradient = impl->requires_grad();
     needs_gradient_ |= requires_gradient;
-    const bool is_parameter = requires_gradient && tensor.is_leaf();
+    const bool is_parameter = parameters_ != nullptr && requires_gradient && tensor.is_leaf();
     if (is_parameter && runtime_.names_values()) note_parameter(tensor);
     if (!impl->has_storage()) {
       wrote_leaf_ |= writes && is_parameter;
       add_parts(tensor, writes ? Access::kWrite : Access::kRead);
       return;
     }
-    if (is_parameter) parameters_.add(impl->unsafe_storage());
-    wrote_leaf_ |= writes && (is_parameter || parameters_.contains(impl->unsafe_storage()));
+    if (is_parameter) parameters_->add(impl->unsafe_storage());
+    wrote_leaf_ |=
+        writes &&
+        (is_parameter || (parameters_ != nullptr && parameters_->contains(impl->unsafe_storage())));
     if (access == Access::kView) return;  // Only its sizes and strides are looked at.
     // The raw pointer: no copy-on-write copy may be made here.
     const void* data = impl->unsafe_storage().unsafeGetStorageImpl()->data();
@@ -217,7 +222,7 @@ class UseCollector {
   runtime::Runtime& runtime_;
   runtime::OpUses& uses_;
   runtime::OpUses& shared_;
-  ParameterStorages& parameters_;
+  ParameterStorages* parameters_;
   bool whole_;
   bool wrote_leaf_ = false;
   bool needs_gradient_ = false;
@@ -237,36 +242,67 @@ std::uint64_t signature_of(const OperatorFacts& facts, std::span<const runtime::
   return hash;
 }
 
-/// An outermost operator on this thread, from before its kernel to after it, however that ends.
-class RunningOp {
+/// What is known of an outermost operator before its kernel: its tensors, which stay with the
+/// thread, and what autograd makes of it.
+class SeenOp {
  public:
-  /// `text` outlives this.
-  RunningOp(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts& facts,
-            c10::ArrayRef<c10::IValue> arguments, const runtime::OpText& text)
-      : runtime_(runtime), thread_(thread) {
-    runtime.announce_op();
-    UseCollector collector(runtime, thread.uses, thread.shared, thread.parameters,
+  SeenOp(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts& facts,
+         c10::ArrayRef<c10::IValue> arguments) {
+    const UseCollector found = collect(runtime, thread, facts, arguments, &thread.parameters);
+    AutogradFacts& autograd = traits_.autograd;
+    thread.autograd.observe(found.needs_gradient(), autograd);
+    // Above autograd it comes by before its node is made.
+    if (key_is_above_autograd || key == c10::DispatchKey::Undefined) autograd.made = {};
+    event_ = thread.steps.observe(autograd.phase == OpPhase::kBackward, found.wrote_leaf());
+    traits_.fills = facts.fills_outputs;
+    traits_.makes_blanks = facts.makes_blanks;
+    traits_.is_replayable =
+        recorder.load(std::memory_order_relaxed) != nullptr && facts.is_replayable;
+  }
+
+  const runtime::OpTraits& traits() const { return traits_; }
+  StepSignal::Event event() const { return event_; }
+
+  /// Finds the pages of its tensors, for the thread's `uses` and `shared`.
+  static UseCollector collect(runtime::Runtime& runtime, ThreadState& thread,
+                              const OperatorFacts& facts, c10::ArrayRef<c10::IValue> arguments,
+                              ParameterStorages* parameters) {
+    UseCollector collector(runtime, thread.uses, thread.shared, parameters,
                            facts.uses_whole_storages);
     const std::size_t count = std::min(facts.accesses.size(), arguments.size());
     for (std::size_t i = 0; i < count; ++i) {
       const c10::IValue& argument = arguments[i];
       if (argument.isTensor() || argument.isList()) collector.add(argument, facts.accesses[i]);
     }
-    autograd_ = thread.autograd.observe(collector.needs_gradient());
-    // Above autograd it comes by before its node is made.
-    if (key_is_above_autograd || key == c10::DispatchKey::Undefined) autograd_.made = {};
-    const StepSignal::Event event =
-        thread.steps.observe(autograd_.phase == OpPhase::kBackward, collector.wrote_leaf());
-    if (event == StepSignal::Event::kUpdate) runtime.step_updated();
-    // Then all parameters of the step have been seen.
-    if (event == StepSignal::Event::kUpdate && runtime.records()) note_small_parameters();
-    if (event == StepSignal::Event::kBegin) runtime.step_boundary();
+    return collector;
+  }
+
+ private:
+  runtime::OpTraits traits_;
+  StepSignal::Event event_ = StepSignal::Event::kNone;
+};
+
+/// Tells the runtime of what begins with an operator.
+void tell_steps(runtime::Runtime& runtime, const ThreadState& thread, StepSignal::Event event) {
+  if (event == StepSignal::Event::kBegin) runtime.step_boundary();
+  if (event != StepSignal::Event::kUpdate) return;
+  runtime.step_updated();
+  if (!runtime.records()) return;
+  // Now all parameters of the step have been seen; the profile's tape does not show small ones.
+  runtime.note_small_parameters(
+      Bytes(thread.parameters.small_bytes([&](const c10::StorageImpl& storage) {
+        return !runtime.find_unshared(storage.data()).storage.is_some();
+      })));
+}
+
+/// An operator that this process computes, from before its kernel to after it, however that ends.
+class RunningOp {
+ public:
+  /// `text` outlives this.
+  RunningOp(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts& facts,
+            const runtime::OpTraits& traits, const runtime::OpText& text)
+      : runtime_(runtime), thread_(thread) {
     const std::span<const runtime::RangeUse> uses = thread.uses.list();
-    const runtime::OpTraits traits{
-        .fills = facts.fills_outputs,
-        .makes_blanks = facts.makes_blanks,
-        .is_replayable = recorder.load(std::memory_order_relaxed) != nullptr && facts.is_replayable,
-        .autograd = autograd_};
     with_torch_errors([&] {
       runtime.begin_op(signature_of(facts, uses), uses, text, traits, thread.shared.list());
     });
@@ -279,21 +315,45 @@ class RunningOp {
   RunningOp(const RunningOp&) = delete;
   RunningOp& operator=(const RunningOp&) = delete;
 
-  const AutogradFacts& autograd() const { return autograd_; }
-
  private:
-  /// Those that the profile's tape does not show.
-  void note_small_parameters() const {
-    runtime_.note_small_parameters(
-        Bytes(thread_.parameters.small_bytes([this](const c10::StorageImpl& storage) {
-          return !runtime_.find_unshared(storage.data()).storage.is_some();
-        })));
-  }
-
   runtime::Runtime& runtime_;
   ThreadState& thread_;
-  AutogradFacts autograd_;
 };
+
+/// Runs the kernel of a seen operator, whose arguments lie on the stack.
+void compute(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts& facts,
+             const runtime::OpTraits& traits, const c10::OperatorHandle& op,
+             c10::DispatchKeySet below, torch::jit::Stack& stack) {
+  const c10::FunctionSchema& schema = op.schema();
+  const std::size_t count = schema.arguments().size();
+  const StackText text(schema, stack, count);
+  const RunningOp running(runtime, thread, facts, traits, text);
+  // What the kernel calls belongs to this operator: it need not pass through here.
+  const c10::impl::ExcludeDispatchKeyGuard nested_pass(key);
+  CallRecorder* const records = recorder.load(std::memory_order_relaxed);
+  if (records == nullptr) {
+    op.redispatchBoxed(below, &stack);
+    return;
+  }
+  CallRecorder::Call call(*records, op, torch::jit::last(stack, count), traits.autograd);
+  op.redispatchBoxed(below, &stack);
+  call.end(torch::jit::last(stack, schema.returns().size()));
+}
+
+/// The same in a program that is split over ranks.
+void intercept_split(split::SplitProgram& program, runtime::Runtime& runtime, ThreadState& thread,
+                     const OperatorFacts& facts, const c10::OperatorHandle& op,
+                     c10::DispatchKeySet below, torch::jit::Stack& stack) {
+  const std::size_t count = op.schema().arguments().size();
+  if (program.is_in_parts(op, torch::jit::last(stack, count))) {
+    op.redispatchBoxed(below, &stack);
+    return;
+  }
+  const SeenOp seen(runtime, thread, facts, torch::jit::last(stack, count));
+  if (seen.event() == StepSignal::Event::kUpdate) program.update();
+  if (seen.event() == StepSignal::Event::kBegin) program.begin_step();
+  program.run(op, below, stack, seen.traits());
+}
 
 void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key);
@@ -313,23 +373,18 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
     op.redispatchBoxed(below, stack);
     return;
   }
-  const c10::FunctionSchema& schema = op.schema();
-  const std::size_t count = schema.arguments().size();
-  // Not in braces: they would make a list of two values.
-  const c10::ArrayRef<c10::IValue> arguments(stack->data() + (stack->size() - count), count);
-  const StackText text(schema, *stack, count);
-  const RunningOp running(*runtime, thread, facts, arguments, text);
-  // What the kernel calls belongs to this operator: it need not pass through here.
-  const c10::impl::ExcludeDispatchKeyGuard nested_pass(key);
-  CallRecorder* const records = recorder.load(std::memory_order_relaxed);
-  if (records == nullptr) {
-    op.redispatchBoxed(below, stack);
-    return;
+  const std::size_t count = op.schema().arguments().size();
+  if (split::SplitProgram* const program = split::SplitProgram::running()) {
+    if (program->is_on_this_thread()) {
+      intercept_split(*program, *runtime, thread, facts, op, below, *stack);
+      return;
+    }
+    program->check_other_thread(op, torch::jit::last(*stack, count));
   }
-  CallRecorder::Call call(*records, op, arguments, running.autograd());
-  op.redispatchBoxed(below, stack);
-  const std::size_t results = schema.returns().size();
-  call.end(c10::ArrayRef<c10::IValue>(stack->data() + (stack->size() - results), results));
+  runtime->announce_op();
+  const SeenOp seen(*runtime, thread, facts, torch::jit::last(*stack, count));
+  tell_steps(*runtime, thread, seen.event());
+  compute(*runtime, thread, facts, seen.traits(), op, below, *stack);
 }
 
 /// The running operator of an observer that cannot wrap the call.
@@ -353,7 +408,10 @@ std::unique_ptr<at::ObserverContext> observe_start(const at::RecordFunction& fun
   auto observed =
       std::make_unique<ObservedOp>(op->schema(), call_text(op->schema(), function.inputs()));
   try {
-    observed->running.emplace(*runtime, thread, facts, function.inputs(), observed->text);
+    runtime->announce_op();
+    const SeenOp seen(*runtime, thread, facts, function.inputs());
+    tell_steps(*runtime, thread, seen.event());
+    observed->running.emplace(*runtime, thread, facts, seen.traits(), observed->text);
   } catch (...) {
     // The kernel runs all the same, on faults; the next allocation tells.
     if (!thread.missed) thread.missed = std::current_exception();
@@ -430,8 +488,7 @@ std::string objection_after_trying(const char* name) {
     return objection.empty() ? try_key(name) : objection;
   } catch (const std::exception& error) {
     if (key != c10::DispatchKey::Undefined) c10::impl::tls_set_dispatch_key_included(key, false);
-    const std::string text = error.what();  // LibTorch adds a trace of the stack below.
-    return text.substr(0, text.find('\n'));
+    return first_line(error.what());
   }
 }
 
@@ -469,7 +526,7 @@ Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested
   if (key_name_ == kObserver) observe_all_threads();
   if (!runtime.recomputes()) return;
   // Above autograd an operator stands for several, and what it saves for backward is not its own.
-  if (key_name_ == kObserver || key_is_above_autograd) {
+  if (!is_below_autograd()) {
     log_warning("operators are seen by way of {}, which cannot run them again: tensors are moved "
                 "only{}",
                 key_name_, verifies_replays ? ", and no second run is compared" : "");
@@ -477,6 +534,23 @@ Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested
   }
   recorder.store(new CallRecorder(runtime, key, verifies_replays));  // Stays: records point to it.
 }
+
+bool Interceptor::is_below_autograd() const {
+  return key_name_ != kObserver && !key_is_above_autograd;
+}
+
+void Interceptor::compute(const c10::OperatorHandle& op, c10::DispatchKeySet below,
+                          torch::jit::Stack& stack, const runtime::OpTraits& traits) {
+  runtime::Runtime& runtime = *served.load(std::memory_order_relaxed);
+  ThreadState& thread = per_thread<ThreadState>();
+  const OperatorFacts& facts = thread.facts.of(op);
+  runtime.announce_op();
+  SeenOp::collect(runtime, thread, facts, torch::jit::last(stack, op.schema().arguments().size()),
+                  nullptr);
+  torch_binding::compute(runtime, thread, facts, traits, op, below, stack);
+}
+
+c10::DispatchKeySet Interceptor::keys() { return c10::DispatchKeySet(key); }
 
 bool Interceptor::before_free(const void* memory) noexcept {
   CallRecorder* const records = recorder.load(std::memory_order_relaxed);

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <c10/core/DispatchKeySet.h>
+
 #include <string>
 
 #include "spillway/runtime/runtime.h"
@@ -33,6 +37,13 @@ class Interceptor {
   static void disable_for_good() noexcept;
 
   const std::string& key_name() const { return key_name_; }
+  /// Whether one call that is seen is one operator.
+  bool is_below_autograd() const;
+  /// Runs a kernel that was seen before, perhaps on another thread; see split::Compute.
+  static void compute(const c10::OperatorHandle& op, c10::DispatchKeySet below,
+                      torch::jit::Stack& stack, const runtime::OpTraits& traits);
+  /// At which operators are seen.
+  static c10::DispatchKeySet keys();
 
   /// The CPU allocator is about to free the block that begins there. True: not now, as records read
   /// it; the runtime gets it later. Any thread.

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "spillway/profile/op_sequence.h"
+#include "spillway/base/mix.h"
 #include "spillway/recompute/operator_rules.h"
 
 namespace spillway::torch_binding {
@@ -51,16 +51,9 @@ OperatorFacts::OperatorFacts(const c10::OperatorHandle& op)
   makes_blanks = rules.makes_blanks;
   name_hash = 0;
   for (const std::string& part : {schema.name(), schema.overload_name()}) {
-    for (const char letter : part) name_hash = profile::mix(name_hash, std::uint64_t(letter));
-    name_hash = profile::mix(name_hash, part.size());
+    for (const char letter : part) name_hash = mix(name_hash, std::uint64_t(letter));
+    name_hash = mix(name_hash, part.size());
   }
-}
-
-const OperatorFacts& OperatorFactsCache::of(const c10::OperatorHandle& op) {
-  auto& facts = facts_[&op.schema()];
-  if (facts == nullptr || facts->accesses.size() != op.schema().arguments().size())
-    facts = std::make_unique<OperatorFacts>(op);
-  return *facts;
 }
 
 }  // namespace spillway::torch_binding

@@ -1,10 +1,11 @@
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <c10/util/flat_hash_map.h>
 
-#include <memory>
+#include <cstdint>
 #include <vector>
+
+#include "spillway/recompute/operator_cache.h"
 
 namespace spillway::torch_binding {
 
@@ -26,15 +27,6 @@ struct OperatorFacts {
   std::vector<Access> accesses;  ///< One per argument.
 };
 
-/// Works out an operator's facts when it is first seen. One per thread, so it needs no lock.
-/// Another operator that is later registered at the same address may be taken for the first;
-/// accesses that its facts do not foresee are served by faults.
-class OperatorFactsCache {
- public:
-  const OperatorFacts& of(const c10::OperatorHandle& op);
-
- private:
-  ska::flat_hash_map<const c10::FunctionSchema*, std::unique_ptr<OperatorFacts>> facts_;
-};
+using OperatorFactsCache = recompute::OperatorCache<OperatorFacts>;
 
 }  // namespace spillway::torch_binding

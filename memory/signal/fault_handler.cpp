@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "spillway/base/error.h"
+#include "spillway/base/waiting_signal.h"
 #include "spillway/memory/hand_on_signal.h"
 
 // Everything that the handler itself uses is atomic and fixed in size: it runs on any thread, at
@@ -26,7 +27,7 @@ const struct sigaction kDefaultAction {};
 
 struct Watch {
   std::atomic<bool> taken{false};
-  std::atomic<FaultSink*> sink{nullptr};  ///< Set last: a watch without a sink is not looked at.
+  std::atomic<AccessSink*> sink{nullptr};  ///< Set last: a watch without a sink is not looked at.
   const PageChanges* changes = nullptr;
   std::byte* begin = nullptr;
   std::byte* end = nullptr;
@@ -147,7 +148,7 @@ void handle_fault(int signal_number, siginfo_t* info, void* context) {
   const int error = errno;
   auto* address = static_cast<std::byte*>(info->si_addr);
   for (Watch& watch : watches) {
-    FaultSink* sink = watch.sink.load(std::memory_order_acquire);
+    AccessSink* sink = watch.sink.load(std::memory_order_acquire);
     if (info->si_code <= 0 || sink == nullptr) continue;
     if (address < watch.begin || address >= watch.end) continue;
     const auto& trapped = *static_cast<const ucontext_t*>(context);
@@ -156,7 +157,9 @@ void handle_fault(int signal_number, siginfo_t* info, void* context) {
       report_endless(address, access);
       break;
     }
-    if (sink->serve_fault(address, access, trapped.uc_sigmask) == TrapEnd::kInterrupted)
+    const auto is_interrupted = [&trapped] { return is_signal_waiting(trapped.uc_sigmask); };
+    if (sink->serve_access(page_at(address, watch.begin), access, is_interrupted) ==
+        TrapEnd::kInterrupted)
       forgive_trap();
     errno = error;
     return;
@@ -197,7 +200,7 @@ void uninstall(int signal_number) {
 
 }  // namespace
 
-FaultHandler::FaultHandler(std::byte* begin, const PageChanges& changes, FaultSink& sink)
+FaultHandler::FaultHandler(std::byte* begin, const PageChanges& changes, AccessSink& sink)
     : watch_(0) {
   const std::lock_guard lock(install_mutex);
   while (watch_ < watches.size() && watches[watch_].taken.load()) ++watch_;

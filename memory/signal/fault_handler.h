@@ -19,7 +19,7 @@ using PageChanges = std::vector<std::atomic<std::uint32_t>>;
 class FaultHandler {
  public:
   /// Throws UnsupportedError when too many instances live.
-  FaultHandler(std::byte* begin, const PageChanges& changes, FaultSink& sink);
+  FaultHandler(std::byte* begin, const PageChanges& changes, AccessSink& sink);
   FaultHandler(const FaultHandler&) = delete;
   FaultHandler& operator=(const FaultHandler&) = delete;
   ~FaultHandler();

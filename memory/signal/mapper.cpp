@@ -7,10 +7,10 @@
 #include <fstream>
 
 #include "raw_calls.h"
+#include "sealed_pages.h"
 #include "signal/factory.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
-#include "spillway/memory/inherited_pages.h"
 #include "spillway/memory/kernel_refusal.h"
 
 #ifndef MREMAP_DONTUNMAP
@@ -96,7 +96,7 @@ std::unique_ptr<FrameMapper> make_mapper(Movement movement) {
   return std::make_unique<Mapper>(movement);
 }
 
-FrameMapper::Regions Mapper::reserve(Bytes arena_size, Bytes pool_size, FaultSink& sink) {
+FrameMapper::Regions Mapper::reserve(Bytes arena_size, Bytes pool_size, AccessSink& sink) {
   SPILLWAY_ASSERT(!handler_.has_value());
   require_mappings(movement_ == Movement::kRemap ? MapperKind::kSignal : MapperKind::kCopy,
                    pool_size);

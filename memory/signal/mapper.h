@@ -14,7 +14,7 @@ namespace spillway::memory::signal {
 class Mapper final : public FrameMapper {
  public:
   explicit Mapper(Movement movement) : movement_(movement) {}
-  Regions reserve(Bytes arena_size, Bytes pool_size, FaultSink& sink) override;
+  Regions reserve(Bytes arena_size, Bytes pool_size, AccessSink& sink) override;
   MoveResult map(std::byte* page, std::byte* pool_slot, Access allowed) override;
   MoveResult unmap(std::byte* pool_slot, std::byte* page) override;
   void forbid_writes(std::byte* first, std::size_t pages) override;

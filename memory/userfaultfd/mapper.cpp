@@ -38,7 +38,7 @@ Access access_of(const uffd_msg& message) {
 
 std::unique_ptr<FrameMapper> make_mapper(Scope scope) { return std::make_unique<Mapper>(scope); }
 
-FrameMapper::Regions Mapper::reserve(Bytes arena_size, Bytes pool_size, FaultSink& sink) {
+FrameMapper::Regions Mapper::reserve(Bytes arena_size, Bytes pool_size, AccessSink& sink) {
   SPILLWAY_ASSERT(sink_ == nullptr);
   arena_ = AddressSpace(arena_size, AddressSpace::Opened::kAsNeeded, "paged storages");
   pool_ = AddressSpace(pool_size, AddressSpace::Opened::kAtOnce, "the frame pool");
@@ -250,7 +250,7 @@ bool Mapper::report_faults_on_fault_thread() {
     const std::uint64_t offset =
         messages[i].arg.pagefault.address - reinterpret_cast<std::uintptr_t>(arena_.begin());
     if (offset >= arena_.size()) continue;
-    sink_->begin_fault(arena_.begin() + offset / kPageBytes * kPageBytes, access_of(messages[i]));
+    sink_->begin_access(static_cast<PageIndex>(offset / kPageBytes), access_of(messages[i]));
   }
   return count == kMessagesAtOnce;
 }

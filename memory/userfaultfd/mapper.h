@@ -19,7 +19,7 @@ class Mapper final : public FrameMapper {
   explicit Mapper(Scope scope) : descriptor_(scope) {}
   ~Mapper() override;
 
-  Regions reserve(Bytes arena_size, Bytes pool_size, FaultSink& sink) override;
+  Regions reserve(Bytes arena_size, Bytes pool_size, AccessSink& sink) override;
   void prepare(std::byte* first, std::size_t pages) override;
   MoveResult map(std::byte* page, std::byte* pool_slot, Access allowed) override;
   MoveResult unmap(std::byte* pool_slot, std::byte* page) override;
@@ -54,7 +54,7 @@ class Mapper final : public FrameMapper {
   std::vector<std::atomic<bool>> write_protected_;
   /// Closed pages that a forked child shares become the parent's own when they are opened, then.
   std::atomic<bool> cannot_unshare_{false};
-  FaultSink* sink_ = nullptr;
+  AccessSink* sink_ = nullptr;
   int stop_event_ = -1;
   std::unique_ptr<std::thread> fault_thread_;
 };

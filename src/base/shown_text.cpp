@@ -33,6 +33,10 @@ std::string shortened(std::string_view text, std::size_t most_bytes) {
   return std::string(text.substr(0, end)) + "…";
 }
 
+std::string first_line(std::string_view text) {
+  return std::string(text.substr(0, text.find('\n')));
+}
+
 std::string shell_word(std::string_view word) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./,:@%^";

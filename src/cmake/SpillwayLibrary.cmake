@@ -71,6 +71,8 @@ function(spillway_add_library name)
     FILE_SET HEADERS BASE_DIRS include FILES ${arg_HEADERS})
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
   target_compile_features(${target} PUBLIC cxx_std_20)
+  # In the shared core the compiler may then inline, within a unit, what others could replace, and nobody does.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-semantic-interposition>)
   set_target_properties(${target} PROPERTIES
     SPILLWAY_LAYER ${arg_LAYER}
     POSITION_INDEPENDENT_CODE ON

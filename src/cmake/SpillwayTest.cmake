@@ -114,3 +114,31 @@ function(spillway_add_python_test name)
     message(FATAL_ERROR "spillway_add_python_test(${name}): ${arg_SOURCE} has no method test_...")
   endif()
 endfunction()
+
+# spillway_start_by_mpi(<variable> <target>...)
+#
+# For programs that tests start as ranks of an MPI: builds its modules before them, and leaves in <variable> the
+# environment for spillway_add_python_test. SPILLWAY_TEST_SHIMS names the modules that could be built.
+function(spillway_start_by_mpi variable)
+  set(shims "")
+  foreach(mpi IN ITEMS mpich openmpi)
+    if(TARGET spillway_mpi_${mpi})
+      list(APPEND shims ${mpi})
+      foreach(program IN LISTS ARGN)
+        add_dependencies(${program} spillway_mpi_${mpi})
+      endforeach()
+    endif()
+  endforeach()
+  list(JOIN shims "," shims)
+  set(environment SPILLWAY_TEST_SHIMS=${shims})
+  # MPIs leave memory behind, of modules that they have closed, which no suppression can name any more.
+  if(SPILLWAY_SANITIZE MATCHES "address")
+    list(APPEND environment ASAN_OPTIONS=detect_leaks=0)
+  endif()
+  # UCX, of MPICH, redirects calls for memory, also at a moment when the sanitizer has let go of the thread.
+  if(SPILLWAY_SANITIZE MATCHES "thread")
+    list(APPEND environment UCX_MEM_EVENTS=no
+      TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/thread_sanitizer_debt.txt)
+  endif()
+  set(${variable} "${environment}" PARENT_SCOPE)
+endfunction()

@@ -25,11 +25,9 @@ StepIdentity identity_of(const StepTape& tape) {
   identity.operators = tape.ops.size();
   identity.values = tape.values.size();
   identity.operator_hash = profile::OpSequence(tape.ops).identity();
-  for (const profile::TapeValue& value : tape.values) {
-    identity.shared_values += value.is_shared ? 1 : 0;
+  for (const profile::TapeValue& value : tape.values)
     for (const std::uint32_t part : {value.pages, value.birth, value.death, value.becomes})
-      identity.value_hash = profile::mix(identity.value_hash, part);
-  }
+      identity.value_hash = mix(identity.value_hash, part);
   return identity;
 }
 
@@ -81,7 +79,7 @@ std::string text_of_other_step(const PlanFile& file, const std::string& name, st
   for (std::size_t op = 0; op < both; ++op) {
     const profile::OpKind here = kind_of(static_cast<OpIndex>(op));
     const profile::OpKind& there = file.ops[op];
-    if (here.name == there.name && here.arguments == there.arguments) continue;
+    if (here == there) continue;
     return text + message("; operator {} is {} in the plan and {} here", op, text_of(there),
                           text_of(here));
   }

@@ -9,9 +9,9 @@
 #include "spillway/base/error.h"
 #include "spillway/base/json_reader.h"
 #include "spillway/base/json_writer.h"
+#include "spillway/base/mix.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/planner/plan_file.h"
-#include "spillway/profile/op_sequence.h"
 
 namespace spillway::planner {
 
@@ -33,7 +33,7 @@ constexpr double kMostSeconds = 1e12;
 /// Of the document without its checksum, in one line with sorted keys.
 std::string checksum_of(const std::string& text) {
   std::uint64_t hash = text.size();
-  for (const char letter : text) hash = profile::mix(hash, static_cast<unsigned char>(letter));
+  for (const char letter : text) hash = mix(hash, static_cast<unsigned char>(letter));
   return hexadecimal_text(hash);
 }
 
@@ -117,7 +117,6 @@ class PlanReader {
       refuse("the name of its strategy has {} letters", file_.strategy.size());
     JsonObject step = root_.object("step");
     file_.step = {step.count("operators", 1, kMost32), step.count("values", 0, kMost32),
-                  step.has("shared_values") ? step.count("shared_values", 0, kMost32) : 0,
                   step.hexadecimal("operator_hash"), step.hexadecimal("value_hash")};
     if (root_.has("operators")) read_operators(root_.object("operators"));
     read_limits();
@@ -232,7 +231,6 @@ std::string to_text(const PlanFile& file) {
                       {"values", file.step.values},
                       {"operator_hash", hexadecimal_text(file.step.operator_hash)},
                       {"value_hash", hexadecimal_text(file.step.value_hash)}};
-  if (file.step.shared_values > 0) document["step"]["shared_values"] = file.step.shared_values;
   if (!file.ops.empty()) document["operators"] = operators_json(file);
   document["page_bytes"] = file.page_size.count();
   document["budget_bytes"] = file.budget.count();

@@ -206,6 +206,14 @@ class IntervalFinder {
   TouchIntervals found_;
 };
 
+template <typename OpOf>
+PerOp values_per_op(const StepTape& tape, const OpOf& op_of) {
+  std::vector<OpIndex> keys;
+  keys.reserve(tape.values.size());
+  for (const TapeValue& value : tape.values) keys.push_back(op_of(value));
+  return group_by_op(keys, tape.ops.size());
+}
+
 }  // namespace
 
 TouchIntervals find_intervals(const StepTape& tape) { return IntervalFinder(tape).find(); }
@@ -241,24 +249,16 @@ std::uint32_t excess_over(std::uint32_t budget_pages, const std::vector<std::uin
 }
 
 PerOp births_per_op(const StepTape& tape) {
-  std::vector<OpIndex> keys;
-  keys.reserve(tape.values.size());
-  for (const TapeValue& value : tape.values) keys.push_back(value.birth);
-  return group_by_op(keys, tape.ops.size());
+  return values_per_op(tape, [](const TapeValue& value) { return value.birth; });
 }
 
 PerOp made_per_op(const StepTape& tape) {
-  std::vector<OpIndex> keys;
-  keys.reserve(tape.values.size());
-  for (const TapeValue& value : tape.values) keys.push_back(value.is_shared ? kNoOp : value.birth);
-  return group_by_op(keys, tape.ops.size());
+  return values_per_op(
+      tape, [](const TapeValue& value) { return value.is_shared ? kNoOp : value.birth; });
 }
 
 PerOp deaths_per_op(const StepTape& tape) {
-  std::vector<OpIndex> keys;
-  keys.reserve(tape.values.size());
-  for (const TapeValue& value : tape.values) keys.push_back(value.death);
-  return group_by_op(keys, tape.ops.size());
+  return values_per_op(tape, [](const TapeValue& value) { return value.death; });
 }
 
 PerOp group_by_op(const std::vector<OpIndex>& keys, std::size_t op_count) {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 #include "spillway/base/shown_text.h"
 #include "trace_sources.h"
@@ -25,9 +27,21 @@ bool is_count(std::string_view text) {
 
 /// The format counts microseconds; three digits keep nanoseconds.
 std::string microseconds(double seconds) {
-  std::array<char, 48> text{};
+  std::array<char, std::numeric_limits<double>::max_exponent10 + 8> text{};
   std::snprintf(text.data(), text.size(), "%.3f", 1e6 * seconds);
   return text.data();
+}
+
+std::size_t number_of(std::string_view lane) {
+  return static_cast<std::size_t>(std::find(kTraceLanes.begin(), kTraceLanes.end(), lane) -
+                                  kTraceLanes.begin());
+}
+
+std::array<bool, kTraceLanes.size()> shown_lanes(const StepTrace& trace) {
+  std::array<bool, kTraceLanes.size()> shown{};
+  std::fill_n(shown.begin(), trace.has_far_tier ? kLanesOfTiers : kLanesOfOneTier, true);
+  for (const TraceSpan& span : trace.spans) shown.at(number_of(span.lane)) = true;
+  return shown;
 }
 
 /// Lines of the file, written as text: a long run has millions of spans, too many for a tree.
@@ -38,17 +52,16 @@ class TraceWriter {
     describe("process_name", 0, R"("name":)" + json_text(trace.title));
     if (trace.source != TraceSource::kUnknown)
       describe("process_labels", 0, R"("labels":)" + json_text(name_of(trace.source)));
-    const std::size_t lanes = trace.has_far_tier ? kTraceLanes.size() : kLanesOfOneTier;
-    for (std::size_t lane = 0; lane < lanes; ++lane) {
+    const std::array<bool, kTraceLanes.size()> shown = shown_lanes(trace);
+    for (std::size_t lane = 0; lane < shown.size(); ++lane) {
+      if (!shown[lane]) continue;
       describe("thread_name", lane + 1, R"("name":)" + json_text(kTraceLanes[lane]));
       describe("thread_sort_index", lane + 1, R"("sort_index":)" + std::to_string(lane + 1));
     }
   }
 
   void add(const TraceSpan& span) {
-    const auto lane =
-        std::find(kTraceLanes.begin(), kTraceLanes.end(), span.lane) - kTraceLanes.begin();
-    begin_event("X", static_cast<std::size_t>(lane) + 1);
+    begin_event("X", number_of(span.lane) + 1);
     text_ += R"(,"name":)" + json_text(span.name) + R"(,"ts":)" + microseconds(span.begin_seconds) +
              R"(,"dur":)" + microseconds(span.seconds);
     if (!span.facts.empty()) {
@@ -76,6 +89,13 @@ class TraceWriter {
     begin_event("i", 1);
     text_ += R"(,"s":"p","name":)" + json_text(mark.name) + R"(,"ts":)" +
              microseconds(mark.at_seconds) + "}";
+  }
+
+  void add(const TraceArrow& arrow) {
+    begin_event(arrow.is_end ? "f" : "s", number_of(arrow.lane) + 1);
+    if (arrow.is_end) text_ += R"(,"bp":"e")";  // To the span around it, not to the next one.
+    text_ += R"(,"cat":"message","name":"message","id":)" + std::to_string(arrow.number) +
+             R"(,"ts":)" + microseconds(arrow.at_seconds) + "}";
   }
 
   std::string finish() { return std::move(text_) + "\n]}\n"; }
@@ -107,9 +127,25 @@ std::string to_chrome_trace(std::span<const StepTrace> traces) {
     writer.begin(trace);
     for (const TraceMark& mark : trace.marks) writer.add(mark);
     for (const TraceSpan& span : trace.spans) writer.add(span);
+    for (const TraceArrow& arrow : trace.arrows) writer.add(arrow);
     for (const TraceCount& count : trace.resident_bytes) writer.add(count);
   }
   return writer.finish();
+}
+
+void keep_whole_arrows(std::span<StepTrace> traces) {
+  struct Ends {
+    bool begin = false, end = false;
+  };
+  std::unordered_map<std::uint64_t, Ends> found;
+  for (const StepTrace& trace : traces)
+    for (const TraceArrow& arrow : trace.arrows)
+      (arrow.is_end ? found[arrow.number].end : found[arrow.number].begin) = true;
+  for (StepTrace& trace : traces)
+    std::erase_if(trace.arrows, [&](const TraceArrow& arrow) {
+      const Ends& ends = found[arrow.number];
+      return !ends.begin || !ends.end;
+    });
 }
 
 }  // namespace spillway::profile

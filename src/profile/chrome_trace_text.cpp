@@ -37,6 +37,10 @@ class TraceReader {
     return 1e-6 * event.number(key, 0.0, kMostMicroseconds);
   }
 
+  static std::string_view lane_of(JsonObject& event) {
+    return kTraceLanes[event.count("tid", 1, kTraceLanes.size()) - 1];
+  }
+
   void add(JsonObject& event) {
     const std::string phase = event.text("ph");
     if (phase == "M") {
@@ -49,12 +53,14 @@ class TraceReader {
       const double bytes = event.object("args").number("bytes", 0.0, 1e18);
       trace_.resident_bytes.push_back({moment(event, "ts"), bytes});
     } else if (phase == "X") {
-      const std::size_t lane = event.count("tid", 1, kTraceLanes.size()) - 1;
-      TraceSpan span{
-          kTraceLanes[lane], event.text("name"), moment(event, "ts"), moment(event, "dur"), {}};
-      trace_.has_far_tier |= lane >= kLanesOfOneTier;
+      const std::string_view lane = lane_of(event);
+      TraceSpan span{lane, event.text("name"), moment(event, "ts"), moment(event, "dur"), {}};
+      trace_.has_far_tier |= lane == kFarWriteOutLane || lane == kFarReadInLane;
       if (event.has("args")) span.facts = event.object("args").all_texts();
       trace_.spans.push_back(std::move(span));
+    } else if (phase == "s" || phase == "f") {
+      const std::uint64_t number = event.count("id", 0, ~std::uint64_t{0});
+      trace_.arrows.push_back({number, lane_of(event), moment(event, "ts"), phase == "f"});
     } else {
       refuse("it has events of another program");
     }

@@ -2,7 +2,6 @@
 #include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <span>
 
 #include "spillway/base/error.h"
 #include "spillway/base/json_reader.h"
@@ -19,7 +18,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* kFormat = "spillway-profile";
 constexpr std::uint64_t kVersion = 1;
-constexpr std::uint64_t kMinor = 6;
+constexpr std::uint64_t kMinor = 5;
 
 constexpr std::int64_t kMost32 = std::numeric_limits<std::uint32_t>::max();
 constexpr std::int64_t kMost64 = std::numeric_limits<std::int64_t>::max();
@@ -68,43 +67,16 @@ ordered_json ops_json(const StepProfile& profile) {
   return json;
 }
 
-ordered_json uses_json(std::span<const TapeUse> uses) {
-  return {{"value", column(uses, [](const TapeUse& use) { return use.value; })},
-          {"writes", column(uses, [](const TapeUse& use) { return use.writes ? 1 : 0; })}};
-}
-
-/// Older readers take a step without its shared pages, of which `small_bytes` has the peak.
-ordered_json shared_json(const StepProfile& profile, std::span<const TapeValue> pages) {
-  const StepTape& tape = profile.tape;
-  const auto own = static_cast<ValueIndex>(tape.values.size() - pages.size());
+ordered_json values_json(const StepProfile& profile) {
+  const auto& values = profile.tape.values;
   ordered_json json;
-  json["staying_bytes"] = profile.small_bytes.count();
-  json["birth"] = column(pages, [](const TapeValue& page) { return or_minus_one(page.birth); });
-  json["death"] = column(pages, [](const TapeValue& page) { return or_minus_one(page.death); });
-  json["becomes"] = column(pages, [&](const TapeValue& page) {
-    return or_minus_one(page.becomes == kNoValue ? kNoValue : page.becomes - own);
-  });
-  json["use_count"] = column(tape.ops, [](const TapeOp& op) { return op.shared_count; });
-  std::vector<TapeUse> uses;
-  for (OpIndex op = 0; op < tape.ops.size(); ++op)
-    for (const TapeUse& use : touches_of(tape, op).subspan(tape.ops[op].use_count))
-      uses.push_back({use.value - own, use.writes});
-  json["page"] = column(uses, [](const TapeUse& use) { return use.value; });
-  json["writes"] = column(uses, [](const TapeUse& use) { return use.writes ? 1 : 0; });
-  return json;
-}
-
-ordered_json values_json(const StepProfile& profile, std::span<const TapeValue> values) {
-  const auto bytes = std::span(profile.bytes_of_value).first(values.size());
-  const auto classes = std::span(profile.class_of_value).first(values.size());
-  ordered_json json;
-  json["bytes"] = column(bytes, [](Bytes size) { return size.count(); });
+  json["bytes"] = column(profile.bytes_of_value, [](Bytes size) { return size.count(); });
   json["birth"] = column(values, [](const TapeValue& value) { return or_minus_one(value.birth); });
   json["death"] = column(values, [](const TapeValue& value) { return or_minus_one(value.death); });
   json["becomes"] =
       column(values, [](const TapeValue& value) { return or_minus_one(value.becomes); });
-  json["class"] =
-      column(classes, [](StorageClass each) { return static_cast<std::uint32_t>(each); });
+  json["class"] = column(profile.class_of_value,
+                         [](StorageClass each) { return static_cast<std::uint32_t>(each); });
   return json;
 }
 
@@ -143,8 +115,7 @@ ordered_json json_of(const StepProfile& profile) {
                     {"threads", origin.threads},
                     {"steps", origin.steps}};
   json["page_bytes"] = profile.page_size.count();
-  json["small_bytes"] =
-      (profile.small_bytes + profile.page_size * shared_peak(profile.tape)).count();
+  json["small_bytes"] = profile.small_bytes.count();
   json["small_parameter_bytes"] = profile.small_parameter_bytes.count();
   if (profile.program_needs) json["program_needs"] = needs_json(*profile.program_needs);
   if (profile.rates) json["rates"] = rates_json(*profile.rates);
@@ -154,15 +125,10 @@ ordered_json json_of(const StepProfile& profile) {
       {"arguments",
        column(profile.kinds, [](const OpKind& kind) { return plain(kind.arguments); })}};
   json["ops"] = ops_json(profile);
-  std::vector<TapeUse> uses;
-  for (OpIndex op = 0; op < profile.tape.ops.size(); ++op)
-    for (const TapeUse& use : uses_of(profile.tape, op)) uses.push_back(use);
-  json["uses"] = uses_json(uses);
-  const std::span<const TapeValue> values(profile.tape.values);
-  const auto own = static_cast<std::size_t>(std::count_if(
-      values.begin(), values.end(), [](const TapeValue& value) { return !value.is_shared; }));
-  json["values"] = values_json(profile, values.first(own));
-  if (own < values.size()) json["shared"] = shared_json(profile, values.subspan(own));
+  json["uses"] = {
+      {"value", column(profile.tape.uses, [](const TapeUse& use) { return use.value; })},
+      {"writes", column(profile.tape.uses, [](const TapeUse& use) { return use.writes ? 1 : 0; })}};
+  json["values"] = values_json(profile);
   if (profile.hidden_dependences)
     json["dependences"] = dependences_json(*profile.hidden_dependences);
   return json;
@@ -187,7 +153,6 @@ class ProfileReader {
     read_ops(root.object("ops"));
     read_classes(root);
     read_values(root.object("values"));
-    if (root.has("shared")) read_shared(root.object("shared"));
     if (root.has("dependences")) read_dependences(root.object("dependences"));
     close(root);
     return std::move(profile_);
@@ -323,43 +288,6 @@ class ProfileReader {
       profile_.bytes_of_value.emplace_back(bytes[i]);
       profile_.class_of_value.push_back(classes_[classes[i]]);
     }
-    close(json);
-  }
-
-  void read_shared(JsonObject json) {
-    StepTape& tape = profile_.tape;
-    const auto own = static_cast<ValueIndex>(tape.values.size());
-    profile_.small_bytes = Bytes(json.count("staying_bytes", 0, kMost64));
-    const auto births = json.counts<OpIndex>("birth", JsonObject::kAnySize, -1, kMost32 - 1);
-    const auto deaths = json.counts<OpIndex>("death", births.size(), -1, kMost32 - 1);
-    const auto becomes = json.counts<ValueIndex>("becomes", births.size(), -1, kMost32 - 1 - own);
-    for (std::size_t i = 0; i < births.size(); ++i) {
-      const ValueIndex next = becomes[i] == kNoValue ? kNoValue : becomes[i] + own;
-      tape.values.push_back({1, births[i], deaths[i], next, true});
-      profile_.bytes_of_value.push_back(profile_.page_size);
-      profile_.class_of_value.push_back(StorageClass::kSharedPage);
-    }
-    const auto counts = json.counts<std::uint32_t>("use_count", tape.ops.size(), 0, kMost32);
-    const auto pages = json.counts<ValueIndex>("page", JsonObject::kAnySize, 0, kMost32 - 1 - own);
-    const auto writes = json.counts<std::uint8_t>("writes", pages.size(), 0, 1);
-    std::vector<TapeUse> uses;
-    std::size_t next = 0;
-    for (OpIndex op = 0; op < tape.ops.size(); ++op) {
-      const auto kept = uses_of(tape, op);
-      const auto first = static_cast<std::uint32_t>(uses.size());
-      uses.insert(uses.end(), kept.begin(), kept.end());
-      if (counts[op] > pages.size() - next)
-        throw ConfigError("{}: the first {} operators use shared pages more often than {} times",
-                          name_, op + 1, pages.size());
-      for (std::uint32_t i = 0; i < counts[op]; ++i, ++next)
-        uses.push_back({pages[next] + own, writes[next] != 0});
-      tape.ops[op].first_use = first;
-      tape.ops[op].shared_count = counts[op];
-    }
-    if (next != pages.size())
-      throw ConfigError("{}: the operators use shared pages {} times and not {}", name_, next,
-                        pages.size());
-    tape.uses = std::move(uses);
     close(json);
   }
 

@@ -76,7 +76,7 @@ void check_ops(const StepProfile& profile) {
     step += op.time;
     if (op.first_use != next_use)
       throw PlanError("uses of operator {} begin at {} instead of {}", i, op.first_use, next_use);
-    next_use += std::uint64_t{op.use_count} + op.shared_count;
+    next_use += op.use_count;
     for (std::uint64_t use = op.first_use; use < next_use; ++use) {
       const ValueIndex value = tape.uses[use].value;
       if (user[value] == i) throw PlanError("operator {} uses value {} twice", i, value);
@@ -87,14 +87,15 @@ void check_ops(const StepProfile& profile) {
     throw PlanError("the operators have {} uses of {}", next_use, tape.uses.size());
 }
 
+/// Runs know these for their own plans; which storages share one may differ from step to step.
 void check_shared(const StepProfile& profile) {
-  const auto& values = profile.tape.values;
-  for (ValueIndex i = 0; i < values.size(); ++i) {
-    if (i > 0 && values[i - 1].is_shared && !values[i].is_shared)
-      throw PlanError("value {} stands behind shared pages, but is none", i);
-    if (values[i].is_shared != (profile.class_of_value[i] == StorageClass::kSharedPage))
-      throw PlanError("value {} has the class of another kind of page than it is", i);
-  }
+  const StepTape& tape = profile.tape;
+  for (ValueIndex i = 0; i < tape.values.size(); ++i)
+    if (tape.values[i].is_shared || profile.class_of_value[i] == StorageClass::kSharedPage)
+      throw PlanError("value {} is a page that small storages share, which no profile has", i);
+  for (OpIndex i = 0; i < tape.ops.size(); ++i)
+    if (tape.ops[i].shared_count > 0)
+      throw PlanError("operator {} uses pages that small storages share, which no profile has", i);
 }
 
 void check_phases(const StepProfile& profile) {
@@ -125,8 +126,8 @@ void check(const StepProfile& profile) {
   if (profile.tape.ops.empty()) throw PlanError("the profile has no operators");
   check(profile.tape);
   check_pages(profile);
-  check_ops(profile);
   check_shared(profile);
+  check_ops(profile);
   check_phases(profile);
   check_dependences(profile);
   const std::string problem = profile.rates ? problem_with(*profile.rates) : "";

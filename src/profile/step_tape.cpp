@@ -51,19 +51,6 @@ void check_op(const StepTape& tape, OpIndex index) {
 
 }  // namespace
 
-std::uint32_t shared_peak(const StepTape& tape) {
-  std::vector<std::int64_t> change(tape.ops.size() + 1, 0);
-  for (const TapeValue& value : tape.values) {
-    if (!value.is_shared) continue;
-    ++change[value.birth == kCarriedIn ? 0 : value.birth];
-    --change[value.death == kSurvives ? tape.ops.size() : value.death + std::size_t{1}];
-  }
-  std::int64_t now = 0;
-  std::int64_t most = 0;
-  for (const std::int64_t pages : change) most = std::max(most, now += pages);
-  return static_cast<std::uint32_t>(most);
-}
-
 void check(const StepTape& tape) {
   std::vector<bool> is_continued(tape.values.size(), false);
   for (ValueIndex i = 0; i < tape.values.size(); ++i) {

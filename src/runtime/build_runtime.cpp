@@ -75,8 +75,8 @@ class Builder {
   }
 
   std::unique_ptr<swap::SwapEngine> make_engine() {
-    const ResolvedDirectories places =
-        resolve_spill_directories(settings_, options_.budget, surroundings_.directories);
+    const ResolvedDirectories places = resolve_spill_directories(
+        settings_, options_.budget, surroundings_.directories, surroundings_.ranks_here);
     for (const std::string& warning : places.warnings) log_warning("{}", warning);
     set_rates(places);
     swap::OpenedSpillStore opened = open_store(places);
@@ -84,7 +84,7 @@ class Builder {
     swap::SwapEngineOptions engine;
     engine.budget = options_.budget;
     engine.arena_size = parts_.budget.arena;
-    engine.arena_reason = parts_.budget.arena_reason;
+    engine.arena_reason = parts_.budget.why_no_addresses();
     engine.observers = {parts_.transfers.get()};
     if (parts_.trace != nullptr) engine.observers.push_back(parts_.trace.get());
     return std::make_unique<swap::SwapEngine>(engine, memory::make_host_pages(parts_.mapper),
@@ -96,7 +96,7 @@ class Builder {
     rates = places.rates(rates);
     if (settings_.verify)
       rates.checksum_seconds_per_byte = checksum_seconds_per_byte(
-          places.checksum_bytes_per_second(), surroundings_.machine.processors.threads.value_or(1));
+          places.checksum_bytes_per_second(), options_.planning.processors);
     const std::string assumed = places.assumed();
     log_info(
         "plans reckon with {} bytes/s written, {} read, {} of both at once, {} s that operators "

@@ -18,8 +18,6 @@
 #include "spillway/topology/atomic_file.h"
 
 namespace spillway::runtime {
-namespace {
-
 std::vector<std::string> words_of_this_process() {
   std::vector<std::string> words;
   try {
@@ -31,16 +29,34 @@ std::vector<std::string> words_of_this_process() {
   return words;
 }
 
+namespace {
+
 Bytes peak_resident_set() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return Bytes(static_cast<std::uint64_t>(usage.ru_maxrss) * 1024);
 }
 
+/// Another rank tells of the whole split program.
+bool is_silent_rank(const Settings& settings) {
+  return settings.split && launched_rank().value_or("0") != "0";
+}
+
 bool shows_progress(const Settings& settings) {
+  if (is_silent_rank(settings)) return false;
   return settings.progress == ProgressMode::kOn ||
          (settings.progress == ProgressMode::kAuto && !settings.quiet &&
           ::isatty(STDERR_FILENO) == 1);
+}
+
+/// Each rank has one of its own by that name.
+bool is_of_each_rank(const std::string& pattern) {
+  return pattern.find("%r") != std::string::npos || pattern.find("%p") != std::string::npos;
+}
+
+/// A file that all ranks of a split program would write is the first one's.
+bool writes(const Settings& settings, const std::string& pattern) {
+  return !pattern.empty() && (!is_silent_rank(settings) || is_of_each_rank(pattern));
 }
 
 std::string output_path(const std::string& pattern) {
@@ -87,6 +103,9 @@ RunStatistics Run::statistics() const {
   statistics.rank = launched_rank();
   statistics.budget = parts_.budget.budget;
   statistics.budget_origin = parts_.budget.origin;
+  statistics.is_budget_auto = settings_.budget.kind == BudgetRequest::Kind::kAuto;
+  statistics.address_limit = parts_.budget.arena_reason;
+  statistics.why_no_addresses = parts_.budget.why_no_addresses();
   statistics.peak_rss = peak_resident_set();
   statistics.run_seconds = seconds(clock_.now() - start_);
   if (settings_.store != swap::StoreKind::kRam) {
@@ -109,9 +128,15 @@ RunStatistics Run::statistics() const {
 }
 
 void Run::write_trace() {
+  RecordedTrace mine = parts_.trace->trace(program_invocation_name);
+  RanksTrace made;
+  if (trace_of_ranks)
+    made = trace_of_ranks(std::move(mine), !is_of_each_rank(settings_.trace));
+  else
+    made = {{std::move(mine.trace)}, std::move(mine.summary)};
+  if (made.traces.empty() || !writes(settings_, settings_.trace)) return;
   const std::string path = output_path(settings_.trace);
-  const RecordedTrace made = parts_.trace->trace(program_invocation_name);
-  topology::write_file_at_once(path, profile::to_chrome_trace(made.trace));
+  topology::write_file_at_once(path, profile::to_chrome_trace(made.traces));
   if (!settings_.quiet)
     std::fprintf(stderr, "[spillway] trace    %s: %s\n", path.c_str(), made.summary.c_str());
 }
@@ -125,8 +150,7 @@ void Run::write_profile() {
   origin.threads = facts.threads;
   const std::string path = output_path(settings_.profile_out);
   profile::StepProfile profile = parts_.recording->profile(
-      std::move(origin), parts_.runtime->staying_peak(), parts_.transfers->rates());
-  if (profile::shared_peak(profile.tape) == 0) profile.small_bytes += parts_.runtime->shared_peak();
+      std::move(origin), parts_.runtime->unlisted_peak(), parts_.transfers->rates());
   profile.program_needs = parts_.runtime->program_needs();
   topology::write_file_at_once(path, profile::to_text(profile));
   if (settings_.quiet) return;
@@ -156,14 +180,20 @@ void Run::finish(Runtime::Ending ending) noexcept {
   attempt([&] { parts_.runtime->finish(ending); });
   attempt([&] { tell_statistics(); });
   if (parts_.trace != nullptr) attempt([&] { write_trace(); });
-  if (parts_.recording != nullptr) attempt([&] { write_profile(); });
+  if (parts_.recording != nullptr && writes(settings_, settings_.profile_out))
+    attempt([&] { write_profile(); });
 }
 
 void Run::tell_statistics() {
-  const RunStatistics result = statistics();
+  RunStatistics result = statistics();
+  try {
+    if (ranks_at_end) result.ranks = ranks_at_end(result);
+  } catch (const Error& error) {
+    log_error("the figures of other ranks are missing: {}", error.what());
+  }
   progress_.end_line();
-  if (!settings_.quiet) std::fputs(summary(result).c_str(), stderr);
-  if (!settings_.stats.empty()) write_statistics(output_path(settings_.stats), result);
+  if (!settings_.quiet && !is_silent_rank(settings_)) std::fputs(summary(result).c_str(), stderr);
+  if (writes(settings_, settings_.stats)) write_statistics(output_path(settings_.stats), result);
 }
 
 }  // namespace spillway::runtime

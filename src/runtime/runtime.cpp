@@ -56,8 +56,6 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
             run_replay(place, call, uses, body);
           });
   }
-  const auto& stored = options_.planning.stored;
-  learns_shared_ = options_.learns && stored != nullptr && stored->step.shared_values > 0;
   step_start_ = clock_.now();
 }
 
@@ -128,9 +126,12 @@ void* Runtime::small_block(std::size_t size) {
 }
 
 swap::SwapEngine::Allocation Runtime::allocate_paged(OpContext& op, std::size_t size) {
-  if (op.is_running && !op.fills && 8 * Bytes(size) > options_.budget)
-    return engine_->allocate_unfilled(Bytes(size));
   swap::SwapEngine::Allocation made;
+  if (op.is_running && !op.fills && 8 * Bytes(size) > options_.budget) {
+    with_room(op, 0, [&] { made = engine_->allocate_unfilled(Bytes(size)); });
+    note_success(op);
+    return made;
+  }
   swap::PinSet* const within = op.is_running ? &op.pins : nullptr;
   bool is_second_try = op.oversize != nullptr;
   with_room(op, pages_of(size), [&] {
@@ -283,7 +284,7 @@ void Runtime::sample_since(TimePoint start) noexcept {
 }
 
 void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, const OpText& text,
-                       OpTraits traits, std::span<const RangeUse> shared) {
+                       const OpTraits& traits, std::span<const RangeUse> shared) {
   OpContext& op = context();
   op.signature = signature;
   try {
@@ -320,7 +321,7 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
 }
 
 void Runtime::learn_op(OpContext& op, std::span<const RangeUse> uses, const OpText& text,
-                       OpTraits traits, std::span<const RangeUse> shared) {
+                       const OpTraits& traits, std::span<const RangeUse> shared) {
   const bool is_named = engine_->is_under_pressure() || options_.planning.stored != nullptr;
   const OpText* const named = is_named ? &text : nullptr;
   const auto signature = guide_->begin_op(&op, op.signature, uses, traits, named, op.wish, shared);

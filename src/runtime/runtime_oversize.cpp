@@ -151,15 +151,17 @@ Bytes Runtime::smallest_budget_locked(const swap::SwapStatistics& memory) const 
 }
 
 std::string Runtime::smallest_budget_text_locked(const swap::SwapStatistics& memory,
-                                                 Finding finding) const {
+                                                 Finding found) const {
   const Bytes smallest = smallest_budget_locked(memory);
   std::string held;
   if (memory.small_peak * 2 < smallest) held = "needed at once by " + largest_op_;
   if (memory.small_peak * kTellSmallFrom >= smallest)
     held += message("{}{} of it for tensors {}, which never leave memory", held.empty() ? "" : "; ",
                     in_mebibytes(memory.small_peak), sizes_that_stay());
-  return message("smallest budget: {}{} ({})", in_mebibytes(smallest),
-                 finding == Finding::kSoFar ? " or more" : "", held);
+  if (found == Finding::kWhole)
+    return message("smallest budget: {} ({})", in_mebibytes(smallest), held);
+  return message("smallest budget: {} or more ({}{})", in_mebibytes(smallest), held,
+                 is_in_first_step_locked() ? "; the first step has not ended" : "");
 }
 
 void Runtime::end_endless_op(const std::string& name, Bytes moved) {
@@ -231,6 +233,7 @@ std::string Runtime::oversize_cost_locked(Duration passed, std::string_view what
 void Runtime::finish(Ending ending) {
   const swap::SwapStatistics memory = engine_->statistics();
   std::lock_guard lock(step_mutex_);
+  has_ended_by_itself_ = ending == Ending::kByItself;
   if (oversize_.ops == 0 || refusal_.cause != RefusalCause::kNone) return;
   const bool is_whole = ending == Ending::kByItself && !is_largest_op_cut_;
   const auto finding = is_whole ? Finding::kWhole : Finding::kSoFar;

@@ -28,10 +28,12 @@ class ReplayText final : public OpText {
   const recompute::RecordedCall& call_;
 };
 
-/// Whether it tells of the budget or of the store, and not of the operator that has thrown it.
+/// Whether it tells of the budget, of addresses, or of the store, and not of the operator that has
+/// thrown it.
 bool is_about_room(const Error& error) {
   return dynamic_cast<const BudgetError*>(&error) != nullptr ||
-         dynamic_cast<const IoError*>(&error) != nullptr;
+         dynamic_cast<const IoError*>(&error) != nullptr ||
+         dynamic_cast<const swap::AddressesError*>(&error) != nullptr;
 }
 
 /// Without what LibTorch adds behind the first line: where in its sources that was.
@@ -44,7 +46,7 @@ std::string first_line(const char* text) {
 
 /// Brings back what the plan or the operator wants, and has the operator learned in between.
 void Runtime::settle_drops(OpContext& op, std::span<const RangeUse> uses, const OpText& text,
-                           OpTraits traits, std::span<const RangeUse> shared) {
+                           const OpTraits& traits, std::span<const RangeUse> shared) {
   const bool has_records = recomputer_ != nullptr && recomputer_->is_active();
   if (has_records) bring_back(op, op.signature, uses);
   op.wish.record_as.reset();
@@ -108,7 +110,6 @@ void Runtime::run_replay(profile::OpIndex place, const recompute::RecordedCall& 
   op.text = &text;
   op.begin_allocations();
   const auto end = [&] {
-    if (!op.is_running) return;  // In a forked child.
     if (traces()) options_.trace->end_op(&op, false, engine_->resident());
     op.is_running = op.replays = false;
     op.learns = learned;
@@ -170,7 +171,7 @@ void Runtime::after_fork_in_parent() noexcept {
 
 void Runtime::after_fork_in_child() noexcept {
   OpContext& op = context();
-  op.is_running = false;
+  op.is_running = op.learns = false;
   op.wish = {};
   // Not destroyed: the thread that this would wait for is the parent's.
   static_cast<void>(op.oversize.release());

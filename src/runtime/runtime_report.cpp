@@ -22,6 +22,12 @@ std::uint64_t Runtime::steps_locked() const {
   return told == 0 && guide_ != nullptr ? guide_->steps() : told;
 }
 
+/// Also while it has not begun.
+bool Runtime::is_in_first_step_locked() const {
+  return boundaries_ <= (trainer_tells_steps_.load() ? 1U : 0U) &&
+         (guide_ == nullptr || guide_->steps() == 0);
+}
+
 RuntimeCounts Runtime::counts() const {
   RuntimeCounts counts{engine_->statistics(), ops_.load(), 0};
   const std::lock_guard lock(step_mutex_);
@@ -54,6 +60,10 @@ RuntimeReport Runtime::report(Duration patience) const {
   report.intercept_seconds =
       static_cast<double>(sampled_intercept_ns_.load()) * kSampleEvery * 1e-9;
   report.steps = steps_locked();
+  // A program that ends by itself, refused nothing, does so after its last step, which no boundary
+  // follows. Others may end within the optimizer's update.
+  const bool is_last_whole = has_ended_by_itself_ && is_updated_ && !is_refused_.load();
+  report.has_whole_step = !is_in_first_step_locked() || is_last_whole;
   std::vector<float> times = step_seconds_;
   const bool are_told = boundaries_ > 0 || is_updated_;
   report.step_seconds_median = are_told ? median(times) : report.learned.step_seconds_median;

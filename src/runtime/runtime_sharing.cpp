@@ -22,7 +22,7 @@ RangeUse Runtime::find_unshared(const void* memory) const noexcept {
   return is_shared(found.storage) ? RangeUse{} : found;
 }
 
-Bytes Runtime::staying_peak() const { return engine_->statistics().small_peak; }
+Bytes Runtime::unlisted_peak() const { return engine_->statistics().small_peak + shared_peak(); }
 
 Bytes Runtime::shared_peak() const { return page_size_ * shared_->most_pages(); }
 

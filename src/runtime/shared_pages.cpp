@@ -13,6 +13,8 @@ namespace {
 constexpr std::uint32_t kAlignment = 64;  // Of heap blocks of LibTorch, for AVX-512.
 // As many storages as the engine numbers at most in an arena of 4 TiB, a page for each.
 constexpr std::size_t kSlots = std::size_t{1} << 21;
+// Of a page: blocks that are smaller are mostly parameters, with their gradients and moments.
+constexpr std::uint32_t kSmallestShare = 64;
 // So many of the pages that changed last are looked at for a gap, and all of them where gaps hold
 // more than a share of what is in use: then a page less is worth the search.
 constexpr std::size_t kLookAt = 8;
@@ -53,34 +55,41 @@ SharedPages::Block SharedPages::allocate(std::size_t size, swap::PinSet* within,
   const swap::StorageMemory::Allocation made = engine_.allocate(Bytes(page_bytes_), within);
   SPILLWAY_ASSERT(made.storage.slot() < kSlots);
   const std::lock_guard lock(mutex_);
-  by_change_.push_front({made.storage, made.address, {}, page_bytes_});
-  by_storage_.emplace(made.storage, by_change_.begin());
-  free_ += page_bytes_ - rounded;
+  Group& group = group_for(rounded);
+  group.by_change.push_front({made.storage, made.address, &group, {}, page_bytes_});
+  group.free += page_bytes_ - rounded;
+  by_storage_.emplace(made.storage, group.by_change.begin());
   const auto count = static_cast<std::uint32_t>(by_storage_.size());
   pages_.store(count, std::memory_order_relaxed);
   most_pages_.store(std::max(most_pages(), count), std::memory_order_relaxed);
   word_of(made.storage).fetch_or(bit_of(made.storage), std::memory_order_release);
-  return {take_locked(by_change_.front(), rounded), made.storage, true, true};
+  return {take_locked(group.by_change.front(), rounded), made.storage, true, true};
+}
+
+SharedPages::Group& SharedPages::group_for(std::uint32_t size) noexcept {
+  return size < page_bytes_ / kSmallestShare ? smallest_ : others_;
 }
 
 SharedPages::Block SharedPages::take_gap(std::uint32_t size) {
   const std::lock_guard lock(mutex_);
-  const auto page = page_with_gap_locked(size);
-  if (page == by_change_.end()) return {};
-  by_change_.splice(by_change_.begin(), by_change_, page);
-  free_ -= size;
+  Group& group = group_for(size);
+  Pages& pages = group.by_change;
+  const auto page = page_with_gap_locked(group, size);
+  if (page == pages.end()) return {};
+  pages.splice(pages.begin(), pages, page);
+  group.free -= size;
   return {take_locked(*page, size), page->storage};
 }
 
-SharedPages::Pages::iterator SharedPages::page_with_gap_locked(std::uint32_t size) {
-  const std::uint64_t all = std::uint64_t{page_bytes_} * by_storage_.size();
-  const bool is_sparse = free_ * kSparseFrom > all;
+SharedPages::Pages::iterator SharedPages::page_with_gap_locked(Group& group, std::uint32_t size) {
+  Pages& pages = group.by_change;
+  const bool is_sparse = group.free * kSparseFrom > std::uint64_t{page_bytes_} * pages.size();
   std::size_t seen = 0;
-  for (auto page = by_change_.begin(); page != by_change_.end(); ++page) {
+  for (auto page = pages.begin(); page != pages.end(); ++page) {
     if (page->largest_gap >= size) return page;
     if (++seen == kLookAt && !is_sparse) break;
   }
-  return by_change_.end();
+  return pages.end();
 }
 
 std::byte* SharedPages::take_locked(Page& page, std::uint32_t size) const {
@@ -119,14 +128,15 @@ bool SharedPages::release(const void* address, StorageId storage,
         std::lower_bound(page->blocks.begin(), page->blocks.end(), offset,
                          [](const Part& each, std::uint32_t at) { return each.offset < at; });
     SPILLWAY_ASSERT(block != page->blocks.end() && block->offset == offset);
-    free_ += block->size;
+    Group& group = *page->group;
+    group.free += block->size;
     page->blocks.erase(block);
     note_gaps_locked(*page);
-    by_change_.splice(by_change_.begin(), by_change_, page);
+    group.by_change.splice(group.by_change.begin(), group.by_change, page);
     if (!page->blocks.empty()) return false;
-    free_ -= page_bytes_;
+    group.free -= page_bytes_;
     if (fetches_next) fetch_next_locked(page, orders);
-    by_change_.erase(page);
+    group.by_change.erase(page);
     by_storage_.erase(found);
     pages_.store(static_cast<std::uint32_t>(by_storage_.size()), std::memory_order_relaxed);
     word_of(storage).fetch_and(~bit_of(storage), std::memory_order_release);
@@ -138,7 +148,8 @@ bool SharedPages::release(const void* address, StorageId storage,
 }
 
 void SharedPages::fetch_next_locked(Pages::iterator behind, swap::ResidencyOrders& orders) const {
-  for (int ahead = 0; ahead < kFetchAhead && ++behind != by_change_.end(); ++ahead)
+  const auto end = behind->group->by_change.end();
+  for (int ahead = 0; ahead < kFetchAhead && ++behind != end; ++ahead)
     orders.fetches.push_back({behind->storage});
 }
 

@@ -19,7 +19,9 @@ namespace spillway::runtime {
 
 /// Memory for storages that are smaller than pages: several of them share a page, which the swap
 /// engine moves as a storage of its own. Storages of about the same age share one: what was made
-/// together is mostly used together, and ends together. Any thread.
+/// together is mostly used together, and ends together. The smallest have pages apart: backward
+/// makes gradients of small parameters between activations, and they live on after these. Any
+/// thread.
 class SharedPages {
  public:
   /// Blocks below this size are not worth their place in the books: they belong to the heap.
@@ -67,13 +69,20 @@ class SharedPages {
     std::uint32_t offset = 0;
     std::uint32_t size = 0;
   };
+  struct Group;
   struct Page {
     StorageId storage;
     std::byte* address = nullptr;
+    Group* group = nullptr;
     std::vector<Part> blocks;       ///< By offset.
     std::uint32_t largest_gap = 0;  ///< Between them.
   };
   using Pages = std::list<Page>;
+  /// Pages for blocks of similar sizes.
+  struct Group {
+    Pages by_change;         ///< The page where a block was made or ended latest comes first.
+    std::uint64_t free = 0;  ///< Bytes between blocks, in all pages.
+  };
 
   std::atomic<std::uint64_t>& word_of(StorageId storage) const noexcept {
     return shared_.get()[storage.slot() / 64];
@@ -81,9 +90,10 @@ class SharedPages {
   static std::uint64_t bit_of(StorageId storage) noexcept {
     return std::uint64_t{1} << (storage.slot() % 64);
   }
+  Group& group_for(std::uint32_t size) noexcept;
   /// A block in a gap of a page; without an address where there is none.
   Block take_gap(std::uint32_t size);
-  Pages::iterator page_with_gap_locked(std::uint32_t size);
+  Pages::iterator page_with_gap_locked(Group& group, std::uint32_t size);
   std::byte* take_locked(Page& page, std::uint32_t size) const;
   void note_gaps_locked(Page& page) const;
   void fetch_next_locked(Pages::iterator behind, swap::ResidencyOrders& orders) const;
@@ -100,9 +110,9 @@ class SharedPages {
   std::unique_ptr<std::atomic<std::uint64_t>[], Freed> shared_;
 
   std::mutex mutex_;  ///< Of all below. Never held while the engine waits.
-  Pages by_change_;   ///< The page where a block was made or ended latest comes first.
+  Group smallest_;
+  Group others_;
   std::unordered_map<StorageId, Pages::iterator> by_storage_;
-  std::uint64_t free_ = 0;  ///< Bytes between blocks, in all pages.
 };
 
 }  // namespace spillway::runtime

@@ -52,7 +52,7 @@ PlanFault stage_fault(const ExecutionPlan& plan) {
 }
 
 /// Each layer has operators, and they stand in the order of the layers.
-PlanFault step_fault(const RecordedStep& step, std::uint32_t layers) {
+PlanFault step_fault(const ProfiledStep& step, std::uint32_t layers) {
   if (step.layer_of_operator.size() > step.operators)
     return message("it names the layers of {} operators, and its step has {}",
                    step.layer_of_operator.size(), step.operators);
@@ -71,7 +71,7 @@ PlanFault step_fault(const RecordedStep& step, std::uint32_t layers) {
   return std::nullopt;
 }
 
-std::vector<OperatorRange> ranges_of(const RecordedStep& step, const std::vector<char>& is_wanted) {
+std::vector<OperatorRange> ranges_of(const ProfiledStep& step, const std::vector<char>& is_wanted) {
   std::vector<OperatorRange> ranges;
   for (std::uint32_t op = 0; op < step.layer_of_operator.size(); ++op) {
     const std::uint32_t layer = step.layer_of_operator[op];
@@ -84,7 +84,7 @@ std::vector<OperatorRange> ranges_of(const RecordedStep& step, const std::vector
   return ranges;
 }
 
-const RecordedStep& step_of(const ExecutionPlan& plan) {
+const ProfiledStep& step_of(const ExecutionPlan& plan) {
   if (!plan.step)
     throw PlanError("the plan does not say which operators its layers are (make it of a profile)");
   return *plan.step;
@@ -124,8 +124,12 @@ std::optional<std::string> plan_fault(const ExecutionPlan& plan) {
   return to_string(*fault);
 }
 
+std::string_view operator_of_layer(std::string_view layer_name) {
+  return layer_name.substr(0, layer_name.find(' '));
+}
+
 std::vector<OperatorRange> operators_of(const ExecutionPlan& plan, std::uint32_t stage) {
-  const RecordedStep& step = step_of(plan);
+  const ProfiledStep& step = step_of(plan);
   std::vector<char> is_wanted(plan.layers, 0);
   for (std::uint32_t place = plan.stages[stage].first; place <= plan.stages[stage].last; ++place)
     is_wanted[layer_at(plan, place)] = 1;
@@ -133,7 +137,7 @@ std::vector<OperatorRange> operators_of(const ExecutionPlan& plan, std::uint32_t
 }
 
 std::vector<OperatorRange> recomputed_operators_of(const ExecutionPlan& plan, std::uint32_t stage) {
-  const RecordedStep& step = step_of(plan);
+  const ProfiledStep& step = step_of(plan);
   std::vector<char> is_wanted(plan.layers, 0);
   for (const std::uint32_t place : plan.stages[stage].recomputed)
     is_wanted[layer_at(plan, place)] = 1;

@@ -66,7 +66,7 @@ class ExecutionReader {
   std::int64_t last_layer() const { return static_cast<std::int64_t>(plan_.layers) - 1; }
 
   void read_step(JsonObject step) {
-    RecordedStep& read = plan_.step.emplace();
+    ProfiledStep& read = plan_.step.emplace();
     read.operators =
         static_cast<std::uint32_t>(step.count("operators", 1, static_cast<std::uint64_t>(kMost32)));
     read.operator_hash = step.hexadecimal("operator_hash");
@@ -80,6 +80,11 @@ class ExecutionReader {
     const auto last = static_cast<std::uint64_t>(last_layer());
     read.first = static_cast<std::uint32_t>(stage.count("first", 0, last));
     read.last = static_cast<std::uint32_t>(stage.count("last", 0, last));
+    if (stage.has("operators_before")) {
+      read.first_operator = operator_of_layer(stage.text("first_name"));
+      read.operators_before =
+          static_cast<std::uint32_t>(stage.count("operators_before", 0, read.first));
+    }
     read.recomputed =
         stage.counts<std::uint32_t>("recomputed", JsonObject::kAnySize, read.first, read.last);
     for (std::size_t i = 1; i < read.recomputed.size(); ++i) {

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +16,7 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/own_descriptors.h"
+#include "spillway/base/own_files.h"
 
 namespace spillway::topology {
 namespace {
@@ -46,14 +46,14 @@ void write_and_rename(const std::string& path, std::string_view text) {
   // Not mkostemp, whose files are private whatever the mask says.
   do {
     temporary = message("{}.{}", path, random());
-    file = moved_up(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    file = moved_up(open_own_file(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   } while (file < 0 && errno == EEXIST);
   if (file < 0) refuse_to_write(path, errno);
   int error = write_all(file, text);
   if (::close(file) != 0 && error == 0) error = errno;
-  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0 && rename_own_file(temporary, path) != 0) error = errno;
   if (error != 0) {
-    ::unlink(temporary.c_str());
+    remove_own_file(temporary);
     refuse_to_write(path, error);
   }
 }

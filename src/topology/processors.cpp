@@ -2,6 +2,7 @@
 
 #include <hwloc.h>
 
+#include <algorithm>
 #include <memory>
 #include <type_traits>
 
@@ -24,15 +25,20 @@ OwnedTopology load_topology(const std::string& synthetic) {
 }
 
 /// Those of taskset, numactl or a batch system; nothing for a machine that is not this one.
-std::optional<unsigned> count_bound(hwloc_topology_t topology) {
-  if (hwloc_topology_is_thissystem(topology) == 0) return std::nullopt;
+void read_binding(hwloc_topology_t topology, Processors& result) {
+  if (hwloc_topology_is_thissystem(topology) == 0) return;
   const std::unique_ptr<hwloc_bitmap_s, void (*)(hwloc_bitmap_t)> bound(hwloc_bitmap_alloc(),
                                                                         &hwloc_bitmap_free);
-  if (!bound || hwloc_get_cpubind(topology, bound.get(), HWLOC_CPUBIND_PROCESS) != 0)
-    return std::nullopt;
+  if (!bound || hwloc_get_cpubind(topology, bound.get(), HWLOC_CPUBIND_PROCESS) != 0) return;
   const int threads = hwloc_bitmap_weight(bound.get());
-  if (threads <= 0) return std::nullopt;
-  return static_cast<unsigned>(threads);
+  if (threads <= 0) return;
+  result.bound = static_cast<unsigned>(threads);
+  for (hwloc_obj_t core = nullptr;
+       (core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core)) != nullptr;)
+    if (hwloc_bitmap_intersects(core->cpuset, bound.get()) != 0)
+      result.bound_cores.push_back(
+          static_cast<unsigned>(hwloc_bitmap_first(core->complete_cpuset)));
+  std::sort(result.bound_cores.begin(), result.bound_cores.end());
 }
 
 std::optional<unsigned> count(hwloc_topology_t topology, hwloc_obj_type_t type) {
@@ -49,7 +55,7 @@ Processors read_processors(const std::string& synthetic) {
   if (!topology) return result;
   result.cores = count(topology.get(), HWLOC_OBJ_CORE);
   result.threads = count(topology.get(), HWLOC_OBJ_PU);
-  result.bound = count_bound(topology.get());
+  read_binding(topology.get(), result);
   const hwloc_obj_t package = hwloc_get_obj_by_type(topology.get(), HWLOC_OBJ_PACKAGE, 0);
   const char* model = package ? hwloc_obj_get_info_by_name(package, "CPUModel") : nullptr;
   if (model != nullptr) result.model = model;

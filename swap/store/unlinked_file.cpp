@@ -8,8 +8,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <random>
+#include <string>
 
 #include "spillway/base/error.h"
+#include "spillway/base/own_files.h"
 #include "spillway/swap/spill_store.h"
 
 namespace spillway::swap {
@@ -17,12 +20,17 @@ namespace {
 
 // For file systems without O_TMPFILE (NFS, some FUSE): the name exists for a moment only.
 int open_with_short_lived_name(const std::string& directory) {
-  std::string name = directory + "/.spillway-XXXXXX";
-  // mkostemp adds O_CREAT and O_EXCL: what lies there already is neither opened nor followed.
-  const int fd = ::mkostemp(name.data(), O_CLOEXEC | O_NOFOLLOW);
+  std::random_device random;
+  std::string name;
+  int fd = -1;
+  // What lies there already is neither opened nor followed.
+  do {
+    name = message("{}/.spillway-{}", directory, random());
+    fd = open_own_file(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
+  } while (fd < 0 && errno == EEXIST);
   if (fd < 0) return fd;
   const bool is_private = ::fchmod(fd, S_IRUSR | S_IWUSR) == 0;
-  if (::unlink(name.c_str()) == 0 && is_private) return fd;
+  if (remove_own_file(name) == 0 && is_private) return fd;
   const int reason = errno;
   ::close(fd);
   errno = reason;
@@ -32,7 +40,7 @@ int open_with_short_lived_name(const std::string& directory) {
 FileDescriptor open_anywhere_in(const std::string& directory) {
   // O_EXCL: nobody can give the file a name later.
   constexpr int kNameless = O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC;
-  int fd = ::open(directory.c_str(), kNameless, S_IRUSR | S_IWUSR);
+  int fd = open_own_file(directory, kNameless, S_IRUSR | S_IWUSR);
   if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT || errno == EINVAL))
     fd = open_with_short_lived_name(directory);
   if (fd < 0) throw IoError("cannot create a file in {}: {}", directory, std::strerror(errno));

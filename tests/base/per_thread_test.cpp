@@ -33,6 +33,22 @@ TEST(PerThread, IsHandedOnToLaterThreads) {
   EXPECT_EQ((*seen.begin())->uses, 100);
 }
 
+TEST(PerThread, IsHandedOnWhereAThreadAsksWhileItsObjectsAreDestroyed) {
+  struct Late : Counted {};
+  struct Asks {
+    ~Asks() { ++per_thread<Late>().uses; }
+  };
+  std::set<Late*> seen;
+  for (int i = 0; i < 3; ++i)
+    std::thread([&] {
+      static thread_local Asks before;  // It dies after what is made later.
+      static_cast<void>(&before);
+      seen.insert(&per_thread<Late>());
+    }).join();
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ((*seen.begin())->uses, 3);
+}
+
 TEST(PerThread, ForgetsWhatHeldForTheThreadBefore) {
   struct Forgetful : Counted {
     void begin_thread() { uses = 0; }

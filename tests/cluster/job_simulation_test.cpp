@@ -212,10 +212,12 @@ TEST(ToChromeTrace, ShowsTheRanksThatWereTraced) {
   const std::string trace = to_chrome_trace(simulate_job(job, small_cluster(1, 2)));
   EXPECT_THAT(trace,
               ::testing::HasSubstr(
-                  R"({"ph":"X","pid":0,"tid":0,"ts":0.000,"dur":1000000.000,"name":"0F0"})"));
+                  R"({"ph":"X","pid":1,"tid":7,"name":"0F0","ts":0.000,"dur":1000000.000})"));
   EXPECT_THAT(trace, ::testing::HasSubstr(
-                         R"("tid":1,"ts":1000000.000,"dur":100000.000,"name":"0SEND_F0"})"));
-  EXPECT_THAT(trace, ::testing::Not(::testing::HasSubstr("\"pid\":1")));
+                         R"("tid":8,"name":"0SEND_F0","ts":1000000.000,"dur":100000.000})"));
+  EXPECT_THAT(trace,
+              ::testing::HasSubstr(R"("tid":8,"name":"thread_name","args":{"name":"send"})"));
+  EXPECT_THAT(trace, ::testing::Not(::testing::HasSubstr("\"pid\":3")));
 }
 
 }  // namespace

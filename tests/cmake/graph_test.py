@@ -10,7 +10,8 @@ import probe_project
 TABLE = {
     "base": set(),
     "device": {"base"},
-    "transport": {"base"},
+    "transport": {"base", "device"},
+    "survey": {"base", "device", "transport"},
     "topology": {"base"},
     "profile": {"base"},
     "device_cuda": {"base", "device"},
@@ -20,15 +21,22 @@ TABLE = {
     "partition": {"base", "schedule"},
     "schedule": {"base"},
     "planner_schedule": {"base", "schedule"},
-    "cluster": {"base", "planner_schedule", "schedule"},
+    "cluster": {"base", "planner_schedule", "profile", "schedule"},
     "job": {"base", "planner", "partition", "planner_schedule", "profile", "schedule"},
     "machine": {"base", "cluster", "job"},
     "memory": {"base", "device"},
     "allreduce": {"base", "device", "transport"},
     "recompute_call": {"base"},
     "recompute": {"base", "device", "recompute_call", "torch"},
+    "ownership": {"base", "schedule"},
+    "agreement": {"base", "device", "ownership", "transport"},
+    "tasks": {"base", "ownership"},
+    "balance": {"base", "ownership", "partition"},
     "pipeline": {"base", "profile", "schedule", "transport"},
     "swap": {"base", "device", "memory"},
+    "phantoms": {"recompute", "torch"},
+    "split": {"agreement", "allreduce", "balance", "ownership", "phantoms", "planner_schedule", "profile", "recompute",
+              "runtime", "schedule", "tasks", "torch", "transport"},
     "runtime_recording": {"base", "profile", "swap"},
     "runtime_recomputing": {"base", "memory", "profile", "recompute_call", "swap"},
     "runtime_learning": {"base", "memory", "planner", "profile", "runtime_recording",
@@ -113,11 +121,11 @@ class Graph(probe_project.ProbeCase):
         self.assert_accepted(self.configure(
             "spillway_add_library(base LAYER 0 SOURCES a.cpp)\n"
             "spillway_add_library(device LAYER 1 SOURCES a.cpp DEPENDS spillway::base)\n"
-            "spillway_add_library(transport LAYER 2 SOURCES a.cpp PRIVATE_DEPENDS spillway::device)\n",
+            "spillway_add_library(topology LAYER 2 SOURCES a.cpp PRIVATE_DEPENDS spillway::device)\n",
             {"a.cpp": ""}, flags=[f"--graphviz={dot}"]))
         found = arrows(dot.read_text(encoding="utf-8"))
-        self.assertEqual(found, {("device", "base"), ("transport", "device")})
-        self.assertEqual(strangers(found), ["transport -> device"])
+        self.assertEqual(found, {("device", "base"), ("topology", "device")})
+        self.assertEqual(strangers(found), ["topology -> device"])
 
     def test_stranger_is_noticed(self):
         dot = ('"node1" -> "node2"  // spillway_swap -> spillway_memory\n'

@@ -196,9 +196,6 @@ class Options(probe_project.ProbeCase):
     def test_cuda(self):
         self.check("SPILLWAY_WITH_CUDA", "src/device/cuda")
 
-    def test_mpi(self):
-        self.check("SPILLWAY_WITH_MPI", "src/transport/mpi")
-
     def test_python(self):
         self.check("SPILLWAY_BUILD_PYTHON", "bindings/python")
 

@@ -82,17 +82,19 @@ case $1 in
   --set) echo "$3" >"$owner" ;;
 esac
 """
-    TAKE_OVER = LOG + "[[ $1 == update ]] && exit\nfor name in mpirun mpi; do\n" \
+    TAKE_OVER = LOG + "[[ $1 == update ]] && exit\nfor name in mpirun mpi mpi-x86_64-linux-gnu; do\n" \
                       "  echo openmpi >\"$(dirname \"$APT_LOG\")/owner.$name\"\ndone\n"
 
     def owner(self, name):
         return (self.root / f"owner.{name}").read_text(encoding="utf-8").strip()
 
     def test_the_mpi_that_was_there_keeps_its_names(self):
-        self.write({"bin/update-alternatives": self.ALTERNATIVES, "owner.mpirun": "mpich\n"})
+        self.write({"bin/update-alternatives": self.ALTERNATIVES, "owner.mpirun": "mpich\n",
+                    "owner.mpi-x86_64-linux-gnu": "mpich/include\n"})
         status, output, _log = self.install(self.TAKE_OVER, self.DPKG)
         self.assertEqual(status, 0, output)
         self.assertEqual((self.owner("mpirun"), self.owner("mpi")), ("mpich", "openmpi"))
+        self.assertEqual(self.owner("mpi-x86_64-linux-gnu"), "mpich/include")
         self.assertIn("packages: mpirun is mpich as before, not that of a new package", output)
 
     def test_the_mpi_that_was_there_keeps_its_names_when_the_installation_fails(self):

@@ -224,26 +224,6 @@ TEST(MeasuredModel, TellsWhereItGuesses) {
   EXPECT_FALSE(measured_model(known_chain()).guesses_forward);
 }
 
-// What small tensors share was memory that every rank has to have room for.
-TEST(MeasuredModel, CountsSharedPagesForTheLayersThatBeginThem) {
-  profile::StepProfile profile = known_chain();
-  const MeasuredModel before = measured_model(profile);
-  const auto add = [&](profile::OpIndex birth, profile::OpIndex death) {
-    profile.tape.values.push_back({1, birth, death, profile::kNoValue, /*is_shared=*/true});
-    profile.class_of_value.push_back(profile::StorageClass::kSharedPage);
-    profile.bytes_of_value.push_back(profile.page_size);
-  };
-  add(2, 10);
-  add(2, 4);  // It does not wait for backward.
-  add(profile::kCarriedIn, profile::kSurvives);
-  check(profile);
-  const MeasuredModel model = measured_model(profile);
-  for (LayerIndex i = 0; i < 7; ++i)
-    EXPECT_EQ(model.chain.layers[i].stash,
-              before.chain.layers[i].stash + Bytes(i == 2 ? kPage : 0));
-  EXPECT_EQ(model.reserved, before.reserved + Bytes(kPage));
-}
-
 // Nothing about its values tells that it clips.
 TEST(MeasuredModel, CountsWhatAutogradKeepsNoAccountOfAsUpdate) {
   profile::StepProfile profile = known_chain();

@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "frame_mapper_conformance.h"
-#include "spillway/memory/inherited_pages.h"
 #include "support/lock_in_memory.h"
 
 namespace spillway::memory {
@@ -123,19 +122,6 @@ TEST_P(FrameMapperConformance, ABusyPageThatNobodyNeedsCanBeDropped) {
   EXPECT_EQ(read_byte(owner->page(1)), 0U) << "a new frame";
   EXPECT_THAT(owner->take_faults(), ::testing::ElementsAre(Fault{1, Access::kRead}));
   EXPECT_TRUE(ended_with(child.finish(), 1)) << "the child keeps the bytes of the fork";
-}
-
-TEST_P(FrameMapperConformance, SealedPagesEndTheChildThatTouchesThem) {
-  auto owner = make_owner(4);
-  owner->bring_in(0, Access::kRead);
-  Child child([&] {
-    seal_pages(owner->page(1), 3);
-    if (read_byte(owner->page(0)) != 0) return 9;
-    return static_cast<int>(read_byte(owner->page(2)));
-  });
-  const int status = child.finish();
-  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) << "status " << status;
-  EXPECT_EQ(read_byte(owner->page(2)), 2U) << "the parent is served as before";
 }
 
 TEST_P(FrameMapperConformance, AChildThatDestroysTheMapperLeavesTheParentAlone) {

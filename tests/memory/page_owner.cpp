@@ -90,8 +90,7 @@ std::vector<Fault> PageOwner::take_faults() {
   return taken;
 }
 
-void PageOwner::serve(std::byte* address, Access access) {
-  const auto index = static_cast<std::size_t>(address - regions_.arena) / kPageBytes;
+void PageOwner::begin_access(PageIndex index, Access access) {
   const std::function<bool(Fault)>* question = nullptr;
   {
     const std::lock_guard lock(mutex_);

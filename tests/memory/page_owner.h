@@ -22,7 +22,7 @@ struct Fault {
 /// The smallest owner of residency states that a mapper can serve: every page has one frame for
 /// life, which lies either under the page or in a pool slot. Serves every fault unless told
 /// otherwise. All under one mutex, under which no page is touched.
-class PageOwner final : public FaultSink {
+class PageOwner final : public AccessSink {
  public:
   PageOwner(std::unique_ptr<FrameMapper> mapper, std::size_t pages, std::size_t slots);
   std::byte* page(std::size_t index) { return regions_.arena + index * kPageBytes; }
@@ -48,9 +48,9 @@ class PageOwner final : public FaultSink {
   /// refers to must outlive the owner. Not while faults may happen.
   void ask_before_serving(std::function<bool(Fault)> question);
 
-  void begin_fault(std::byte* address, Access access) override { serve(address, access); }
-  TrapEnd serve_fault(std::byte* address, Access access, const sigset_t& /*blocked*/) override {
-    serve(address, access);
+  void begin_access(PageIndex index, Access access) override;
+  TrapEnd serve_access(PageIndex index, Access access, const std::function<bool()>&) override {
+    begin_access(index, access);
     return TrapEnd::kServed;
   }
 
@@ -60,7 +60,6 @@ class PageOwner final : public FaultSink {
     State state = State::kOut;
     SlotId slot;
   };
-  void serve(std::byte* address, Access access);
   void bring_in_locked(Page& page, std::byte* address, Access allowed);
 
   FrameMapper* mapper_;

@@ -1,4 +1,5 @@
 #include "spillway/planner/plan_file.h"
+#include "spillway/base/mix.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +9,6 @@
 #include <random>
 
 #include "spillway/base/error.h"
-#include "spillway/profile/op_sequence.h"
 #include "support/chain_profile.h"
 #include "support/damaged_text.h"
 
@@ -59,7 +59,7 @@ std::string resealed(json document) {
   document.erase("checksum");
   const std::string text = document.dump();
   std::uint64_t hash = text.size();
-  for (const char letter : text) hash = profile::mix(hash, static_cast<unsigned char>(letter));
+  for (const char letter : text) hash = mix(hash, static_cast<unsigned char>(letter));
   std::array<char, 17> digits{};
   std::snprintf(digits.data(), digits.size(), "%016lx", static_cast<unsigned long>(hash));
   document["checksum"] = digits.data();

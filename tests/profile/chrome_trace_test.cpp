@@ -103,6 +103,39 @@ TEST(ChromeTrace, PutsSeveralIntoOneFile) {
   EXPECT_EQ(events_of(document, "i").front().at("name"), "step 4");
 }
 
+StepTrace trace_of_rank(std::uint32_t rank) {
+  StepTrace trace = small_trace();
+  trace.process = process_of_rank(rank, trace.source);
+  const std::string_view lane = rank == 0 ? kSendLane : kReceiveLane;
+  trace.spans.push_back({lane, "1RECV_F0", 0.001, 0.0005, {{"bytes", "16"}}});
+  trace.arrows = {{9, lane, rank == 0 ? 0.001 : 0.0015, rank != 0}, {40 + rank, lane, 0.0, false}};
+  return trace;
+}
+
+TEST(ChromeTrace, DrawsArrowsBetweenRanks) {
+  std::vector<StepTrace> traces{trace_of_rank(0), trace_of_rank(1)};
+  keep_whole_arrows(traces);
+  const json document = json::parse(to_chrome_trace(traces));
+  const auto begins = events_of(document, "s");
+  const auto ends = events_of(document, "f");
+  ASSERT_EQ(begins.size(), 1U);
+  ASSERT_EQ(ends.size(), 1U);
+  EXPECT_EQ(begins[0].at("id"), ends[0].at("id"));
+  EXPECT_EQ(begins[0].at("ts"), 1000.0);
+  EXPECT_EQ(ends[0].at("ts"), 1500.0);
+  EXPECT_EQ(begins[0].at("pid"), 2);
+  EXPECT_EQ(ends[0].at("pid"), 4);
+  const std::vector<json> spans = events_of(document, "X");
+  EXPECT_EQ(begins[0].at("tid"), spans[2].at("tid"));
+  EXPECT_EQ(ends[0].at("tid"), spans[5].at("tid"));
+}
+
+TEST(KeepWholeArrows, LeavesNoneOfARankAlone) {
+  StepTrace alone = trace_of_rank(1);
+  keep_whole_arrows({&alone, 1});
+  EXPECT_TRUE(alone.arrows.empty());
+}
+
 std::string refusal(const std::string& text) {
   try {
     parse_chrome_trace(text, "run.json");
@@ -119,6 +152,18 @@ TEST(ParseChromeTrace, GivesBackWhatWasWritten) {
   EXPECT_EQ(to_chrome_trace(read), text);
   EXPECT_EQ(read.spans.at(1).lane, kReadInLane);
   EXPECT_EQ(read.marks.at(1).name, "end");
+}
+
+TEST(ParseChromeTrace, GivesBackLanesAndArrowsOfARank) {
+  const std::string text = to_chrome_trace(trace_of_rank(1));
+  const StepTrace read = parse_chrome_trace(text, "run.json");
+  EXPECT_EQ(to_chrome_trace(read), text);
+  EXPECT_FALSE(read.has_far_tier);
+  ASSERT_EQ(read.arrows.size(), 2U);
+  EXPECT_EQ(read.arrows[0].number, 9U);
+  EXPECT_EQ(read.arrows[0].lane, kReceiveLane);
+  EXPECT_TRUE(read.arrows[0].is_end);
+  EXPECT_FALSE(read.arrows[1].is_end);
 }
 
 TEST(ParseChromeTrace, RefusesWhatIsNoTraceOfOneRun) {

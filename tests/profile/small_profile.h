@@ -50,22 +50,4 @@ inline StepProfile small_profile() {
   return profile;
 }
 
-/// The same with two pages that small storages share, one from step to step and one of its own.
-inline StepProfile small_profile_with_shared_pages() {
-  StepProfile profile = small_profile();
-  const auto own = static_cast<ValueIndex>(profile.tape.values.size());
-  for (const OpIndex birth : {kCarriedIn, OpIndex{0}}) {
-    const bool stays = birth == kCarriedIn;
-    profile.tape.values.push_back(
-        {1, birth, stays ? kSurvives : 2, stays ? own : kNoValue, /*is_shared=*/true});
-    profile.class_of_value.push_back(StorageClass::kSharedPage);
-    profile.bytes_of_value.push_back(profile.page_size);
-  }
-  auto& uses = profile.tape.uses;
-  uses.insert(uses.begin() + 3, {{own + 1, true}, {own, false}});
-  profile.tape.ops[1].shared_count = 2;
-  profile.tape.ops[2].first_use += 2;
-  return profile;
-}
-
 }  // namespace spillway::profile

@@ -4,7 +4,6 @@
 #include <ATen/ops/equal.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <gtest/gtest.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <cstring>
@@ -12,36 +11,6 @@
 
 namespace spillway::recompute {
 namespace {
-
-constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
-
-thread_local CallWatcher* watcher = nullptr;
-thread_local bool inside = false;
-
-void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey);
-  if (watcher == nullptr || inside) {
-    op.redispatchBoxed(below, stack);
-    return;
-  }
-  inside = true;
-  struct Leave {
-    ~Leave() { inside = false; }
-  } leave;
-  watcher->around(op, *stack, [&] {
-    const c10::impl::ExcludeDispatchKeyGuard nested_pass(kKey);
-    op.redispatchBoxed(below, stack);
-  });
-}
-
-void register_once() {
-  static const auto* const library = [] {
-    auto* made = new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
-    made->fallback(torch::CppFunction::makeFromBoxedFunction<&intercept>());
-    return made;
-  }();
-  static_cast<void>(library);
-}
 
 using Bytes8 = std::vector<std::byte>;
 
@@ -164,21 +133,9 @@ void replay_in_place(const RecordedCall& call, const AddressOf& address_of) {
   }
 }
 
-Watched::Watched(CallWatcher& by) {
-  PagedTable::instance();
-  register_once();
-  c10::impl::tls_set_dispatch_key_included(kKey, true);
-  watcher = &by;
-}
-
-Watched::~Watched() {
-  watcher = nullptr;
-  c10::impl::tls_set_dispatch_key_included(kKey, false);
-}
-
 std::shared_ptr<ReplayEngine> make_engine(ReplayEngineOptions options) {
   PagedTable& table = PagedTable::instance();
-  options.hidden_keys = c10::DispatchKeySet(kKey);
+  options.hidden_keys = c10::DispatchKeySet(kWatchedKey);
   options.give_back = [](void* memory) { PagedTable::instance().give_back(memory); };
   const std::shared_ptr<ReplayEngine> made(
       new ReplayEngine([](const void* data) { return PagedTable::instance().find(data); },

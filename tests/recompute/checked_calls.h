@@ -13,26 +13,9 @@
 
 #include "paged_table.h"
 #include "spillway/recompute/replay_engine.h"
+#include "watched_calls.h"
 
 namespace spillway::recompute {
-
-/// Sees the operators of a thread below autograd, as an interceptor does.
-class CallWatcher {
- public:
-  virtual ~CallWatcher() = default;
-  /// The arguments of the call are on top of the stack; `run` exchanges them for the results.
-  virtual void around(const c10::OperatorHandle& op, std::vector<c10::IValue>& stack,
-                      const std::function<void()>& run) = 0;
-};
-
-/// Shows the calling thread's outermost operators to a watcher while it lives.
-class Watched {
- public:
-  explicit Watched(CallWatcher& watcher);
-  ~Watched();
-  Watched(const Watched&) = delete;
-  Watched& operator=(const Watched&) = delete;
-};
 
 /// An engine over the table, which tells it of blocks that end. Hidden from the watchers.
 std::shared_ptr<ReplayEngine> make_engine(ReplayEngineOptions options = {});

@@ -1,12 +1,15 @@
 // The runtime with a plan that recomputes, without LibTorch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <functional>
 #include <future>
 #include <memory>
@@ -321,6 +324,36 @@ TEST(RuntimeRecomputing, GoesOnWhereASecondRunFailsThatNobodyAskedFor) {
   EXPECT_GT(chain.dropped(), 0u);
   is_broken = false;
   chain.backward();
+  EXPECT_EQ(chain.sum(), 7u * 21u);
+}
+
+/// The child has no thread but this one, and its locks are its parent's: of those that the replay
+/// goes on to take, it waited for ever for the first.
+TEST_F(RuntimeWithDrops, EndsTheForkedChildOfAnOperatorThatRunsAgain) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the thread sanitizer does not support a fork of a process with threads";
+#endif
+  pid_t child = -1;
+  int status = 0;
+  chain.while_it_replays = [&] {
+    if (child != -1) return;
+    runtime->before_fork();
+    child = ::fork();
+    if (child == 0) {
+      ::alarm(60);
+      runtime->after_fork_in_child();
+      throw std::runtime_error("the child has no room for results");
+    }
+    runtime->after_fork_in_parent();
+    ::waitpid(child, &status, 0);
+  };
+  ::testing::internal::CaptureStderr();
+  chain.backward();
+  if (child == 0) ::_exit(0);
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  ASSERT_GT(child, 0);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS) << status << told;
+  EXPECT_THAT(told, ::testing::HasSubstr("a forked child comes back where an operator runs again"));
   EXPECT_EQ(chain.sum(), 7u * 21u);
 }
 

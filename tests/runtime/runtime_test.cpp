@@ -30,6 +30,7 @@ namespace {
 using memory::kPageBytes;
 using memory::kPageSize;
 using swap::FaultOptions;
+using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
@@ -50,7 +51,7 @@ class RuntimeTest : public ::testing::Test {
         swap::make_ram_store(kPageSize * store_pages, 4, notifier), notifier, faults);
     swap::SwapEngineOptions engine;
     engine.budget = kPageSize * budget_pages;
-    engine.arena_size = 8_GiB;
+    engine.arena_size = arena_;
     engine.observers = {&transfers_};
     RuntimeOptions options;
     options.budget = engine.budget;
@@ -71,6 +72,7 @@ class RuntimeTest : public ::testing::Test {
   TransferMeter transfers_{{}};
   Bytes moves_of_oversize_ = RuntimeOptions().moves_of_oversize;
   std::optional<Bytes> oversize_limit_;
+  Bytes arena_ = 8_GiB;
   Bytes endurance_;
   ProfileRecording* recording_ = nullptr;
 };
@@ -394,7 +396,8 @@ TEST_F(RuntimeTest, GoesOnForAsLongAsItLikesBehindAnOperatorThatWasLargerThanThe
   EXPECT_THAT(told, HasSubstr("warning: op 1 does not fit into the budget of 12.0 MiB: it needs "
                               "14.0 MiB at once. "));
   EXPECT_THAT(told, HasSubstr("may move 8.00 GiB for that; the run goes on. smallest budget: "
-                              "16MiB or more (needed at once by op 1)"));
+                              "16MiB or more (needed at once by op 1; the first step has not "
+                              "ended)"));
   EXPECT_THAT(
       told, ContainsRegex("warning: 2 operators of this step needed more than the budget "
                           "of 12.0 MiB and moved [0-9.]+ MiB in 2.00 s: [0-9.]+ MiB a "
@@ -568,8 +571,69 @@ TEST_F(RuntimeTest, IsNoLongerRefusedOnceAStepHasEnded) {
   EXPECT_THROW(run_op(*runtime, 1, {}, [&] { runtime->allocate(30 * kPageBytes); }), BudgetError);
   EXPECT_EQ(runtime->report().refusal.cause, RefusalCause::kBudget);
   EXPECT_THAT(runtime->report().refusal.text, HasSubstr("op 1 does not fit into the budget"));
+  EXPECT_THAT(runtime->report().refusal.text, HasSubstr("; the first step has not ended)"));
   runtime->begin_step();
   EXPECT_EQ(runtime->report().refusal.cause, RefusalCause::kNone);
+}
+
+/// Whether what was needed is of a whole step, in words and in the report.
+TEST_F(RuntimeTest, TellsWhetherTheFirstStepHasEnded) {
+  const auto runtime = make(6);
+  const auto refusal = [&] {
+    EXPECT_THROW(run_op(*runtime, 1, {}, [&] { runtime->allocate(30 * kPageBytes); }), BudgetError);
+    return runtime->report().refusal.text;
+  };
+  EXPECT_FALSE(runtime->report().has_whole_step);
+  runtime->step_updated();
+  EXPECT_FALSE(runtime->report().has_whole_step) << "the update has only begun";
+  EXPECT_THAT(refusal(),
+              HasSubstr("or more (needed at once by op 1; the first step has not ended)"));
+  runtime->finish(Runtime::Ending::kByItself);
+  EXPECT_FALSE(runtime->report().has_whole_step) << "it was refused in the update";
+  runtime->step_boundary();
+  EXPECT_TRUE(runtime->report().has_whole_step);
+  EXPECT_THAT(refusal(), HasSubstr("or more (needed at once by op 1)"));
+  EXPECT_TRUE(runtime->report().has_whole_step);
+}
+
+/// The last step, which no boundary follows, counts where the program ended by itself after an
+/// update had begun; told steps used to count when they began.
+TEST_F(RuntimeTest, TakesAStepForWholeAtAnOrderlyEndAfterAnUpdate) {
+  using Ending = Runtime::Ending;
+  const auto is_whole = [&](bool tells, bool updates, Ending ending) {
+    const auto runtime = make(6);
+    if (tells) runtime->begin_step();
+    EXPECT_FALSE(runtime->report().has_whole_step);
+    if (updates) runtime->step_updated();
+    EXPECT_FALSE(runtime->report().has_whole_step);
+    runtime->finish(ending);
+    return runtime->report().has_whole_step;
+  };
+  for (const bool tells : {false, true}) {
+    EXPECT_TRUE(is_whole(tells, true, Ending::kByItself));
+    EXPECT_FALSE(is_whole(tells, true, Ending::kBySignal)) << "it died in the update";
+    EXPECT_FALSE(is_whole(tells, false, Ending::kByItself)) << "it was in its first forward";
+  }
+  const auto runtime = make(6);
+  runtime->begin_step();
+  runtime->begin_step();
+  EXPECT_TRUE(runtime->report().has_whole_step);
+}
+
+/// Addresses are what is short, and a larger budget leaves fewer of them.
+TEST_F(RuntimeTest, TellsWhenAllAddressesAreTaken) {
+  arena_ = kPageSize * 8;
+  const auto runtime = make(4);
+  std::vector<void*> made;
+  ::testing::internal::CaptureStderr();
+  EXPECT_THROW(for (int i = 0; i < 9; ++i) made.push_back(runtime->allocate(kPageBytes)),
+               UnsupportedError);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("of addresses in one piece are left of the 16.0 MiB"),
+                    HasSubstr("let it hold less"), Not(HasSubstr("ulimit"))));
+  EXPECT_EQ(made.size(), 8u);
+  EXPECT_EQ(runtime->report().refusal.cause, RefusalCause::kAddresses);
+  for (void* memory : made) runtime->deallocate(memory);
 }
 
 /// Its first attempt found no room, and the disk was full in the second.

@@ -117,6 +117,19 @@ TEST_F(SharedPagesTest, HaveTheirGapsFilledAgain) {
   EXPECT_EQ(make(kQuarter / 2, 0), made[1] + kQuarter / 2 / sizeof *half);
 }
 
+/// Each gradient of a few KiB kept a page of activations alive, and the optimizer fetched them all.
+TEST_F(SharedPagesTest, EndAlthoughMuchSmallerStoragesMadeBetweenTheirsLiveOn) {
+  std::vector<std::uint64_t*> activations, gradients;
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    activations.push_back(make(kQuarter - 4096, i));
+    gradients.push_back(make(4096, i));
+  }
+  for (auto* memory : activations) runtime_->deallocate(memory);
+  EXPECT_EQ(runtime_->engine().statistics().live, kPageSize);
+  for (const auto* memory : gradients)
+    EXPECT_EQ(runtime_->find(memory).storage, runtime_->find(gradients[0]).storage);
+}
+
 TEST_F(SharedPagesTest, AreNotForStoragesOfPagesOrOfAFewBytes) {
   EXPECT_FALSE(runtime_->is_shared(runtime_->find(make(kPageBytes / 2, 0)).storage));
   void* const tiny = make(4095, 0);

@@ -30,7 +30,7 @@ using ::testing::Optional;
 ExecutionPlan plan_of(Schedule action_lists) {
   ExecutionPlan plan;
   plan.layers = action_lists.stages + 1;
-  RecordedStep& step = plan.step.emplace();
+  ProfiledStep& step = plan.step.emplace();
   step.operators = 3 * plan.layers;
   step.operator_hash = 42;
   for (std::uint32_t layer = 0; layer < plan.layers; ++layer) {

@@ -66,6 +66,10 @@ TEST_P(DiskStore, FindsAFlippedByte) {
   EXPECT_THAT(result.detail, HasSubstr("checksum"));
   EXPECT_FALSE(store->reserve_extent()) << "a disk with wrong bytes must take no more";
   EXPECT_THAT(store->report().refusal, HasSubstr(directory_.path()));
+  const std::uint64_t attempts = store->report().checked;
+  EXPECT_GT(attempts, 1U);
+  EXPECT_EQ(store->report().wrong, 1U) << "it is one page, however often it was read";
+  EXPECT_EQ(store->report().recovered, 0U);
 
   byte = static_cast<char>(byte ^ 1);
   ASSERT_EQ(::pwrite(fd, &byte, 1, place), 1);
@@ -73,6 +77,9 @@ TEST_P(DiskStore, FindsAFlippedByte) {
   ::close(fd);
   EXPECT_EQ(carry_out(*store, {Direction::kRead, *extent, pages_[1], kExtentBytes, 0}).error, 0);
   EXPECT_TRUE(pages_.holds(1, 1));
+  EXPECT_EQ(store->report().checked, attempts + 1);
+  EXPECT_EQ(store->report().wrong, 0U);
+  EXPECT_EQ(store->report().recovered, 1U);
 }
 
 TEST_P(DiskStore, NamesAnExtentThatTheFileHasLost) {

@@ -55,8 +55,7 @@ class Word {
   operator std::uint64_t() const {        // NOLINT: stands for the word.
     if (!running.device) return *reinterpret_cast<const std::uint64_t*>(address_);
     std::uint64_t value = 0;
-    const device::DeviceSpan here =
-        device::host_span(reinterpret_cast<std::byte*>(&value), Bytes(sizeof value));
+    const device::DeviceSpan here = device::host_span_of(value);
     const device::Outcome outcome =
         operate(false, [&](device::DeviceSpan word) { running.queue->copy(here, word); }).wait();
     EXPECT_EQ(outcome.error, "");

@@ -162,6 +162,7 @@ TEST(MakeSpillStore, VerifiesWhenAsked) {
       carry_out(*store, {Direction::kRead, *extent, pages[0], kExtentBytes, 0});
   EXPECT_EQ(never_written.error, EINVAL);
   EXPECT_THAT(never_written.detail, HasSubstr("was written with 0 bytes"));
+  EXPECT_EQ(store->report().wrong, 1U) << "a wrong length is none of the right bytes";
 }
 
 bool has_warning(const OpenedSpillStore& opened, const std::string& part) {

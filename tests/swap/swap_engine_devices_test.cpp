@@ -84,8 +84,7 @@ class SwapEngineDevicesTest : public PagesTest {
       gate_.get_future().wait();
       return device::Outcome{};
     });
-    auto* const bytes = reinterpret_cast<std::byte*>(&value_);
-    const device::DeviceSpan from = device::host_span(bytes, Bytes(sizeof value_));
+    const device::DeviceSpan from = device::host_span_of(value_);
     kernels_->copy({kernels_->device(), memory, from.size}, from);
     return kernels_->record();
   }

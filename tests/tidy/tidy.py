@@ -26,11 +26,16 @@ TODO = re.compile(r"\b(?:TODO|FIXME|XXX)\b(?:\([^)]*\))?:?[ \t]*(.*)")
 # Who may include what: the header, its homes, and whether a public header may show it.
 TORCH_HOMES = ("recompute", "pipeline", "bindings",
                "tests/recompute", "tests/pipeline", "tests/bindings", "tests/downstream",
+               "tests/allreduce/torch",
                "benchmarks/what_does_interception_cost",
+               "benchmarks/do_steps_follow_their_schedule",
+               "benchmarks/what_does_ownership_cost",
                "benchmarks/does_it_reach_what_karma_claims")
+GPU_BENCHMARK = "benchmarks/what_does_mapping_cost_on_a_gpu"
 HOMES = [
     ("CUDA", re.compile(r"^(cuda|cu(blas|rand|fft|solver|sparse|file|dnn)|nvToolsExt|nvtx3/|nccl)"),
-     ("src/device/cuda", "bindings/torch_cuda", "tests/device/cuda", "tests/bindings/torch_cuda")),
+     ("src/device/cuda", "bindings/torch_cuda", "tests/device/cuda", "tests/bindings/torch_cuda",
+      GPU_BENCHMARK)),
     ("LibTorch's CUDA part", re.compile(r"^(c10/cuda|ATen/cuda|torch/csrc/cuda)/"),
      ("bindings/torch_cuda", "tests/bindings/torch_cuda")),
     ("LibTorch", re.compile(r"^(torch|ATen|c10|caffe2)/"), TORCH_HOMES),
@@ -177,8 +182,8 @@ def planning_is_pure(tree):
 
 def cuda_sources_stay_at_home(tree):
     for path in tree.of({".cu", ".cuh"}):
-        if not is_below(tree.name(path), ("src/device/cuda", "tests/device/cuda")):
-            yield f"{tree.name(path)}: CUDA sources live in src/device/cuda only"
+        if not is_below(tree.name(path), ("src/device/cuda", "tests/device/cuda", GPU_BENCHMARK)):
+            yield f"{tree.name(path)}: CUDA sources live in src/device/cuda and its tests and benchmark only"
 
 
 def public_headers_show_no_third_party(tree):

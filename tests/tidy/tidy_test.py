@@ -138,6 +138,7 @@ class Rules(unittest.TestCase):
                    {"recompute/a.cpp": "#include <torch/torch.h>\n",
                     "bindings/torch_cuda/a.cpp": "#include <c10/cuda/CUDAStream.h>\n",
                     "src/device/cuda/a.cpp": "#include <cuda_runtime.h>\n",
+                    f"{tidy.GPU_BENCHMARK}/a.cu": "#include <cuda.h>\n",
                     "src/topology/a.cpp": "#include <hwloc.h>\n",
                     "tests/base/a.cpp": "#include <gtest/gtest.h>\n",
                     "swap/store/io_uring/a.cpp": "#include <liburing.h>\n"},
@@ -163,7 +164,9 @@ class Rules(unittest.TestCase):
                     "src/profile/c.cpp": "const char* home = std::getenv(\"HOME\");\n"})
 
     def test_cuda_sources_stay_at_home(self):
-        self.check(tidy.cuda_sources_stay_at_home, {"src/device/cuda/a.cu": ""}, {"swap/a.cu": ""})
+        self.check(tidy.cuda_sources_stay_at_home,
+                   {"src/device/cuda/a.cu": "", f"{tidy.GPU_BENCHMARK}/a.cu": ""},
+                   {"swap/a.cu": "", "benchmarks/is_the_disk_busy/a.cu": ""})
 
     def test_public_headers_show_no_third_party(self):
         self.check(tidy.public_headers_show_no_third_party,

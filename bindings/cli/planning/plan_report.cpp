@@ -142,13 +142,23 @@ ordered_json causes_json(const std::vector<StallCause>& causes, const char* what
   return list;
 }
 
+// Plans in files keep pages that small tensors share in memory, and runs that plan for themselves
+// do not.
+std::string smallest_of_runs(const PlanningStep& step) {
+  const auto& needs = step.profile.program_needs;
+  if (!needs || needs->budget >= step.smallest) return {};
+  return message("; a run without a plan from here takes --budget {}", as_option(needs->budget));
+}
+
 }  // namespace
 
 std::string step_text(const PlanningStep& step, const ChosenRates& rates) {
   std::string text = line("step", origin_text(step));
   text += line("needed", message("{} of tensors alive at once in the step", step.needed));
-  text += line("smallest",
-               message("--budget {}, set by {}", as_option(step.smallest), neediest_text(step)));
+  const std::string small = small_text(step);
+  if (!small.empty()) text += line("small", small);
+  text += line("smallest", message("--budget {}, set by {}{}", as_option(step.smallest),
+                                   neediest_text(step), smallest_of_runs(step)));
   return text + line("rates", message("{} ({})", rates_text(rates), source_text(rates)));
 }
 
@@ -212,6 +222,7 @@ ordered_json figures_json(const PlanningStep& step, const ChosenRates& rates,
                        {"refusal", figures.refusal},
                        {"budget_bytes", figures.budget.count()},
                        {"needed_bytes", step.needed.count()},
+                       {"small_bytes", step.profile.small_bytes.count()},
                        {"smallest_budget_bytes", step.smallest.count()},
                        {"smallest_budget_operator", neediest_text(step)},
                        {"smallest_budget_of_step_bytes", step.smallest_of_step.count()},

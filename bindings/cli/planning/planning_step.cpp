@@ -46,7 +46,9 @@ PlanningStep to_step(profile::StepProfile profile, std::string path) {
   const profile::StepTape& tape = step.profile.tape;
   step.needed = in_memory(step, planner::live_peak(tape));
   step.smallest_of_step = in_memory(step, std::max(1U, planner::smallest_budget(tape)));
-  step.smallest = is_set_outside(step) ? step.profile.program_needs->budget : step.smallest_of_step;
+  step.smallest = step.smallest_of_step;
+  if (const auto& needs = step.profile.program_needs)
+    step.smallest = std::max(step.smallest, needs->budget);  // As a run names it.
   step.neediest = planner::neediest_operator(tape);
   for (const profile::TapeOp& op : tape.ops) step.incore_seconds += seconds(op.time);
   return step;
@@ -76,12 +78,22 @@ Bytes budget_in(const PlanningStep& step, std::string_view text) {
     budget = Bytes(static_cast<std::uint64_t>(
         std::floor(asked.percent / 100.0 * static_cast<double>(step.needed.count()))));
   // What the rest of the program needs is told, but known from above only: less may do.
+  const std::string small = small_text(step);
   if (budget < step.smallest_of_step)
-    throw BudgetError("a budget of {} is too small: {} needs {} at once; the smallest is --budget "
-                      "{}",
+    throw BudgetError("a budget of {} is too small: {} needs {} at once{}{}; the smallest is "
+                      "--budget {}",
                       budget, operator_text(step, step.neediest), step.smallest_of_step,
-                      as_option(step.smallest));
+                      small.empty() ? "" : ", ", small, as_option(step.smallest));
   return budget;
+}
+
+std::string small_text(const PlanningStep& step) {
+  constexpr std::uint64_t kTellFrom = 16;  // A share that is worth a word.
+  const Bytes small = step.profile.small_bytes;
+  if (small < step.needed / kTellFrom || small == Bytes()) return {};
+  const bool may_run = step.profile.origin.source == "recorded";
+  return message("{} of it in tensors that profiles do not list: plans keep them in memory{}",
+                 small, may_run ? ", runs without --plan swap those from 4 KiB on" : "");
 }
 
 planner::SwapLimits limits_for(const PlanningStep& step, Bytes budget, const ChosenRates& rates) {

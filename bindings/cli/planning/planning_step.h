@@ -35,6 +35,10 @@ Bytes in_memory(const PlanningStep& step, std::uint64_t pages);
 /// naming the smallest one and the operator that sets it, for a budget that is too small.
 Bytes budget_in(const PlanningStep& step, std::string_view text);
 
+/// Where tensors too small for the profile to list are much of what the step needs: their bytes,
+/// and what plans and runs make of them. Empty elsewhere.
+std::string small_text(const PlanningStep& step);
+
 /// Limits of planning under that budget.
 planner::SwapLimits limits_for(const PlanningStep& step, Bytes budget, const ChosenRates& rates);
 

@@ -134,7 +134,8 @@ TraceOverlay overlay(const PlanningStep& step, const StepTrace& predicted, const
     return result;
   }
   throw PlanError("{}: none of its {} whole steps has the {} operators of {} (trace a run of the "
-                  "program that was profiled, with the same shapes: spillway run --trace)",
+                  "program that was profiled, with the same shapes, and with --plan where it has "
+                  "tensors below --min-storage: spillway run --plan FILE --trace FILE)",
                   name, steps.size(), step.profile.tape.ops.size(), step.path);
 }
 

@@ -128,13 +128,16 @@ void train_unet(Options& options, const trainer::Configuration& configuration) {
   Unet unet(options.unet);
   const auto optimizer = trainer::make_optimizer(options.optimizer, unet->parameters());
   const auto step = [&](std::int64_t number) -> trainer::StepResult {
-    const Sample sample = brain.sample(options.run.seed, number);
     optimizer->zero_grad();
-    const torch::Tensor logits = unet->forward(sample.image);
-    const torch::Tensor loss = torch::cross_entropy_loss(logits, sample.labels);
-    loss.backward();
+    trainer::MicroBatches parts(options.run, number);
+    while (parts.is_left()) {
+      const Sample sample = brain.sample(options.run.seed, parts.next());
+      const torch::Tensor logits = unet->forward(sample.image);
+      const torch::Tensor loss = torch::cross_entropy_loss(logits, sample.labels);
+      parts.backward(loss, sample.image.numel());
+    }
     optimizer->step();
-    return {loss.item<float>(), sample.image.numel()};
+    return parts.result();
   };
   trainer::train({*unet, *optimizer, "voxels", step, {}}, options.run, configuration);
 }

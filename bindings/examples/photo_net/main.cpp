@@ -109,17 +109,22 @@ void train_net(Options& options, const trainer::Configuration& configuration) {
   std::unique_ptr<PhotoLoader> loader;  // made when the first step is known: a run may be resumed
 
   const auto step = [&](std::int64_t number) -> trainer::StepResult {
-    if (!loader)
-      loader = std::make_unique<PhotoLoader>(
-          album, LoaderOptions{options.loaders, number, options.run.steps});
-    const torch::Tensor photos = loader->next().contiguous(layout);
-    const Example example = options.task.hide(photos);
     optimizer->zero_grad();
-    const torch::Tensor restored = net->forward(example.input.contiguous(layout));
-    const torch::Tensor loss = torch::l1_loss(restored, example.target);
-    loss.backward();
+    trainer::MicroBatches parts(options.run, number);
+    while (parts.is_left()) {
+      const std::int64_t batch = parts.next();
+      if (!loader)
+        loader = std::make_unique<PhotoLoader>(
+            album,
+            LoaderOptions{options.loaders, batch, options.run.steps * options.run.micro_batches});
+      const torch::Tensor photos = loader->next().contiguous(layout);
+      const Example example = options.task.hide(photos);
+      const torch::Tensor restored = net->forward(example.input.contiguous(layout));
+      const torch::Tensor loss = torch::l1_loss(restored, example.target);
+      parts.backward(loss, photos.size(0) * photos.size(2) * photos.size(3));
+    }
     optimizer->step();
-    return {loss.item<float>(), photos.size(0) * photos.size(2) * photos.size(3)};
+    return parts.result();
   };
   trainer::train({*net, *optimizer, "pixels", step, {}}, options.run, configuration);
 }

@@ -22,8 +22,8 @@ torch::Tensor read_excerpt(const Excerpt& excerpt) {
 PhotoLoader::PhotoLoader(const PhotoAlbum& album, const LoaderOptions& options)
     : album_(album),
       options_(options),
-      next_started_(options.first_step),
-      next_wanted_(options.first_step) {
+      next_started_(options.first_batch),
+      next_wanted_(options.first_batch) {
   for (int number = 0; number < options_.threads; ++number)
     threads_.emplace_back(&PhotoLoader::work, this);
 }
@@ -39,7 +39,7 @@ PhotoLoader::~PhotoLoader() {
 
 torch::Tensor PhotoLoader::next() {
   std::unique_lock lock(mutex_);
-  if (next_wanted_ > options_.last_step) throw std::logic_error("no step is left to load");
+  if (next_wanted_ > options_.last_batch) throw std::logic_error("no batch is left to load");
   changed_.wait(lock, [this] { return finished_.count(next_wanted_) > 0; });
   const Outcome outcome = std::move(finished_.extract(next_wanted_).mapped());
   ++next_wanted_;
@@ -54,20 +54,20 @@ void PhotoLoader::work() {
     // At most one finished batch per thread waits, or decoding would fill the memory.
     changed_.wait(lock,
                   [this] { return stopping_ || next_started_ < next_wanted_ + options_.threads; });
-    if (stopping_ || next_started_ > options_.last_step) return;
-    const std::int64_t step = next_started_++;
+    if (stopping_ || next_started_ > options_.last_batch) return;
+    const std::int64_t batch = next_started_++;
     lock.unlock();
-    Outcome outcome = load(step);
+    Outcome outcome = load(batch);
     lock.lock();
-    finished_.emplace(step, std::move(outcome));
+    finished_.emplace(batch, std::move(outcome));
     changed_.notify_all();
   }
 }
 
-PhotoLoader::Outcome PhotoLoader::load(std::int64_t step) const {
+PhotoLoader::Outcome PhotoLoader::load(std::int64_t batch) const {
   try {
     std::vector<torch::Tensor> photos;
-    for (const Excerpt& excerpt : album_.excerpts(step)) photos.push_back(read_excerpt(excerpt));
+    for (const Excerpt& excerpt : album_.excerpts(batch)) photos.push_back(read_excerpt(excerpt));
     return {torch::stack(photos), nullptr};
   } catch (...) {
     return {{}, std::current_exception()};

@@ -16,12 +16,12 @@ namespace photo_net {
 
 struct LoaderOptions {
   int threads = 2;
-  std::int64_t first_step = 1;
-  std::int64_t last_step = 1;
+  std::int64_t first_batch = 1;
+  std::int64_t last_batch = 1;
 };
 
-/// Decodes the photographs of coming steps in threads of its own, while the current step computes.
-/// The batches come out in the order of the steps whichever thread is faster.
+/// Decodes the photographs of coming batches in threads of its own, while the current one is
+/// computed. The batches come out in their order whichever thread is faster.
 class PhotoLoader {
  public:
   /// `album` must outlive the loader.
@@ -33,7 +33,7 @@ class PhotoLoader {
   PhotoLoader(const PhotoLoader&) = delete;
   PhotoLoader& operator=(const PhotoLoader&) = delete;
 
-  /// The photographs of the next step, [N, 3, H, W], values from 0 to 1. Throws what the thread
+  /// The photographs of the next batch, [N, 3, H, W], values from 0 to 1. Throws what the thread
   /// that decoded them threw.
   torch::Tensor next();
 
@@ -44,13 +44,13 @@ class PhotoLoader {
   };
 
   void work();
-  Outcome load(std::int64_t step) const;
+  Outcome load(std::int64_t batch) const;
 
   const PhotoAlbum& album_;
   const LoaderOptions options_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::int64_t, Outcome> finished_;  // by step
+  std::map<std::int64_t, Outcome> finished_;  // by batch
   std::int64_t next_started_;
   std::int64_t next_wanted_;
   bool stopping_ = false;

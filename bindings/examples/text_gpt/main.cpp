@@ -140,17 +140,21 @@ void train_gpt(Options& options, const trainer::Configuration& configuration) {
   torch::optim::AdamW optimizer = make_optimizer(gpt, options);
 
   const auto step = [&](std::int64_t number) -> trainer::StepResult {
-    const Tokens tokens = text.batch(Part::kTraining, options.batch, options.run.seed, number);
     for (auto& group : optimizer.param_groups())
       group.options().set_lr(learning_rate(options.schedule, number));
     optimizer.zero_grad();
-    const torch::Tensor logits = gpt->forward(tokens.input);
-    const torch::Tensor loss =
-        torch::cross_entropy_loss(logits.view({-1, kVocabulary}), tokens.target.view(-1));
-    loss.backward();
+    trainer::MicroBatches parts(options.run, number);
+    while (parts.is_left()) {
+      const Tokens tokens =
+          text.batch(Part::kTraining, options.batch, options.run.seed, parts.next());
+      const torch::Tensor logits = gpt->forward(tokens.input);
+      const torch::Tensor loss =
+          torch::cross_entropy_loss(logits.view({-1, kVocabulary}), tokens.target.view(-1));
+      parts.backward(loss, tokens.input.numel());
+    }
     if (options.clip > 0.0) torch::nn::utils::clip_grad_norm_(gpt->parameters(), options.clip);
     optimizer.step();
-    return {loss.item<float>(), tokens.input.numel()};
+    return parts.result();
   };
   const auto after_step = [&](std::int64_t number) {
     if (is_due(number, options.evaluate_every))

@@ -65,6 +65,10 @@ void add_run_options(CLI::App& app, RunOptions& options) {
     return app.add_option(name, file, text)->check(require_folder)->group(kRunGroup);
   };
   add("--steps", options.steps, "Number of the last training step")->check(at_least_one);
+  add("--micro-batches", options.micro_batches,
+      "Batches per step, one after the other; their gradients add up, and the loss is their mean")
+      ->check(at_least_one)
+      ->group(kTrainingGroup);
   add("--seed", options.seed,
       "Decides the initial weights, the order of the data and all random numbers")
       ->group(kTrainingGroup);

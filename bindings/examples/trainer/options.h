@@ -24,6 +24,7 @@ std::string above_zero(const std::string& text);
 /// Flags that every example trainer has.
 struct RunOptions {
   std::int64_t steps = 10;
+  std::int64_t micro_batches = 1;  ///< Per step; their gradients add up.
   std::uint64_t seed = 1;
   int threads = 0;  ///< 0 leaves the choice to LibTorch.
   std::filesystem::path losses;
@@ -33,7 +34,8 @@ struct RunOptions {
   std::filesystem::path save_model;
 };
 
-/// Adds `--steps`, `--seed`, `--threads`, `--losses`, `--checkpoint`, `--checkpoint-every`,
+/// Adds `--steps`, `--micro-batches`, `--seed`, `--threads`, `--losses`, `--checkpoint`,
+/// `--checkpoint-every`,
 /// `--resume` and `--save-model`.
 void add_run_options(CLI::App& app, RunOptions& options);
 

@@ -31,6 +31,16 @@ void require_finite(std::int64_t step, float loss) {
 
 }  // namespace
 
+MicroBatches::MicroBatches(const RunOptions& options, std::int64_t step)
+    : count_(options.micro_batches), first_((step - 1) * options.micro_batches + 1) {}
+
+void MicroBatches::backward(const torch::Tensor& loss, std::int64_t items) {
+  const torch::Tensor part = count_ > 1 ? loss / count_ : loss;
+  part.backward();
+  loss_ = loss_.defined() ? loss_ + part.detach() : part.detach();
+  items_ += items;
+}
+
 void prepare(const RunOptions& options) {
   // A log that is piped into a file shall show each step when it is done.
   std::setvbuf(stdout, nullptr, _IOLBF, 0);

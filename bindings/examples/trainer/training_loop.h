@@ -15,6 +15,29 @@ struct StepResult {
   std::int64_t items = 0;  ///< How much data the step saw: voxels, pixels or tokens.
 };
 
+/// The micro-batches of one step, each with a forward and a backward of its own.
+///   MicroBatches parts(options, step);
+///   while (parts.is_left()) parts.backward(loss_of(parts.next()), items);
+class MicroBatches {
+ public:
+  MicroBatches(const RunOptions& options, std::int64_t step);
+
+  bool is_left() const { return begun_ < count_; }
+  /// Number of the next batch, counted from 1 through all steps.
+  std::int64_t next() { return first_ + begun_++; }
+  /// Adds the gradients of its part of the mean loss. `items`: how much data it saw.
+  void backward(const torch::Tensor& loss, std::int64_t items);
+  /// Reads the mean loss: when the step is done, since that waits for it.
+  StepResult result() const { return {loss_.item<float>(), items_}; }
+
+ private:
+  const std::int64_t count_;
+  const std::int64_t first_;
+  std::int64_t begun_ = 0;
+  std::int64_t items_ = 0;
+  torch::Tensor loss_;
+};
+
 /// One training run: what to train, and how one step goes.
 struct TrainingRun {
   torch::nn::Module& model;

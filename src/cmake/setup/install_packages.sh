@@ -15,7 +15,8 @@ packages_of() {
       libcli11-dev nlohmann-json3-dev libspdlog-dev libhwloc-dev liburing-dev libxxhash-dev \
       libnifti-dev libjpeg62-turbo-dev libturbojpeg0-dev coinor-libclp-dev ;;
     demo) echo mricron-data ;;
-    test) echo libgtest-dev libgmock-dev clang-format mpich openmpi-bin mricron-data \
+    test) echo libgtest-dev libgmock-dev clang-format mricron-data \
+      mpich openmpi-bin libmpich-dev libopenmpi-dev \
       lomiri-wallpapers-16.04 lomiri-wallpapers-20.04 ;;
     bench) echo libbenchmark-dev fio python3-matplotlib ;;
     *) echo "install_packages.sh: unknown group '$1'; groups: build demo test bench" >&2; exit 2 ;;
@@ -60,9 +61,9 @@ if ((EUID != 0)); then
   fi
 fi
 
-# The MPIs compete for the names mpiexec, mpirun and mpicc, and the one of the highest priority wins:
+# The MPIs compete for the names mpiexec, mpirun, mpicc and libmpi.so, and the one of the highest priority wins:
 # where a user has one, those names shall go on meaning it.
-readonly shared_names=(mpirun mpi)
+readonly shared_names=(mpirun mpi mpi-x86_64-linux-gnu)
 owner_of() {
   update-alternatives --query "$1" 2>/dev/null | sed -n 's/^Value: //p'
 }

@@ -69,9 +69,11 @@ CpuQueue::~CpuQueue() {
 }
 
 void CpuQueue::do_copy(DeviceSpan to, DeviceSpan from) {
-  push([to, from] {
-    if (to.size > Bytes()) std::memcpy(to.data, from.data, to.size.count());
-  });
+  push([to, from] { copy_now(to, from); });
+}
+
+void CpuQueue::copy_now(DeviceSpan to, DeviceSpan from) {
+  if (to.size > Bytes()) std::memcpy(to.data, from.data, to.size.count());
 }
 
 void CpuQueue::do_run(std::function<Outcome()> work) {

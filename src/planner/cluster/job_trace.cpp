@@ -1,56 +1,42 @@
-#include <algorithm>
-#include <array>
-#include <cstdio>
-#include <limits>
+#include <map>
 #include <string>
 
 #include "spillway/planner/cluster/job_simulation.h"
+#include "spillway/profile/chrome_trace.h"
 
 namespace spillway::planner {
 namespace {
 
-constexpr std::array<const char*, 5> kLanes{"compute", "messages", "to the host", "from the host",
-                                            "reductions"};
-
-/// Three digits behind the point, however many before it.
-std::string microseconds(double seconds) {
-  constexpr std::size_t kLongest = std::numeric_limits<double>::max_exponent10 + 8;
-  std::array<char, kLongest> digits{};
-  std::snprintf(digits.data(), digits.size(), "%.3f", 1e6 * seconds);
-  return digits.data();
-}
-
-/// Microseconds, as the format wants them. Names are of digits and plain letters: nothing to
-/// escape.
-void append_span(std::string& text, const JobSpan& span) {
-  text += R"({"ph":"X","pid":)";
-  text += std::to_string(span.rank) + ",\"tid\":" + std::to_string(static_cast<int>(span.lane)) +
-          ",\"ts\":" + microseconds(span.start_seconds) +
-          ",\"dur\":" + microseconds(span.end_seconds - span.start_seconds) + ",\"name\":\"" +
-          to_string(span.action) + "\"},\n";
+/// Those of a measured rank, which has its operators in the lane of compute.
+std::string_view lane_of(JobSpan::Lane lane) {
+  switch (lane) {
+    case JobSpan::Lane::kCompute: return profile::kActionLane;
+    case JobSpan::Lane::kMessage: return profile::kSendLane;
+    case JobSpan::Lane::kOut: return profile::kWriteOutLane;
+    case JobSpan::Lane::kIn: return profile::kReadInLane;
+    case JobSpan::Lane::kReduction: return profile::kReductionLane;
+  }
+  return {};
 }
 
 }  // namespace
 
 std::string to_chrome_trace(const JobTiming& timing) {
-  std::string text = "{\"traceEvents\":[\n";
-  std::uint32_t ranks = 0;
-  for (const JobSpan& span : timing.spans) {
-    append_span(text, span);
-    ranks = std::max(ranks, span.rank + 1);
+  std::map<std::uint32_t, profile::StepTrace> by_rank;
+  for (const JobSpan& span : timing.spans)
+    by_rank[span.rank].spans.push_back({lane_of(span.lane),
+                                        to_string(span.action),
+                                        span.start_seconds,
+                                        span.end_seconds - span.start_seconds,
+                                        {}});
+  std::vector<profile::StepTrace> traces;
+  for (auto& [rank, trace] : by_rank) {
+    trace.title = message("rank {}", rank);
+    trace.source = profile::TraceSource::kPrediction;
+    trace.process = profile::process_of_rank(rank, trace.source);
+    traces.push_back(std::move(trace));
   }
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    const std::string process = std::to_string(rank);
-    text += R"({"ph":"M","name":"process_name","pid":)" + process + R"(,"args":{"name":"rank )" +
-            process + "\"}},\n";
-    for (std::size_t lane = 0; lane < kLanes.size(); ++lane)
-      text += R"({"ph":"M","name":"thread_name","pid":)" + process +
-              ",\"tid\":" + std::to_string(lane) + R"(,"args":{"name":")" + kLanes[lane] +
-              "\"}},\n";
-  }
-  // The last entry has no comma behind it.
-  text += R"({"ph":"M","name":"trace","pid":0,"args":{}})";
-  return text + "\n]}\n";
+  return profile::to_chrome_trace(traces);
 }
 
 }  // namespace spillway::planner

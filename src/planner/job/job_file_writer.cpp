@@ -47,7 +47,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-ordered_json step_json(const schedule::RecordedStep& step) {
+ordered_json step_json(const schedule::ProfiledStep& step) {
   ordered_json layers = ordered_json::array();
   for (const LayerIndex layer : step.layer_of_operator)
     layers.push_back(layer == schedule::kNoLayer ? -1 : std::int64_t{layer});
@@ -63,6 +63,7 @@ ordered_json stages_json(const JobFile& file) {
                           {"last", file.stages[k].last},
                           {"first_name", file.stages[k].first_name},
                           {"last_name", file.stages[k].last_name},
+                          {"operators_before", file.stages[k].operators_before},
                           {"recomputed", ordered_json::array()},
                           {"recompute_points", ordered_json::array()},
                           {"whole_stash_bytes", file.stages[k].whole_stash.count()}};
@@ -82,6 +83,15 @@ std::vector<ChosenPoint> in_order(std::vector<ChosenPoint> points) {
   std::sort(points.begin(), points.end(),
             [](const ChosenPoint& a, const ChosenPoint& b) { return a.layer < b.layer; });
   return points;
+}
+
+template <typename NameAt>
+std::uint32_t operators_before(LayerIndex place, const NameAt& name_at) {
+  const std::string_view name = schedule::operator_of_layer(name_at(place));
+  std::uint32_t before = 0;
+  for (LayerIndex i = 0; i < place; ++i)
+    before += schedule::operator_of_layer(name_at(i)) == name ? 1 : 0;
+  return before;
 }
 
 /// What one micro-batch keeps of a stage, of which the plan knows what all of them in flight keep.
@@ -111,8 +121,8 @@ JobFile describe_job(const JobPlan& plan, const ModelChain& chain) {
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
     const StageEstimate& stage = plan.stages[k];
     file.stages.push_back({stage.first_layer, stage.last_layer, name_at(stage.first_layer),
-                           name_at(stage.last_layer), in_order(stage.recomputed),
-                           whole_stash(plan, k)});
+                           name_at(stage.last_layer), operators_before(stage.first_layer, name_at),
+                           in_order(stage.recomputed), whole_stash(plan, k)});
   }
   file.actions = plan.actions;
   file.actions.name = schedule_text(plan.schedule, plan.variant);
@@ -136,7 +146,13 @@ schedule::ExecutionPlan execution_of(const JobFile& file) {
   for (std::size_t k = 0; k < file.stages.size(); ++k) {
     const JobFileStage& stage = file.stages[k];
     const StageCosts& costs = file.costs.stages[k];
-    plan.stages.push_back({stage.first, stage.last, {}, costs.stash, costs.swapped});
+    plan.stages.push_back({stage.first,
+                           stage.last,
+                           {},
+                           costs.stash,
+                           costs.swapped,
+                           std::string(schedule::operator_of_layer(stage.first_name)),
+                           stage.operators_before});
     for (const ChosenPoint& point : stage.recomputed)
       plan.stages[k].recomputed.push_back(point.layer);
   }

@@ -46,7 +46,6 @@ class ModelReader {
     keep_data();
     add_parameters();
     add_stashes();
-    add_shared_pages();
     add_borders();
     add_backward();
     freeze_stem();
@@ -56,7 +55,8 @@ class ModelReader {
     model_.chain.dependences = layer_dependences(profile_, layer_of_op_);
     model_.chain.may_reorder = profile_.hidden_dependences.has_value();
     name_step();
-    model_.reserved -= std::min(model_.reserved, profile_.small_parameter_bytes);
+    model_.reserved =
+        profile_.small_bytes - std::min(profile_.small_bytes, profile_.small_parameter_bytes);
     return std::move(model_);
   }
 
@@ -88,7 +88,7 @@ class ModelReader {
 
   /// Which operators of the step the layers are, for who executes a plan of them.
   void name_step() {
-    schedule::RecordedStep& step = model_.chain.step.emplace();
+    schedule::ProfiledStep& step = model_.chain.step.emplace();
     step.operators = static_cast<std::uint32_t>(tape_.ops.size());
     step.operator_hash = profile::OpSequence(tape_.ops).identity();
     step.layer_of_operator.assign(layer_of_op_.begin(), layer_of_op_.begin() + ops_.back() + 1);
@@ -150,20 +150,6 @@ class ModelReader {
       if (owner == kNoLayer) continue;
       model_.chain.layers[owner].stash += bytes(i);
       if (birth == profile::kCarriedIn) data_of_[owner] += bytes(i);
-    }
-  }
-
-  /// What several small tensors share is told apart by when it begins and ends.
-  void add_shared_pages() {
-    model_.reserved = profile_.small_bytes;
-    for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
-      const TapeValue& page = tape_.values[i];
-      if (!page.is_shared) continue;
-      if (page.birth == profile::kCarriedIn) model_.reserved += bytes(i);
-      const bool waits = page.birth != profile::kCarriedIn && page.birth <= forward_end_ &&
-                         page.death > forward_end_;
-      if (waits && layer_of_op_[page.birth] != kNoLayer)
-        model_.chain.layers[layer_of_op_[page.birth]].stash += bytes(i);
     }
   }
 

@@ -1,9 +1,9 @@
 #include "spillway/planner/job/model_identity.h"
+#include "spillway/base/mix.h"
 
 #include "spillway/base/error.h"
 #include "spillway/base/json_reader.h"
 #include "spillway/base/shown_text.h"
-#include "spillway/profile/op_sequence.h"
 
 namespace spillway::planner {
 
@@ -12,9 +12,9 @@ ModelIdentity identity_of(const ModelChain& chain) {
   identity.layers = static_cast<std::uint32_t>(chain.layers.size());
   for (const ModelLayer& layer : chain.layers) {
     for (const char letter : layer.name)
-      identity.name_hash = profile::mix(identity.name_hash, static_cast<unsigned char>(letter));
+      identity.name_hash = mix(identity.name_hash, static_cast<unsigned char>(letter));
     // Names end somewhere: "a", "bc" is not "ab", "c".
-    identity.name_hash = profile::mix(identity.name_hash, layer.name.size());
+    identity.name_hash = mix(identity.name_hash, layer.name.size());
   }
   return identity;
 }

@@ -15,7 +15,6 @@ namespace spillway::profile {
 namespace {
 
 constexpr double kMostSeconds = 1e9;
-constexpr double kMostBytes = 1e18;
 constexpr std::uint64_t kMostMicroBatches = 1'000'000;
 constexpr std::uint64_t kMostId = std::uint64_t{1} << 53;
 
@@ -101,9 +100,9 @@ class PiperReader {
   static LayerCosts costs_in(JsonObject& option) {
     LayerCosts costs;
     costs.seconds = option.number("timePerSample", 0.0, kMostSeconds);
-    costs.parameters = option.number("parameterSize", 0.0, kMostBytes);
-    costs.per_micro_batch = option.number("memoryUsageA", 0.0, kMostBytes);
-    costs.fixed = option.number("memoryUsageB", 0.0, kMostBytes);
+    costs.parameters = option.number("parameterSize", 0.0, TraceBuilder::kMostBytes);
+    costs.per_micro_batch = option.number("memoryUsageA", 0.0, TraceBuilder::kMostBytes);
+    costs.fixed = option.number("memoryUsageB", 0.0, TraceBuilder::kMostBytes);
     return costs;
   }
 
@@ -113,7 +112,7 @@ class PiperReader {
     if (!graph.connect(from, to))
       throw ConfigError("{} names an edge that came before", edge.place("destId"));
     double& sent = layers_[from].sent;
-    sent = std::max(sent, edge.number("communicationCost", 0.0, kMostBytes));
+    sent = std::max(sent, edge.number("communicationCost", 0.0, TraceBuilder::kMostBytes));
   }
 
   std::size_t end_of(JsonObject& edge, const char* key) const {

@@ -10,13 +10,13 @@
 #include "layer_graph.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
+#include "trace_builder.h"
 #include "trace_lines.h"
 
 namespace spillway::profile {
 namespace {
 
 constexpr double kMostMilliseconds = 1e12;
-constexpr double kMostGraphBytes = 1e18;
 
 std::vector<std::string_view> split(std::string_view text, std::string_view separator) {
   std::vector<std::string_view> parts;
@@ -117,7 +117,7 @@ class GraphReader {
   }
 
   std::uint64_t bytes(std::string_view text, const char* key) const {
-    return static_cast<std::uint64_t>(std::llround(number(text, key, kMostGraphBytes)));
+    return static_cast<std::uint64_t>(std::llround(number(text, key, TraceBuilder::kMostBytes)));
   }
 
   double number(std::string_view text, const char* key, double most) const {

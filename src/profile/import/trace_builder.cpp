@@ -15,8 +15,7 @@ namespace {
 constexpr std::uint64_t kLargestPage = std::uint64_t{2} << 20;
 constexpr std::uint64_t kSmallestPage = std::uint64_t{4} << 10;
 constexpr double kMostLoss = 0.005;
-// Sums of bytes and times stay far from overflowing.
-constexpr std::uint64_t kMostTraceBytes = std::uint64_t{1} << 60;
+// Sums of times stay far from overflowing.
 constexpr Duration kLongestStep = std::chrono::hours(24 * 365);
 
 std::uint64_t pages_of(std::uint64_t bytes, std::uint64_t page) {
@@ -33,8 +32,8 @@ std::uint64_t hash_of(const std::string& text) {
 }  // namespace
 
 TraceBuilder::Value TraceBuilder::add(std::uint64_t bytes, OpIndex birth, StorageClass holds) {
-  if (bytes > kMostTraceBytes - all_bytes_)
-    throw PlanError("the values up to here have more than 2^60 bytes");
+  if (bytes > kMostBytes - all_bytes_)
+    throw PlanError("the values up to here have more than 10^18 bytes");
   all_bytes_ += bytes;
   Entry& entry = values_.emplace_back();
   entry.bytes = bytes;

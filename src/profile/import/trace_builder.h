@@ -16,6 +16,8 @@ class TraceBuilder {
  public:
   using Value = std::uint32_t;
   static constexpr Value kNone = static_cast<Value>(-1);
+  /// Of all values together, so that sums stay far from overflowing.
+  static constexpr std::uint64_t kMostBytes = 1'000'000'000'000'000'000;
 
   /// A value from before the step.
   Value carried_in(std::uint64_t bytes, StorageClass holds) {

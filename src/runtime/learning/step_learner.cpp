@@ -10,8 +10,6 @@
 
 namespace spillway::runtime {
 
-using profile::mix;
-
 namespace {
 
 constexpr std::uint32_t kLookAhead = 48;     // Operators that a plan may be skipped by.

@@ -2,17 +2,44 @@
 
 #include "spillway/runtime/recomputing/recomputer.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <csignal>
 #include <system_error>
 #include <utility>
 
 #include "recomputer_allocations.h"
 #include "spillway/base/assert.h"
+#include "spillway/base/end_by_signal.h"
 #include "spillway/base/error.h"
 #include "spillway/base/signals_blocked.h"
 #include "spillway/memory/kernel_refusal.h"
 
 namespace spillway::runtime {
+
+namespace {
+
+/// Ends a child that the kernel of an operator forks, once it comes back. There the locks of this
+/// replay belong to a thread of the parent, and others may be held for ever. The first run had a
+/// child, too.
+class ChildrenEnded {
+ public:
+  ChildrenEnded() = default;
+  ChildrenEnded(const ChildrenEnded&) = delete;
+  ChildrenEnded& operator=(const ChildrenEnded&) = delete;
+  ~ChildrenEnded() {
+    if (::getpid() == process_) return;
+    end_by_signal(SIGBUS,
+                  "a forked child comes back where an operator runs again, and cannot go on "
+                  "without the tensor that this was for; run with --recompute off");
+  }
+
+ private:
+  const pid_t process_ = ::getpid();
+};
+
+}  // namespace
 
 Recomputer::Recomputer(const Memory& memory, RunAsOp run_as_op)
     : memory_(memory), run_as_op_(std::move(run_as_op)) {
@@ -115,8 +142,12 @@ void Recomputer::run(KeptCall& kept) {
     uses.push_back(use);
   }
   ++counts_.replays;
+  const auto run_kernel = [&] {
+    const ChildrenEnded at_end;
+    return kept.call.run(address_of);
+  };
   run_as_op_(kept.place, kept.call, uses,
-             [&](swap::PinSet& pins) { take_results(kept, kept.call.run(address_of), pins); });
+             [&](swap::PinSet& pins) { take_results(kept, run_kernel(), pins); });
 }
 
 void Recomputer::take_results(KeptCall& kept, std::vector<OutputMemory> made, swap::PinSet& pins) {

@@ -56,6 +56,9 @@ class StepTraceRecorder::Writer {
 
   RecordedTrace finish(const std::string& program, std::uint64_t other_ops) {
     made_.trace.process = kMeasuredProcess;
+    made_.begin = begin_;
+    made_.end = end_;
+    made_.has_whole_step = !steps_.empty();
     made_.trace.source = profile::TraceSource::kRun;
     made_.trace.title = message("measured: {} ({})", program, steps_text());
     made_.summary = message("{}, {} operators, {} of them recomputed, {} out, {} in", steps_text(),

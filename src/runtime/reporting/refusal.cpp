@@ -12,6 +12,7 @@ std::string name_of(RefusalCause cause) {
     case RefusalCause::kUnreadable: return "unreadable";
     case RefusalCause::kRecomputation: return "recomputation";
     case RefusalCause::kPinned: return "pinned";
+    case RefusalCause::kAddresses: return "addresses";
   }
   return {};
 }
@@ -27,6 +28,10 @@ std::string remedy(RefusalCause cause) {
     case RefusalCause::kRecomputation:
       return "go on from the last checkpoint with --recompute off, which only moves tensors";
     case RefusalCause::kPinned: return "allow more with --budget, or run it without locked memory";
+    case RefusalCause::kAddresses:
+      return "allow more addresses where a limit is named, or let it hold less: tensors on disk "
+             "take "
+             "addresses, too";
   }
   return {};
 }
@@ -34,7 +39,8 @@ std::string remedy(RefusalCause cause) {
 bool is_refusal(const Error& error) {
   return dynamic_cast<const IoError*>(&error) != nullptr ||
          dynamic_cast<const RecomputeError*>(&error) != nullptr ||
-         dynamic_cast<const swap::PinnedByKernelError*>(&error) != nullptr;
+         dynamic_cast<const swap::PinnedByKernelError*>(&error) != nullptr ||
+         dynamic_cast<const swap::AddressesError*>(&error) != nullptr;
 }
 
 Refusal refusal_by(const Error& error, const std::string& who) {
@@ -47,12 +53,15 @@ Refusal refusal_by(const Error& error, const std::string& who) {
             message("{} needs a tensor that cannot be read back: {}", who, what)};
   if (dynamic_cast<const swap::PinnedByKernelError*>(&error) != nullptr)
     return {RefusalCause::kPinned, message("{}, needed for {}", what, who)};
+  if (dynamic_cast<const swap::AddressesError*>(&error) != nullptr)
+    return {RefusalCause::kAddresses, message("{} cannot have its tensors: {}", who, what)};
   return {RefusalCause::kStore, message("{}, needed for {}", what, who)};
 }
 
 std::string sentence_of(const Refusal& refusal) {
-  const bool is_all_there =
-      refusal.cause == RefusalCause::kStore || refusal.cause == RefusalCause::kPinned;
+  const bool is_all_there = refusal.cause == RefusalCause::kStore ||
+                            refusal.cause == RefusalCause::kPinned ||
+                            refusal.cause == RefusalCause::kAddresses;
   const char* const outlook = is_all_there
                                   ? "All tensors are still there, but the trainer cannot go on"
                                   : "The trainer cannot go on without it";

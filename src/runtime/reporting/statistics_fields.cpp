@@ -47,6 +47,50 @@ Json value_stalls(const S& s) {
   return list;
 }
 
+Json of_rank(const RanksReport::Row& row) {
+  const RankFigures& figures = row.figures;
+  Json json = {{"host", row.host},
+               {"stages", row.stages},
+               {"threads", figures.threads},
+               {"budget_bytes", figures.budget_bytes},
+               {"parameter_bytes", figures.parameter_bytes},
+               {"peak_bytes", figures.peak_bytes},
+               {"spilled_bytes", figures.spilled_bytes},
+               {"micro_batches", figures.micro_batches},
+               {"steps", figures.steps},
+               {"seconds", figures.seconds},
+               {"busy_seconds", figures.busy_seconds},
+               {"idle_for_ranks_seconds", figures.idle_for_ranks_seconds},
+               {"idle_for_reads_seconds", figures.idle_for_reads_seconds},
+               {"idle_for_program_seconds", figures.idle_for_program_seconds},
+               {"most_awaited_rank", Json()},
+               {"idle_for_most_awaited_seconds", figures.idle_for_most_awaited_seconds},
+               {"reads", figures.reads},
+               {"reads_seconds", figures.reads_seconds},
+               {"most_reads", figures.most_reads},
+               {"most_read_by", figures.most_read_by.data()}};
+  if (figures.most_awaited != RankFigures::kNobody)
+    json["most_awaited_rank"] = figures.most_awaited;
+  return json;
+}
+
+Json ranks(const S& s) {
+  if (!s.ranks) return {};
+  auto list = Json::array();
+  for (const RanksReport::Row& row : s.ranks->rows) list.push_back(of_rank(row));
+  return list;
+}
+
+Json layer_moves(const S& s) {
+  if (!s.ranks) return {};
+  const LayerMoves& moves = s.ranks->moves;
+  return {{"times", moves.times},
+          {"parameters", moves.parameters},
+          {"bytes", moves.bytes},
+          {"seconds_before", moves.seconds_before},
+          {"seconds_after", moves.seconds_after}};
+}
+
 // clang-format off
 constexpr StatisticsField kFields[] = {
   {"format", "", [](const S&) -> Json { return "spillway run statistics"; },
@@ -63,6 +107,21 @@ constexpr StatisticsField kFields[] = {
    "process id"},
   {"rank", "", [](const S& s) -> Json { return s.rank ? Json(*s.rank) : Json(); },
    "rank in a launched job; null outside of one"},
+  {"ranks", "", ranks,
+   "in the file of the first rank of a split program, a row for each rank; else null. `host`; `stages` that it "
+   "computes; `threads` of operators; `budget_bytes`, `peak_bytes`, `spilled_bytes` and `steps`, as above; "
+   "`parameter_bytes` that it keeps; `micro_batches` of the run; `seconds` from its first task to its last, and "
+   "in these `busy_seconds`, with a task, `idle_for_ranks_seconds`, until a message was there that the next task"
+   " needed, `idle_for_reads_seconds`, until the program had the bytes that it was waiting for and went on to "
+   "the next task, and `idle_for_program_seconds`, until the program had come to the next task; "
+   "`most_awaited_rank`, whose messages ended most of the idle time for ranks (null: nobody's), and "
+   "`idle_for_most_awaited_seconds`; `reads`, times that the program waited for the bytes of a tensor, "
+   "`reads_seconds`, how long, and `most_reads`, by `most_read_by`, the operator that waited longest"},
+
+  {"layer_moves", "", layer_moves,
+   "layers that moved between the ranks of a split program: `times`; `parameters` and `bytes` that moved; "
+   "`seconds_before` and `seconds_after`, of the slowest stage for a micro-batch before the first move and after "
+   "the last one, as measured then. Null where `ranks` is"},
 
   {"budget_bytes", "bytes", [](const S& s) -> Json { return s.budget.count(); },
    "limit on the bytes of tensors in memory"},
@@ -74,7 +133,7 @@ constexpr StatisticsField kFields[] = {
    "largest live tensor bytes wherever they were: what the trainer would have taken. Of the whole run, at one "
    "moment; what `profile` and `plan` call \"at once in the step\" is of one kind of step, with the most small "
    "tensors that the run ever had beside its largest pages, so it may be a little more (or less, where another "
-   "part of the run needs most)"},
+   "part of the run needs most). While `has_whole_step` is false a step may need more"},
   {"small_peak_bytes", "bytes", [](const S& s) -> Json { return s.memory.small_peak.count(); },
    "largest bytes of tensors that are too small to be paged"},
   {"shared_peak_bytes", "bytes", [](const S& s) -> Json { return s.shared_peak.count(); },
@@ -83,7 +142,7 @@ constexpr StatisticsField kFields[] = {
    "largest resident set of the process, libraries included"},
   {"largest_op_needs_bytes", "bytes", [](const S& s) -> Json { return s.smallest_budget.count(); },
    "what the largest operator so far held at once, with all that is too small to leave and a page to spare: the "
-   "smallest budget that surely does; 0 when none was seen"},
+   "smallest budget that surely does for what has run; 0 when none was seen"},
   {"largest_op", "", [](const S& s) -> Json { return s.largest_op; },
    "name of that operator"},
   {"oversize_ops", "", [](const S& s) -> Json { return s.oversize.ops; },
@@ -97,10 +156,14 @@ constexpr StatisticsField kFields[] = {
   {"refusal_cause", "", [](const S& s) -> Json { return name_of(s.refusal.cause); },
    "of which kind that is: `budget`, an operator that does not fit; `store`, disks that are full or take no "
    "writes; `unreadable`, what they hold does not come back as it was; `recomputation`, a dropped tensor that "
-   "cannot be recomputed; `pinned`, tensors that the program has locked in memory (mlock) or a device uses"},
+   "cannot be recomputed; `pinned`, tensors that the program has locked in memory (mlock) or a device uses; "
+   "`addresses`, tensors in memory and on disk take all that are reserved"},
 
   {"steps", "", [](const S& s) -> Json { return s.steps; },
    "recognised training steps, the last one too once its optimizer has begun"},
+  {"has_whole_step", "", [](const S& s) -> Json { return s.has_whole_step; },
+   "whether a step has come to its end: another began, or the program ended by itself after an update had "
+   "begun"},
   {"step_seconds_median", "s", [](const S& s) -> Json { return s.step_seconds_median; },
    "median time of the latest 65536 steps (of the latest 64 where only their repetition showed them)"},
   {"run_seconds", "s", [](const S& s) -> Json { return s.run_seconds; },
@@ -207,6 +270,13 @@ constexpr StatisticsField kFields[] = {
    "were in use; memory then holds more than planned"},
   {"replay_seconds", "s", [](const S& s) -> Json { return s.replay_seconds; },
    "time of replays"},
+  {"checked_pages", "", [](const S& s) -> Json { return s.memory.store.checked; },
+   "with `verify`: number of reads of a page from the spill store that were compared with what was written; each "
+   "attempt counts"},
+  {"wrong_pages", "", [](const S& s) -> Json { return s.memory.store.wrong; },
+   "number of pages whose latest read gave other bytes, or another length"},
+  {"recovered_pages", "", [](const S& s) -> Json { return s.memory.store.recovered; },
+   "number of pages that were such, and right when they were read again"},
   {"verified_kinds", "", [](const S& s) -> Json { return s.verified.equal_kinds; },
    "with `verify` and `recompute`: number of kinds of call (operator, shapes and types of its tensors, other "
    "arguments) that ran twice and gave the same bits"},

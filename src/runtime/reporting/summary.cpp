@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <sstream>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "spillway/base/error.h"
@@ -120,6 +121,21 @@ std::string given(const RunStatistics::GivenPlan& plan, std::uint64_t steps) {
       plan.file, plan.all_steps);
 }
 
+// Empty where the plan uses about all of the memory that there is, or nothing had to move.
+std::string less_memory(const RunStatistics& s) {
+  constexpr double kNoticeable = 1.05;
+  if (!s.given_plan || s.given_plan->steps == 0 || s.memory.spilled + s.memory.dropped == Bytes())
+    return {};
+  const Bytes of_use = std::min(s.budget, s.memory.live_peak);
+  if (static_cast<double>(of_use.count()) <
+      kNoticeable * static_cast<double>(s.given_plan->budget.count()))
+    return {};
+  return message(
+      "it was made for {} and swaps or recomputes what does not fit into these, although "
+      "there are {}",
+      s.given_plan->budget, s.budget);
+}
+
 // Empty where the disk is about as fast as the plan was told.
 std::string other_rates(const RunStatistics& s) {
   constexpr double kNoticeable = 1.5;
@@ -155,11 +171,19 @@ std::string recompute_text(const RunStatistics& s) {
   return text;
 }
 
-std::string verified(const VerifiedReplays& v) {
-  std::string text = message("{} kinds of call of {} operators gave the same bits in a second run",
-                             v.equal_kinds, v.operators.size());
+std::string verified(const RunStatistics& s) {
+  const VerifiedReplays& v = s.verified;
+  std::string text;
+  if (v.equal_kinds + v.differing_kinds > 0)
+    text = message("{} kinds of call of {} operators gave the same bits in a second run; ",
+                   v.equal_kinds, v.operators.size());
   if (v.differing_kinds > 0)
-    text += message("; {} did not, and are not run again", v.differing_kinds);
+    text += message("{} did not, and are not run again; ", v.differing_kinds);
+  const swap::StoreReport& store = s.memory.store;
+  text += message("{} of pages from the store, {} with wrong bytes", counted(store.checked, "read"),
+                  store.wrong);
+  if (store.recovered > 0)
+    text += message("; {} were wrong at first and right when read again", store.recovered);
   return text;
 }
 
@@ -176,19 +200,51 @@ std::string stalled(const ValueStall& stall) {
                  seconds_text(seconds(stall.for_inputs)), seconds_text(seconds(stall.for_room)));
 }
 
+// With how much less it would run, too.
+std::string with_less(const RunStatistics& s) {
+  if (!s.has_whole_step || s.smallest_budget == Bytes() || s.smallest_budget >= s.budget) return {};
+  return message("; with less memory, down to {}, it runs more slowly",
+                 as_option(s.smallest_budget));
+}
+
+// Within its first step a run knows what has run alone: rerun with that it would name more.
+std::string larger_budget(const RunStatistics& s) {
+  if (s.smallest_budget <= s.budget) return "allow more memory";
+  std::string text = message("give a budget of at least {}", as_option(s.smallest_budget));
+  if (!s.has_whole_step)
+    text += message(
+        ", below which what has run does not fit; the first step did not end, and the rest of it "
+        "may need more: {}",
+        s.is_budget_auto ? "give several times as much, on a machine with more memory if need be"
+                         : "a run without --budget tells how much");
+  return text;
+}
+
 // What would help most, in one sentence.
 std::string advice(const RunStatistics& s) {
   const bool is_held_up = share_of_run(s, s.stall_seconds()) > kNoticeableShare;
   // The refusal itself was told right before.
-  if (s.refusal.cause == RefusalCause::kBudget)
-    return s.smallest_budget > s.budget ? message("give a budget of at least {}", s.smallest_budget)
-                                        : "allow more memory";
+  if (s.refusal.cause == RefusalCause::kBudget) return larger_budget(s) + s.address_limit;
+  if (s.refusal.cause == RefusalCause::kAddresses)
+    return remedy(s.refusal.cause) + s.why_no_addresses;
   if (s.refusal.cause != RefusalCause::kNone) return remedy(s.refusal.cause);
   if (s.memory.live_peak == Bytes(0)) return "nothing; no tensor was made";
+  if (!less_memory(s).empty() && s.memory.live_peak <= s.budget)
+    return message("leave out --plan: all tensors fit into these {}", s.budget);
+  if (!less_memory(s).empty())
+    return message("make a plan for these {}: spillway plan PROFILE --budget {}MiB --out FILE",
+                   s.budget, s.budget / 1_MiB);
+  if (s.memory.live_peak <= s.budget && s.memory.spilled == Bytes(0) && s.ranks)
+    return "nothing; everything fitted";
   if (s.memory.live_peak <= s.budget && s.memory.spilled == Bytes(0))
-    return s.steps == 0 ? "nothing; everything fitted until the end, and no step was seen"
-                        : "nothing; everything fitted, and this trainer does not depend on "
-                          "Spillway here";
+    return s.steps == 0
+               ? "nothing; everything fitted until the end, and no step was seen"
+               : "nothing; everything fitted, and this trainer does not depend on Spillway here" +
+                     with_less(s);
+  if (s.given_plan && !s.given_plan->misfit.empty())
+    return "the plan fits no step of this run: record one (spillway profile) and plan again, or "
+           "leave "
+           "out --plan";
   if (is_held_up && !s.prefetch) return "leave --prefetch on: tensors came in on demand only";
   if (is_held_up && share_of_run(s, seconds(s.memory.store.busy_time)) > kBusyShare)
     return "the disk was the limit: allow more memory, or add a disk (--nvme DIR1,DIR2)";
@@ -200,9 +256,7 @@ std::string advice(const RunStatistics& s) {
   if (is_held_up && s.steps <= kStepsToLearn && s.learned.plan_steps == 0)
     return "run more steps: in these the step was still learned, and nothing could be planned";
   if (is_held_up) return "allow more memory: operators waited for each other's room";
-  if (s.steps > 0 && s.smallest_budget > Bytes(0) && s.smallest_budget < s.budget)
-    return message("nothing; with less memory, down to {}, it runs more slowly", s.smallest_budget);
-  return "nothing";
+  return "nothing" + with_less(s);
 }
 
 class Screen {
@@ -223,8 +277,11 @@ class Screen {
 
 std::string summary(const RunStatistics& s) {
   Screen screen;
-  screen.line("needed",
-              message("{}  of tensors alive at once, wherever they were", s.memory.live_peak));
+  screen.line("needed", message("{}  of tensors alive at once{}, wherever they were{}",
+                                s.memory.live_peak, s.has_whole_step ? "" : " so far",
+                                s.has_whole_step ? ""
+                                                 : "; no step came to its end, which may need "
+                                                   "more"));
   screen.line("budget", message("{}  {}", s.budget, s.budget_origin));
   screen.line("peak", message("{}  of tensors in memory; the whole process took {}",
                               s.memory.counted_peak, s.peak_rss));
@@ -236,8 +293,7 @@ std::string summary(const RunStatistics& s) {
   if (s.disk_written > Bytes(0) && s.endurance > Bytes(0) && s.run_seconds > kSteadySeconds)
     screen.line("wear", worn(s));
   if (s.replays > 0) screen.line("replayed", recompute_text(s));
-  if (s.verified.equal_kinds + s.verified.differing_kinds > 0)
-    screen.line("verified", verified(s.verified));
+  if (s.verify) screen.line("verified", verified(s));
   screen.line("stalled", lost(s));
   if (share_of_run(s, s.stall_seconds()) > kNoticeableShare) {
     for (std::size_t i = 0; i < std::min(kStallsShown, s.stalls.size()); ++i)
@@ -248,7 +304,8 @@ std::string summary(const RunStatistics& s) {
   if (s.learned.shapes > 0 || !s.prefetch || !s.not_reported.empty())
     screen.line("learned", learned(s));
   if (s.given_plan) screen.line("plan", given(*s.given_plan, s.steps));
-  if (const std::string rates = other_rates(s); !rates.empty()) screen.line("", rates);
+  for (const std::string& why : {less_memory(s), other_rates(s)})
+    if (!why.empty()) screen.line("", why);
   // A plan that was given is not made of the first steps.
   const bool is_given =
       s.given_plan && s.given_plan->steps > 0 && s.learned.followed_step_seconds() > 0.0;
@@ -256,7 +313,17 @@ std::string summary(const RunStatistics& s) {
     screen.line("planned", planned(s));
     if (s.learned.bound_step_seconds() > 0.0) screen.line("bound", bound(s));
   }
-  screen.line("advice", advice(s));
+  if (s.ranks) {
+    std::string_view word = "ranks";
+    for (const std::string& line : ranks_table(*s.ranks))
+      screen.line(std::exchange(word, ""), line);
+  }
+  std::vector<std::string> all_advice;
+  if (s.ranks) all_advice = ranks_advice(*s.ranks);
+  const std::string of_memory = advice(s);
+  if (all_advice.empty() || !of_memory.starts_with("nothing")) all_advice.push_back(of_memory);
+  std::string_view word = "advice";
+  for (const std::string& line : all_advice) screen.line(std::exchange(word, ""), line);
   return screen.text();
 }
 

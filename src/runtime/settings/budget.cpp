@@ -83,35 +83,63 @@ void warn_of_machine(ResolvedBudget& result, const topology::Machine& machine, B
 struct Room {
   Bytes bytes;
   std::string limit;  ///< In words.
+  std::string lift;   ///< The command that ends it.
+};
+
+/// A limit of this process, and how much of it is in use.
+struct Limit {
+  const char* name;
+  const char* option;  ///< Of `ulimit`.
+  std::optional<std::uint64_t> bytes;
+  std::optional<std::uint64_t> used;
 };
 
 /// Of a limit, what is not in use, less the memory before the disks; nothing: there is no limit, or
 /// too little known.
-std::optional<Room> room_under(const char* name, const std::optional<std::uint64_t>& limit,
-                               const std::optional<std::uint64_t>& used, Bytes host_tier) {
-  if (!limit || *limit == topology::kUnlimited || !used) return std::nullopt;
-  const Bytes left(*limit - std::min(*limit, *used));
+std::optional<Room> room_under(const Limit& limit, Bytes host_tier) {
+  if (!limit.bytes || *limit.bytes == topology::kUnlimited || !limit.used) return std::nullopt;
+  const Bytes left(*limit.bytes - std::min(*limit.bytes, *limit.used));
   const std::string of_tier =
       host_tier > Bytes() ? message(", {} of these for memory before the disks", host_tier) : "";
   return Room{left - std::min(left, host_tier),
-              message("{} is {}, of which {} are left{}", name, Bytes(*limit), left, of_tier)};
+              message("{} (ulimit {}) is {}, of which {} are left{}", limit.name, limit.option,
+                      Bytes(*limit.bytes), left, of_tier),
+              message("`ulimit {} unlimited`", limit.option)};
 }
 
-/// Lowers a budget that was derived from the machine; one that was given is refused.
+/// Lowers a budget that was derived from the machine and is larger than `lowered`; one that was
+/// given is refused where it is larger than `largest`.
 void hold_to_limit(ResolvedBudget& resolved, const Settings& settings, Bytes largest, Bytes lowered,
-                   const std::string& limit) {
-  if (resolved.budget <= largest) return;
-  const bool is_given = settings.budget.kind == BudgetRequest::Kind::kSize;
+                   const Room& room) {
   lowered = Bytes(lowered.count() / memory::kPageBytes * memory::kPageBytes);
-  if (is_given || lowered < kLeastBudget)
-    throw UnsupportedError(
-        "a budget of {} does not fit: {}; lift the limit, or give a budget of at "
-        "most {}MiB",
-        resolved.budget, limit, largest / 1_MiB);
-  resolved.warnings.push_back(
-      message("the budget is lowered from {} to {}: {}", resolved.budget, lowered, limit));
+  const bool is_lowered =
+      settings.budget.kind != BudgetRequest::Kind::kSize && lowered >= kLeastBudget;
+  if (resolved.budget <= (is_lowered ? lowered : largest)) return;
+  if (!is_lowered) {
+    const std::string other =
+        largest < kLeastBudget
+            ? ""
+            : message(", or give a budget of at most {}MiB, in which all tensors have to find room "
+                      "then, in memory and on disk together",
+                      largest / 1_MiB);
+    throw UnsupportedError("a budget of {} does not fit: {}; lift the limit with {}{}",
+                           resolved.budget, room.limit, room.lift, other);
+  }
+  resolved.warnings.push_back(message("the budget is lowered from {} to {}: {} (lift it with {})",
+                                      resolved.budget, lowered, room.limit, room.lift));
   resolved.origin += ", lowered to what the limits of the process leave";
   resolved.budget = lowered;
+}
+
+/// The budget that leaves much more of `half` of the addresses to tensors than `arena`. Nothing:
+/// the least one would not.
+std::string advice_on_addresses(Bytes half, Bytes arena) {
+  constexpr std::uint64_t kMuch = 8;  // At least one part of so many.
+  const Bytes most = half - std::min(half, kLeastBudget);
+  if (most < arena + std::max(arena / kMuch, kLeastBudget)) return {};
+  // Less than what just leaves as many.
+  const Bytes budget = half - arena - Bytes(memory::kPageBytes);
+  return message("a budget of at most {}MiB leaves more addresses, up to {}", budget / 1_MiB, most);
 }
 
 }  // namespace
@@ -155,29 +183,49 @@ void hold_to_mapper(ResolvedBudget& resolved, const Settings& settings,
   resolved.budget = limit;
 }
 
-void hold_to_limits(ResolvedBudget& resolved, const Settings& settings,
-                    const topology::Machine& machine) {
-  const topology::ProcessLimits& limits = machine.limits;
-  const Bytes tier = settings.host_tier;
-  // What is on disk takes addresses, too, and these count where they can be written to.
-  if (const auto room = room_under("the limit of writable memory RLIMIT_DATA (ulimit -d)",
-                                   limits.data_bytes, machine.use.data_bytes, tier))
-    hold_to_limit(resolved, settings, room->bytes / 2, room->bytes / 4, room->limit);
-  const auto room = room_under("the address-space limit RLIMIT_AS (ulimit -v)",
-                               limits.address_space_bytes, machine.use.address_space_bytes, tier);
+void hold_to_writable_limit(ResolvedBudget& resolved, const Settings& settings,
+                            const topology::Machine& machine) {
+  // What is on disk takes addresses, too, and these count where they can be written to: three times
+  // a budget that was derived.
+  if (const auto room = room_under({"the limit of writable memory RLIMIT_DATA", "-d",
+                                    machine.limits.data_bytes, machine.use.data_bytes},
+                                   settings.host_tier))
+    hold_to_limit(resolved, settings, room->bytes / 2, room->bytes / 4, *room);
+}
+
+void hold_to_address_limit(ResolvedBudget& resolved, const Settings& settings,
+                           const topology::Machine& machine) {
+  const auto room =
+      room_under({"the address-space limit RLIMIT_AS", "-v", machine.limits.address_space_bytes,
+                  machine.use.address_space_bytes},
+                 settings.host_tier);
   if (!room) return;
   const Bytes others = kAddressesOfOthers + kAddressesOfGuards;
   const Bytes usable = room->bytes - std::min(room->bytes, others);
-  // The budget takes addresses twice: for the pool of frames, and for the tensors themselves.
-  hold_to_limit(resolved, settings, usable / 2, usable / 4, room->limit);
+  // The budget takes addresses twice: for the pool of frames, and for the tensors themselves. One
+  // that was derived leaves these three times its size, most of it for tensors on disk.
+  hold_to_limit(resolved, settings, usable / 2, usable / 8, *room);
   const Bytes half = usable / 2;
   const Bytes most = std::max(half - std::min(half, resolved.budget), resolved.budget);
   const Bytes arena = Bytes(most.count() / memory::kPageBytes * memory::kPageBytes);
   if (arena >= resolved.arena) return;
-  resolved.warnings.push_back(message("{} of addresses are reserved for tensors instead of {}: {}",
-                                      arena, resolved.arena, room->limit));
-  resolved.arena_reason = "; " + room->limit;
+  resolved.warnings.push_back(message(
+      "{} of addresses are reserved for tensors instead of {}: {}; tensors can take no more "
+      "than that in memory and on disk together (lift the limit with {})",
+      arena, resolved.arena, room->limit, room->lift));
+  resolved.arena_reason = message("; {}; lift it with {}", room->limit, room->lift);
+  resolved.arena_advice = advice_on_addresses(half, arena);
   resolved.arena = arena;
+}
+
+void hold_to_limits(ResolvedBudget& resolved, const Settings& settings,
+                    const topology::Machine& machine) {
+  hold_to_writable_limit(resolved, settings, machine);
+  hold_to_address_limit(resolved, settings, machine);
+}
+
+std::string ResolvedBudget::why_no_addresses() const {
+  return arena_advice.empty() ? arena_reason : message("{}; {}", arena_reason, arena_advice);
 }
 
 }  // namespace spillway::runtime

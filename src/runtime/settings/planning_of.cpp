@@ -34,7 +34,7 @@ PlanningOptions planning_of(const Settings& settings, std::optional<Bytes> budge
   const planner::Strategy& strategy = planner::strategy_named(settings.strategy);
   const bool is_ours = &strategy == &planner::strategies().front();
   options.strategy = is_ours ? nullptr : &strategy;
-  if (settings.plan.empty()) return options;
+  if (settings.plan.empty() || settings.split) return options;  // The split has its own kind.
   if (!settings.prefetch)
     throw ConfigError("the plan {} needs --prefetch on: without it no plan is followed",
                       settings.plan);

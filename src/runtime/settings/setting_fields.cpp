@@ -24,6 +24,8 @@ constexpr std::array<Named<bool>, 8> kSwitch{{{"on", true},
                                               {"1", true},
                                               {"0", false}}};
 
+constexpr std::uint32_t kMostRanks = 65'536;
+
 bool parse_switch(std::string_view text) { return value_named(text, kSwitch, "value"); }
 
 std::uint32_t parse_count(std::string_view text, std::uint32_t least, std::uint32_t most) {
@@ -133,6 +135,8 @@ constexpr std::array<Named<ProgressMode>, 3> kProgressModes{
     {{"auto", ProgressMode::kAuto}, {"on", ProgressMode::kOn}, {"off", ProgressMode::kOff}}};
 constexpr std::array<Named<ChildPrograms>, 2> kChildren{
     {{"inherit", ChildPrograms::kInherit}, {"strip", ChildPrograms::kStrip}}};
+constexpr std::array<Named<GradientOrder>, 2> kGradientOrders{
+    {{"ordered", GradientOrder::kOrdered}, {"fast", GradientOrder::kFast}}};
 constexpr std::array<Named<PlanningMoment>, 2> kPlanningMoments{
     {{"background", PlanningMoment::kInBackground}, {"at-once", PlanningMoment::kAtOnce}}};
 constexpr std::array<Named<LogLevel>, 5> kLogLevels{{{"debug", LogLevel::kDebug},
@@ -168,7 +172,7 @@ std::string_view mapper_names() {
 }
 
 // clang-format off
-constexpr std::array<SettingField, 28> kFields{{
+constexpr std::array<SettingField, 37> kFields{{
   {{"budget", "SIZE|PERCENT%|auto", "auto",
     "Limit on the bytes of tensors in memory at once. auto is the memory that this process can "
     "use, less --reserve; a percentage is a share of that."},
@@ -195,7 +199,8 @@ constexpr std::array<SettingField, 28> kFields{{
    [](Settings& s, Text t) { s.strategy = planner::strategy_named(t).name; }},
   {{"plan", "FILE", "none",
     "Plan file that spillway plan wrote. The run follows it from the first step that it was made "
-    "for, under its budget or a larger one, and plans other steps as usual.", false, true},
+    "for, under its budget or a larger one, and plans other steps as usual. With --split: a plan "
+    "for as many ranks, which places and cuts the model from the first step on.", false, true},
    [](Settings& s, Text t) { s.plan = parse_text(t); }},
   {{"planning", {}, "background",
     "Moment of planning: in the background while steps run, or at once while the step waits. "
@@ -230,11 +235,13 @@ constexpr std::array<SettingField, 28> kFields{{
     "Dispatch key of LibTorch at which operators are intercepted."},
    [](Settings& s, Text t) { s.dispatch_key = parse_text(t); }},
   {{"stats", "FILE", "none",
-    "File for statistics, as JSON, written at exit; %p becomes the process id, %r the rank.", false, true},
+    "File for statistics, as JSON, written at exit; %p becomes the process id, %r the rank. With "
+    "--split and neither, the first rank writes it, with figures of all.", false, true},
    [](Settings& s, Text t) { s.stats = parse_text(t); }},
   {{"trace", "FILE", "none",
     "File for a Chrome trace of the latest whole steps, written at exit, with the lanes of spillway "
-    "simulate --trace; %p and %r as in --stats.", false, true},
+    "simulate --trace; %p and %r as in --stats. With --split and neither, the first rank writes one "
+    "for all, with arrows for messages.", false, true},
    [](Settings& s, Text t) { s.trace = parse_text(t); }},
   {{"trace-steps", "COUNT", "3", "Number of steps in the file of --trace."},
    [](Settings& s, Text t) { s.trace_steps = parse_trace_steps(t); }},
@@ -270,6 +277,43 @@ constexpr std::array<SettingField, 28> kFields{{
     "Programs that the trainer starts: inherit runs them under Spillway too, strip without it."},
    [](Settings& s, Text t) { s.children = value_named(t, kChildren, "value"); },
    &names_of<kChildren>},
+  {{"split", "on|off", "off",
+    "One training on all ranks of the job that mpiexec or srun has started: each holds and computes "
+    "its part, with the bits of one process. Off: each rank trains for itself.", true},
+   [](Settings& s, Text t) { s.split = parse_switch(t); }},
+  {{"stages", "COUNT|auto", "auto",
+    "With --split: parts into which the model is cut; auto takes as many as ranks and schedule "
+    "allow."},
+   [](Settings& s, Text t) { s.stages = t == "auto" ? 0 : parse_count(t, 1, kMostRanks); }},
+  {{"replicas", "COUNT", "1",
+    "With --split: pipelines beside each other, to which the micro-batches of the program go by "
+    "turns."},
+   [](Settings& s, Text t) { s.replicas = parse_count(t, 1, kMostRanks); }},
+  {{"shards", "COUNT", "1",
+    "With --split: programs with data of their own, each split over as many of the ranks, which train "
+    "on the mean of their gradients; {shard} and {shards} in the program's arguments, and the variable "
+    "SPILLWAY_SHARD, say which one and how many."},
+   [](Settings& s, Text t) { s.shards = parse_count(t, 1, kMostRanks); }},
+  {{"gradients", {}, "ordered",
+    "With --shards: ordered adds the gradients of the shards one after the other, fast in the order that "
+    "sends least; both are the same on every run."},
+   [](Settings& s, Text t) { s.gradients = value_named(t, kGradientOrders, "value"); },
+   &names_of<kGradientOrders>},
+  {{"schedule", "NAME", "1f1b",
+    "With --split: schedule whose placement of stages on ranks is used, as spillway plan names them "
+    "(1f1b, interleaved, gems-mast, ...)."},
+   [](Settings& s, Text t) { s.schedule = parse_text(t); }},
+  {{"window", "COUNT|auto", "auto",
+    "With --split: micro-batches that a rank works on at once, which bounds the activations it "
+    "keeps; auto is what the schedule does."},
+   [](Settings& s, Text t) { s.window = t == "auto" ? 0 : parse_count(t, 1, 1'000'000); }},
+  {{"rebalance", "on|off", "on",
+    "With --split: layers move between ranks, while training goes on, where measured times show "
+    "that stages are uneven or that a rank has become slow. No bits change."},
+   [](Settings& s, Text t) { s.rebalance = parse_switch(t); }},
+  {{"check-control", "on|off", "on",
+    "With --split: ranks compare the calls of their programs, and the job ends where they differ."},
+   [](Settings& s, Text t) { s.check_control = parse_switch(t); }},
 }};
 // clang-format on
 

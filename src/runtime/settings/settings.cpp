@@ -20,11 +20,12 @@ namespace {
 
 constexpr std::string_view kPrefix = "SPILLWAY_";
 
-// Variables with our prefix that choose nothing for a run: the mark that `spillway run` leaves, and
-// what the build, its scripts and the tests read.
-constexpr std::array<std::string_view, 7> kOtherVariables{
-    "SPILLWAY_ACTIVE", "SPILLWAY_LIBTORCH_DIR", "SPILLWAY_SKIP_",         "SPILLWAY_WITH_",
-    "SPILLWAY_BUILD_", "SPILLWAY_TEST_",        "SPILLWAY_REFERENCE_DATA"};
+// Variables with our prefix that choose nothing for a run: the marks that `spillway run` leaves,
+// and what the build, its scripts and the tests read.
+constexpr std::array<std::string_view, 10> kOtherVariables{
+    "SPILLWAY_ACTIVE",      "SPILLWAY_PRIVATE_FILES", "SPILLWAY_LIBTORCH_DIR", "SPILLWAY_SHARD",
+    "SPILLWAY_SHARD_WORDS", "SPILLWAY_SKIP_",         "SPILLWAY_WITH_",        "SPILLWAY_BUILD_",
+    "SPILLWAY_TEST_",       "SPILLWAY_REFERENCE_DATA"};
 
 // A name that ends in '_' stands for all that begin so.
 bool is_other_variable(std::string_view name) {
@@ -311,16 +312,54 @@ std::optional<std::string> launched_rank() {
   return std::nullopt;
 }
 
-unsigned launched_ranks_here() {
-  // Slurm writes "4(x2),3": here the first number has to do.
-  for (const char* name :
-       {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE",
-        "LOCAL_WORLD_SIZE", "SLURM_STEP_TASKS_PER_NODE"}) {
-    const char* value = std::getenv(name);
-    const unsigned long count = value == nullptr ? 0 : std::strtoul(value, nullptr, 10);
-    if (count >= 1 && count <= 4096) return static_cast<unsigned>(count);
+namespace {
+
+unsigned long number_in(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value == nullptr ? 0 : std::strtoul(value, nullptr, 10);
+}
+
+/// "4(x2),3" are 4 ranks on each of two hosts, and 3 on the third one.
+unsigned long slurm_ranks_here() {
+  const char* next = std::getenv("SLURM_STEP_TASKS_PER_NODE");
+  if (next == nullptr) return 0;
+  unsigned long before = number_in("SLURM_NODEID");
+  while (true) {
+    char* end = nullptr;
+    const unsigned long ranks = std::strtoul(next, &end, 10);
+    if (end == next) return 0;
+    unsigned long hosts = 1;
+    if (end[0] == '(' && end[1] == 'x') hosts = std::strtoul(end + 2, &end, 10);
+    if (before < hosts) return ranks;
+    before -= hosts;
+    while (*end == ')') ++end;
+    if (*end != ',') return ranks;
+    next = end + 1;
   }
-  return 1;
+}
+
+}  // namespace
+
+std::optional<std::uint32_t> launched_ranks() {
+  constexpr unsigned long kMost = 1'000'000;
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE",
+                           "SLURM_NTASKS", "WORLD_SIZE"}) {
+    const unsigned long count = number_in(name);
+    if (count >= 1 && count <= kMost) return static_cast<std::uint32_t>(count);
+  }
+  return std::nullopt;
+}
+
+unsigned launched_ranks_here() {
+  constexpr unsigned long kMost = 4096;
+  unsigned long count = 0;
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
+                           "MV2_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"}) {
+    count = number_in(name);
+    if (count >= 1 && count <= kMost) return static_cast<unsigned>(count);
+  }
+  count = slurm_ranks_here();
+  return count >= 1 && count <= kMost ? static_cast<unsigned>(count) : 1;
 }
 
 }  // namespace spillway::runtime

@@ -21,10 +21,18 @@ std::string why_not_spill_to(const topology::Directory& directory) {
   return {};
 }
 
-// What may be filled: the user's limit or all that is free.
-Bytes room_in(const ResolvedDirectory& directory) {
-  const Bytes free = directory.facts.free.value_or(Bytes(0));
+// What each process may fill: the user's limit or its share of what is free.
+Bytes room_in(const ResolvedDirectory& directory, unsigned sharers) {
+  const Bytes free = directory.facts.free.value_or(Bytes(0)) / sharers;
   return directory.limit > Bytes(0) ? std::min(directory.limit, free) : free;
+}
+
+// Paths are separated by colons elsewhere. Empty where no directory stands before the first one.
+std::string about_colon(const std::string& path, const DirectorySurroundings& surroundings) {
+  const std::string before = path.substr(0, path.find(':'));
+  if (before == path || !surroundings.inspect(before).exists) return {};
+  return message("; commas separate directories, and a colon stands before a size alone: {}:8GiB",
+                 before);
 }
 
 ResolvedDirectory resolve(const swap::SpillDirectory& named,
@@ -33,7 +41,9 @@ ResolvedDirectory resolve(const swap::SpillDirectory& named,
   result.facts = surroundings.inspect(named.path);
   result.limit = named.limit;
   const std::string reason = why_not_spill_to(result.facts);
-  if (!reason.empty()) throw ConfigError("spill directory {} {}", named.path, reason);
+  if (!reason.empty())
+    throw ConfigError("spill directory {} {}{}", named.path, reason,
+                      result.facts.exists ? "" : about_colon(named.path, surroundings));
   return result;
 }
 
@@ -48,7 +58,7 @@ ResolvedDirectory roomiest_candidate(const DirectorySurroundings& surroundings) 
     if (reason.empty() && candidate.facts.is_network) reason = "is on a network file system";
     if (!reason.empty())
       reasons += message("{}{} {}", reasons.empty() ? "" : "; ", path, reason);
-    else if (!best || room_in(candidate) > room_in(*best))
+    else if (!best || room_in(candidate, 1) > room_in(*best, 1))
       best = candidate;
   }
   if (!best)
@@ -57,7 +67,7 @@ ResolvedDirectory roomiest_candidate(const DirectorySurroundings& surroundings) 
   return *best;
 }
 
-std::vector<std::string> warnings_of(const ResolvedDirectory& directory) {
+std::vector<std::string> warnings_of(const ResolvedDirectory& directory, unsigned sharers) {
   const topology::Directory& facts = directory.facts;
   std::vector<std::string> warnings;
   if (facts.is_ram_disk)
@@ -72,15 +82,20 @@ std::vector<std::string> warnings_of(const ResolvedDirectory& directory) {
     warnings.push_back(message("spill directory {} is on {}, which says that it rotates: expect it "
                                "to be slow",
                                facts.path, facts.device->name));
-  if (facts.free && directory.limit > *facts.free)
-    warnings.push_back(message("spill directory {} has {} free, less than the {} allowed there",
-                               facts.path, *facts.free, directory.limit));
+  if (facts.free && directory.limit > *facts.free / sharers)
+    warnings.push_back(message("spill directory {} has {} free, less than the {} allowed there{}",
+                               facts.path, *facts.free, directory.limit * sharers,
+                               sharers > 1
+                                   ? message(" ({} to each of {} ranks)", directory.limit, sharers)
+                                   : std::string()));
   return warnings;
 }
 
 using Rate = double topology::DiskRate::*;
 
-std::optional<double> sum_of(const std::vector<ResolvedDirectory>& directories, Rate rate) {
+/// For each of those that share them.
+std::optional<double> sum_of(const std::vector<ResolvedDirectory>& directories, Rate rate,
+                             unsigned sharers) {
   double sum = 0.0;
   std::set<std::string> disks;
   for (const ResolvedDirectory& directory : directories) {
@@ -90,7 +105,7 @@ std::optional<double> sum_of(const std::vector<ResolvedDirectory>& directories, 
     if (disks.insert(disk).second) sum += (*directory.measured).*rate;
   }
   if (sum <= 0.0) return std::nullopt;
-  return sum;
+  return sum / sharers;
 }
 
 /// Pages go to all of them in turn, and the slowest one is waited for. `otherwise` where one of
@@ -120,11 +135,11 @@ std::string describe(const ResolvedDirectory& directory) {
 }
 
 std::optional<double> ResolvedDirectories::read_bytes_per_second() const {
-  return sum_of(directories, &topology::DiskRate::read_bytes_per_second);
+  return sum_of(directories, &topology::DiskRate::read_bytes_per_second, sharers);
 }
 
 std::optional<double> ResolvedDirectories::write_bytes_per_second() const {
-  return sum_of(directories, &topology::DiskRate::write_bytes_per_second);
+  return sum_of(directories, &topology::DiskRate::write_bytes_per_second, sharers);
 }
 
 std::optional<double> ResolvedDirectories::duplex_share() const {
@@ -132,7 +147,7 @@ std::optional<double> ResolvedDirectories::duplex_share() const {
   for (const ResolvedDirectory& directory : directories)
     if (!directory.measured || directory.measured->both_bytes_per_second <= 0.0)
       return std::nullopt;
-  const auto both = sum_of(directories, &topology::DiskRate::both_bytes_per_second);
+  const auto both = sum_of(directories, &topology::DiskRate::both_bytes_per_second, sharers);
   const auto read = read_bytes_per_second();
   const auto write = write_bytes_per_second();
   if (!both || !read || !write) return std::nullopt;
@@ -141,8 +156,10 @@ std::optional<double> ResolvedDirectories::duplex_share() const {
 
 profile::TransferRates ResolvedDirectories::rates(profile::TransferRates otherwise) const {
   profile::TransferRates rates = otherwise;
-  rates.write_bytes_per_second = write_bytes_per_second().value_or(rates.write_bytes_per_second);
-  rates.read_bytes_per_second = read_bytes_per_second().value_or(rates.read_bytes_per_second);
+  rates.write_bytes_per_second =
+      write_bytes_per_second().value_or(rates.write_bytes_per_second / sharers);
+  rates.read_bytes_per_second =
+      read_bytes_per_second().value_or(rates.read_bytes_per_second / sharers);
   rates.duplex_share = duplex_share().value_or(rates.duplex_share);
   rates.write_fixed_seconds =
       dearest_of(directories, &topology::DiskRate::write_fixed_seconds, rates.write_fixed_seconds);
@@ -177,9 +194,9 @@ std::optional<double> ResolvedDirectories::checksum_bytes_per_second() const {
   return std::nullopt;
 }
 
-double checksum_seconds_per_byte(std::optional<double> bytes_per_second, unsigned processors) {
+double checksum_seconds_per_byte(std::optional<double> bytes_per_second, double processors) {
   constexpr double kAssumed = 1e10;
-  return 1.0 / (bytes_per_second.value_or(kAssumed) * std::max(1U, processors));
+  return 1.0 / (bytes_per_second.value_or(kAssumed) * std::max(1.0, processors));
 }
 
 DirectorySurroundings surroundings_without_rates() {
@@ -210,8 +227,10 @@ DirectorySurroundings real_surroundings(const Settings& settings) {
 }
 
 ResolvedDirectories resolve_spill_directories(const Settings& settings, Bytes budget,
-                                              const DirectorySurroundings& surroundings) {
+                                              const DirectorySurroundings& surroundings,
+                                              unsigned sharers) {
   ResolvedDirectories result;
+  result.sharers = sharers;
   if (settings.store == swap::StoreKind::kRam) {
     if (settings.host_tier > Bytes())
       throw ConfigError(
@@ -226,10 +245,10 @@ ResolvedDirectories resolve_spill_directories(const Settings& settings, Bytes bu
   result.warnings = surroundings.warnings;
   Bytes room = settings.host_tier;
   for (ResolvedDirectory& directory : result.directories) {
-    directory.warnings = warnings_of(directory);
+    directory.warnings = warnings_of(directory, sharers);
     result.warnings.insert(result.warnings.end(), directory.warnings.begin(),
                            directory.warnings.end());
-    room += room_in(directory);
+    room += room_in(directory, sharers);
     const topology::DiskRate* rate = surroundings.rates.find(
         directory.facts.path, directory.facts.mount_point.value_or(std::string()));
     if (rate != nullptr) directory.measured = *rate;
@@ -242,10 +261,11 @@ ResolvedDirectories resolve_spill_directories(const Settings& settings, Bytes bu
           shell_word(directory.facts.path)));
   }
   if (room < budget) {
-    result.shortage = message("only {} can be spilled (to {}{}), less than the budget of {}: "
+    result.shortage = message("only {} can be spilled (to {}{}{}), less than the budget of {}: "
                               "a trainer that needs more than both stops",
                               room, result.directories.front().facts.path,
-                              result.directories.size() > 1 ? ", …" : "", budget);
+                              result.directories.size() > 1 ? ", …" : "",
+                              sharers > 1 ? message(", by each of {} ranks", sharers) : "", budget);
     result.warnings.push_back(result.shortage);
   }
   return result;

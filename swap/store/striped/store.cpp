@@ -152,6 +152,9 @@ StoreReport StripedStore::do_report() const {
     sum.extents_peak += report.extents_peak;
     sum.capacity += report.capacity;
     sum.retries += report.retries;
+    sum.checked += report.checked;
+    sum.wrong += report.wrong;
+    sum.recovered += report.recovered;
     is_capacity_known = is_capacity_known && report.capacity > Bytes();
     all_refuse = all_refuse && !report.refusal.empty();
     if (!report.refusal.empty())

@@ -376,6 +376,9 @@ StoreReport TieredStore::do_report() const {
   const StoreReport lower = lower_->report();
   StoreReport report = tally();
   report.retries = lower.retries;
+  report.checked = lower.checked;
+  report.wrong = lower.wrong;
+  report.recovered = lower.recovered;
   const std::lock_guard lock(mutex_);
   report.extents_in_use = Bytes(totals_.in_use * kExtentBytes);
   report.extents_peak = Bytes(totals_.most_in_use * kExtentBytes);

@@ -30,6 +30,7 @@ void VerifyingStore::do_submit(const Transfer& transfer) {
   if (transfer.direction == Direction::kWrite) {
     seals_.at(transfer.extent) = {XXH3_64bits(transfer.memory, transfer.size),
                                   static_cast<std::uint32_t>(transfer.size)};
+    wrong_extents_.erase(transfer.extent);
   }
   child_->submit(transfer);
 }
@@ -49,20 +50,39 @@ Seal VerifyingStore::seal_of(ExtentId extent) const {
   return seal == nullptr ? Seal{} : *seal;
 }
 
-void VerifyingStore::check(TransferResult& result) const {
+void VerifyingStore::check(TransferResult& result) {
+  const ExtentId extent = result.transfer.extent;
+  checked_.fetch_add(1, std::memory_order_relaxed);
+  if (!is_right(result, seal_of(extent), place_)) {
+    if (wrong_extents_.insert(extent).second) wrong_.fetch_add(1, std::memory_order_relaxed);
+  } else if (wrong_extents_.erase(extent) > 0) {
+    wrong_.fetch_sub(1, std::memory_order_relaxed);
+    recovered_.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+bool VerifyingStore::is_right(TransferResult& result, const Seal& seal, const std::string& place) {
   const Transfer& transfer = result.transfer;
-  const Seal seal = seal_of(transfer.extent);
   if (seal.size != transfer.size) {
     result.error = EINVAL;
     result.detail = message("extent {} of {} was written with {} bytes and read with {}",
-                            transfer.extent, place_, seal.size, transfer.size);
-    return;
+                            transfer.extent, place, seal.size, transfer.size);
+    return false;
   }
   const std::uint64_t sum = XXH3_64bits(transfer.memory, transfer.size);
-  if (sum == seal.sum) return;
+  if (sum == seal.sum) return true;
   result.error = EBADMSG;
   result.detail = message("wrong bytes in extent {} of {}: checksum {} was written, {} came back",
-                          transfer.extent, place_, hexadecimal(seal.sum), hexadecimal(sum));
+                          transfer.extent, place, hexadecimal(seal.sum), hexadecimal(sum));
+  return false;
+}
+
+StoreReport VerifyingStore::do_report() const {
+  StoreReport report = child_->report();
+  report.checked = checked_.load();
+  report.wrong = wrong_.load();
+  report.recovered = recovered_.load();
+  return report;
 }
 
 ExtentPlace VerifyingStore::do_locate(ExtentId extent) const {

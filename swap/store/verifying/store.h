@@ -1,7 +1,10 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_set>
 
 #include "spillway/swap/spill_store.h"
 #include "store/extent_table.h"
@@ -27,14 +30,20 @@ class VerifyingStore final : public SpillStore {
   void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override;
   void do_wake() override { child_->wake(); }
   ExtentPlace do_locate(ExtentId extent) const override;
-  StoreReport do_report() const override { return child_->report(); }
+  StoreReport do_report() const override;
 
   Seal seal_of(ExtentId extent) const;
-  void check(TransferResult& result) const;
+  /// Of a read that the child has done: fails it unless it gave what was written.
+  void check(TransferResult& result);
+  static bool is_right(TransferResult& result, const Seal& seal, const std::string& place);
 
   std::unique_ptr<SpillStore> child_;
   std::string place_;
   ExtentTable<Seal> seals_;  // written by the I/O thread
+  std::atomic<std::uint64_t> checked_{0};
+  std::atomic<std::uint64_t> wrong_{0};
+  std::atomic<std::uint64_t> recovered_{0};
+  std::unordered_set<ExtentId> wrong_extents_;  // by their latest read; of the I/O thread
 };
 
 }  // namespace spillway::swap

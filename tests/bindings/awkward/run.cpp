@@ -122,9 +122,11 @@ std::string fingerprint(const at::Tensor& value) {
     return "quantized " + fingerprint(value.int_repr());
   }
   const at::Tensor plain = value.detach().resolve_conj().resolve_neg().contiguous();
+  // A pointer with a type, for where somebody listens.
+  const auto* const bytes = plain.flatten().view(at::kByte).const_data_ptr<std::uint8_t>();
   std::ostringstream line;
   line << plain.scalar_type() << plain.sizes() << ' ' << std::hex << std::setfill('0')
-       << std::setw(16) << hash_of(plain.const_data_ptr(), plain.nbytes());
+       << std::setw(16) << hash_of(bytes, plain.nbytes());
   return line.str();
 }
 

@@ -253,6 +253,9 @@ def require_transfers(session, run, budget, needed):
     if session.options.recomputed and run.statistic("replays") <= 0:
         raise Failure(f"{run.name}: no operator ran again, although --recomputed asks for that\n"
                       f"{run.shown()}")
+    if session.options.shares_pages and 4 * run.statistic("shared_peak_bytes") < needed:
+        raise Failure(f"{run.name}: {run.statistic('shared_peak_bytes')} bytes were on shared pages, less than "
+                      f"a quarter of the need of {needed}, although --shares-pages asks for it\n{run.shown()}")
     if session.options.both_tiers:
         require_both_tiers(run)
     if session.options.moved_and_recomputed:
@@ -470,6 +473,8 @@ def add_run_options(parser):
         help="fail when a run below the need followed no plan")
     add("--recomputed", action="store_true",
         help="fail when a run below the need has recomputed nothing")
+    add("--shares-pages", action="store_true",
+        help="fail when a run below the need had less than a quarter of it on pages that small tensors share")
     add("--both-tiers", action="store_true",
         help="fail when a run below the need has not used host memory and the disk behind it, which "
         "--run-option=--nvme=ram:SIZE,DIR gives")

@@ -758,6 +758,20 @@ class Doctor(CommandCase):
             if check["verdict"] != "ok":
                 self.assertTrue(check["mend"], check)
 
+    def test_tells_what_a_limit_of_addresses_leaves_to_a_run(self):
+        words = [str(self.command), "doctor", "--skip-disks", "--nvme", str(self.root / "work"), "--json"]
+        for budget, verdict in (("auto", "warning"), ("4GiB", "problem")):
+            result = subprocess.run(
+                ["bash", "-c", 'ulimit -v 4000000; exec "$@"', "limited", *words, "--budget", budget],
+                env=self.environment({}), capture_output=True, text=True, check=False)
+            checks = {check["subject"]: check for check in json.loads(result.stdout)["checks"]}
+            space = checks["address space"]
+            self.assertEqual(space["verdict"], verdict, space)
+            self.assertRegex(space["value"], r"^3\.81 GiB; a run ")
+            self.assertIn("ulimit -v unlimited", space["mend"])
+            self.assertEqual(checks["budget"]["verdict"], verdict, checks["budget"])
+            self.assertIn("RLIMIT_AS (ulimit -v) is 3.81 GiB", checks["budget"]["mend"])
+
     def test_ends_with_one_when_there_is_a_problem(self):
         (self.root / "lib/libspillway_core_2.11.so").unlink()
         code, output, _ = self.doctor("--json")

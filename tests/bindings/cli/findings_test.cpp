@@ -7,6 +7,7 @@
 namespace spillway::cli {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 topology::Machine good_machine() {
@@ -42,8 +43,6 @@ TEST(CheckMachine, SaysHowToMendWhateverIsWrong) {
   for (const Finding& finding : check_machine(machine))
     EXPECT_EQ(finding.verdict == Verdict::kOk, finding.mend.empty()) << finding.subject;
   machine = good_machine();
-  machine.limits.address_space_bytes = (8_GiB).count();
-  EXPECT_THAT(finding_of(machine, "address space").mend, HasSubstr("ulimit -v unlimited"));
   machine.limits.locked_bytes = (64_KiB).count();
   EXPECT_EQ(finding_of(machine, "locked memory").verdict, Verdict::kWarning);
   machine.kernel.overcommit_mode = 2;
@@ -76,11 +75,78 @@ TEST(CheckMachine, ListsCgroupLimits) {
 
 TEST(CheckBudget, TurnsARefusalIntoAProblem) {
   auto machine = good_machine();
-  EXPECT_EQ(check_budget({}, machine).verdict, Verdict::kOk);
+  EXPECT_EQ(check_budget({}, machine).finding.verdict, Verdict::kOk);
   machine.memory.available = 100_MiB;
-  const Finding finding = check_budget({}, machine);
+  const auto [finding, budget] = check_budget({}, machine);
+  EXPECT_EQ(budget.budget, Bytes());
   EXPECT_EQ(finding.verdict, Verdict::kProblem);
   EXPECT_THAT(finding.mend, HasSubstr("give the budget as a size"));
+}
+
+/// A run under these limits is refused, or has addresses for less than the machine has memory.
+TEST(CheckAddressSpace, TellsTheLimitAndWhatARunReserves) {
+  auto machine = good_machine();
+  const auto finding = [&](const char* budget) {
+    runtime::Settings settings;
+    runtime::assign_setting(settings, "budget", budget, "test");
+    return check_address_space(machine.limits, check_budget(settings, machine).budget);
+  };
+  EXPECT_EQ(finding("auto").verdict, Verdict::kOk);
+  EXPECT_EQ(finding("auto").value, "unlimited; a run reserves 1.00 TiB for tensors");
+  machine.use.address_space_bytes = (1_GiB).count();
+  machine.limits.address_space_bytes = (4096_GiB).count();
+  EXPECT_EQ(finding("auto").verdict, Verdict::kOk);
+  machine.limits.address_space_bytes = (8_GiB).count();
+  EXPECT_EQ(finding("auto").verdict, Verdict::kWarning);
+  EXPECT_THAT(finding("auto").value,
+              testing::MatchesRegex("8.00 GiB; a run reserves 2[.][0-9]+ GiB "
+                                    "of them for tensors at most, instead of "
+                                    "1.00 TiB"));
+  EXPECT_THAT(finding("auto").mend, HasSubstr("ulimit -v unlimited; a budget of at most "));
+  EXPECT_EQ(finding("6GiB").verdict, Verdict::kProblem);
+  EXPECT_THAT(finding("6GiB").value, HasSubstr("8.00 GiB; a run finds too little for its budget"));
+  EXPECT_THAT(finding("6GiB").mend, HasSubstr("ulimit -v unlimited"));
+}
+
+TEST(CheckBudget, HoldsItToTheLimitsOfTheProcess) {
+  auto machine = good_machine();
+  machine.use.address_space_bytes = (1_GiB).count();
+  machine.limits.address_space_bytes = (8_GiB).count();
+  const auto [lowered, budget] = check_budget({}, machine);
+  EXPECT_EQ(lowered.verdict, Verdict::kWarning);
+  EXPECT_THAT(lowered.value, HasSubstr("lowered to what the limits of the process leave"));
+  EXPECT_THAT(lowered.mend, HasSubstr("RLIMIT_AS (ulimit -v) is 8.00 GiB"));
+  EXPECT_LT(budget.budget, 2_GiB);
+  runtime::Settings settings;
+  runtime::assign_setting(settings, "budget", "6GiB", "test");
+  const auto refused = check_budget(settings, machine);
+  EXPECT_EQ(refused.finding.verdict, Verdict::kProblem);
+  EXPECT_EQ(refused.finding.value, "6.00 GiB (given)");
+  EXPECT_THAT(refused.finding.mend, HasSubstr("RLIMIT_AS (ulimit -v) is 8.00 GiB"));
+  EXPECT_EQ(refused.budget.budget, Bytes());
+}
+
+/// Any refusal used to be told as one of addresses, and of several warnings only the first.
+TEST(CheckBudget, TellsWhichLimitRefusesAndAllThatIsLowered) {
+  auto machine = good_machine();
+  machine.use.address_space_bytes = machine.use.data_bytes = (1_GiB).count();
+  machine.limits.address_space_bytes = (100_GiB).count();
+  machine.limits.data_bytes = (8_GiB).count();
+  runtime::Settings settings;
+  runtime::assign_setting(settings, "budget", "6GiB", "test");
+  const auto refused = check_budget(settings, machine);
+  EXPECT_EQ(refused.finding.verdict, Verdict::kProblem);
+  EXPECT_THAT(refused.finding.mend, AllOf(HasSubstr("RLIMIT_DATA (ulimit -d) is 8.00 GiB"),
+                                          HasSubstr("RLIMIT_AS (ulimit -v) is 100 GiB")));
+  EXPECT_EQ(refused.budget.budget, Bytes());
+  const Finding space = check_address_space(machine.limits, refused.budget);
+  EXPECT_EQ(space.verdict, Verdict::kWarning);
+  EXPECT_THAT(space.value, testing::MatchesRegex("100 GiB; a run reserves 43[.][0-9]+ GiB of .*"));
+  const auto lowered = check_budget({}, machine);
+  EXPECT_EQ(lowered.finding.verdict, Verdict::kWarning);
+  EXPECT_THAT(lowered.finding.mend, AllOf(HasSubstr("RLIMIT_DATA (ulimit -d) is 8.00 GiB"),
+                                          HasSubstr("RLIMIT_AS (ulimit -v) is 100 GiB")));
+  EXPECT_EQ(lowered.budget.budget, 1792_MiB);
 }
 
 using memory::MapperKind;

@@ -32,6 +32,19 @@ TEST_F(PlanningCommand, SaysWhenNothingHasToLeave) {
   EXPECT_THAT(text, Not(HasSubstr("wait longest")));
 }
 
+TEST_F(PlanningCommand, TellsOfSmallTensorsWhereTheyAreMuchOfTheStep) {
+  EXPECT_THAT(plan(options("50%")), Not(HasSubstr("\nsmall ")));
+  auto profile = chain_profile();
+  profile.small_bytes = Bytes(std::uint64_t{1} << 30);
+  write(profile_, profile::to_text(profile));
+  PlanOptions asked = options("95%");
+  const char* const row = "\nsmall     1.00 GiB of it in tensors that profiles do not list: ";
+  EXPECT_THAT(plan(asked), HasSubstr(row));
+  EXPECT_EQ(told(asked).at("small_bytes"), 1U << 30);
+  asked.common.strategy = "all";
+  EXPECT_THAT(plan(asked), HasSubstr(row));
+}
+
 TEST_F(PlanningCommand, SurvivesAStepThatTakesNoTime) {
   const Duration none{0};
   write(profile_,

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "planning/frontier.h"
+#include "planning/plan_report.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "support/chain_profile.h"
@@ -14,7 +15,9 @@
 namespace spillway::cli {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 PlanningStep chain() { return to_step(chain_profile(), "chain.json"); }
@@ -87,13 +90,57 @@ TEST(BudgetIn, CountsWhatTheProgramNeedsOutsideOfTheStep) {
   EXPECT_EQ(budget_in(step, as_option(step.smallest)) >= step.smallest, true);
   EXPECT_GE(frontier_budgets(step, 9).front(), step.smallest);
 
-  // What the same operator of the step needs, with the page that runs have to spare.
+  // What the same operator of the step needs, with the page that runs have to spare: the number
+  // that they name.
   profile.program_needs->budget = of_step + profile.page_size;
-  EXPECT_EQ(to_step(profile, "step.json").smallest, of_step);
+  EXPECT_EQ(to_step(profile, "step.json").smallest, of_step + profile.page_size);
+  EXPECT_EQ(to_step(profile, "step.json").smallest_of_step, of_step);
   EXPECT_EQ(neediest_text(to_step(profile, "step.json")),
             "aten::convolution_backward (float[1, 8, 64, 64])");
   profile.program_needs = profile::ProgramNeeds{of_step * 2, {"aten::mm", ""}, false};
   EXPECT_EQ(neediest_text(to_step(profile, "step.json")), "aten::mm outside of this step");
+  EXPECT_THAT(step_text(to_step(profile, "step.json"), {}), Not(HasSubstr("without a plan")));
+
+  // Small tensors that a run swaps, page by page, are memory that stays for a plan.
+  profile.program_needs->budget = of_step - profile.page_size;
+  EXPECT_EQ(to_step(profile, "step.json").smallest, of_step);
+  EXPECT_THAT(step_text(to_step(profile, "step.json"), {}),
+              HasSubstr("; a run without a plan from here takes --budget " +
+                        as_option(of_step - profile.page_size) + "\n"));
+}
+
+/// Half of what the step needs is in tensors that its profile does not list.
+PlanningStep chain_of_small_tensors() {
+  profile::StepProfile profile = chain_profile();
+  profile.small_bytes = planner::live_peak(profile.tape) * profile.page_size;
+  return to_step(profile, "chain.json");
+}
+
+TEST(SmallText, TellsOfSmallTensorsFromASixteenthOfTheNeedsOn) {
+  PlanningStep step = chain_of_small_tensors();
+  EXPECT_EQ(small_text(step), message("{} of it in tensors that profiles do not list: plans keep "
+                                      "them in memory, runs without --plan swap those from 4 KiB "
+                                      "on",
+                                      step.profile.small_bytes));
+  step.profile.origin.source = "piper";  // There is nothing to run.
+  EXPECT_THAT(small_text(step), EndsWith("do not list: plans keep them in memory"));
+  const Bytes pages = step.profile.small_bytes;
+  for (const auto& [small, is_told] :
+       {std::pair{pages / 15, true}, {pages / 16, false}, {Bytes(), false}}) {
+    step.profile.small_bytes = small;
+    EXPECT_EQ(small_text(to_step(step.profile, "chain.json")) != "", is_told) << small;
+  }
+}
+
+TEST(BudgetIn, TellsOfSmallTensorsThatARunWouldSwap) {
+  const PlanningStep step = chain_of_small_tensors();
+  try {
+    budget_in(step, "50%");
+    ADD_FAILURE() << "accepted";
+  } catch (const BudgetError& error) {
+    EXPECT_THAT(error.what(), HasSubstr(" at once, " + small_text(step) + "; the smallest is "));
+    EXPECT_THAT(error.what(), EndsWith("--budget " + as_option(step.smallest)));
+  }
 }
 
 TEST(BudgetIn, RefusesWhatIsNoBudget) {
@@ -101,7 +148,7 @@ TEST(BudgetIn, RefusesWhatIsNoBudget) {
     EXPECT_THAT(refusal(text), HasSubstr("--budget")) << text;
   EXPECT_THAT(refusal("auto"), HasSubstr("'auto' is for runs"));
   EXPECT_THAT(refusal("0%"), HasSubstr("'0%' is neither a size (4GiB) nor a share above 0 of the"));
-  EXPECT_THAT(refusal("0%"), ::testing::Not(HasSubstr("auto")));
+  EXPECT_THAT(refusal("0%"), Not(HasSubstr("auto")));
 }
 
 TEST(LoadStep, ReadsAProfile) {

@@ -206,6 +206,14 @@ def learns(trainer):
         raise Broken(f"the loss went from {first} to {last} only")
 
 
+def micro_batches(trainer):
+    """A step of two is as wide as two steps: their batches, and the mean of their losses."""
+    first, second = losses_in(trainer.train("one_by_one", "--lr", 1e-30, steps=2))
+    both, = losses_in(trainer.train("together", "--lr", 1e-30, "--micro-batches", 2, steps=1))
+    if first == second or not math.isclose(both, (first + second) / 2, rel_tol=1e-6):
+        raise Broken(f"the losses of two steps are {first} and {second}, that of both in one is {both}")
+
+
 def loaders_change_nothing(trainer):
     for count in (1, 4):
         require_equal(trainer.plain("losses").read_bytes(),
@@ -244,7 +252,7 @@ def variants(trainer):
 
 CHECKS = {check.__name__: check for check in (
     reference, same_seed, exact_losses, resume, killed, bad_input, bad_shared_input, help_page,
-    learns, loaders_change_nothing, evaluation_changes_nothing, variants)}
+    learns, micro_batches, loaders_change_nothing, evaluation_changes_nothing, variants)}
 
 
 def main():

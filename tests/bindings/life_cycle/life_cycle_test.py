@@ -433,8 +433,12 @@ class Budgets(RunCase):
         code, output = self.finish(self.command(self.trainer(SMALL, "least", 3),
                                                 budget=f"{budget}MiB"))
         said = re.findall(r"\[spillway\] (?:error|warning): .* smallest budget: (\d+)MiB", output)
-        self.assertEqual(bool(said), self.statistics()["refusal"] != "", output)
+        statistics = self.statistics()
+        self.assertEqual(bool(said), statistics["refusal"] != "", output)
         self.assertTrue(code == 0 or said, output)
+        # Only what is of a whole step may be told as enough.
+        self.assertEqual(statistics["has_whole_step"], code == 0, output)
+        self.assertEqual("the first step did not end" in output, code != 0, output)
         return int(said[-1]) if said else None, code
 
     def test_below_the_largest_operator_name_it_and_the_smallest_that_works(self):
@@ -700,6 +704,18 @@ print("sum", tensor.sum().item())
         self.assertIn("of addresses are reserved for tensors instead of 1.00 TiB: the address-space "
                       "limit RLIMIT_AS (ulimit -v) is 19.1 GiB", output)
         self.assertGreater(self.statistics()["spilled_bytes"], 0)
+
+    def test_of_addresses_that_cannot_hold_all_tensors_are_what_is_to_be_lifted(self):
+        program = "import torch; held = [torch.ones(1 << 22) for _ in range(1000)]"  # 16 GiB
+        code, output = self.finish(
+            ["bash", "-c", 'ulimit -v 6000000; exec "$@"', "limited",
+             *self.command([self.python, "-c", program], budget="40MiB")])
+        self.assertNotEqual(code, 0, output)
+        self.assertRegex(output, r"\[spillway\] error: aten::\w+.* cannot have its tensors: no 16\.0 MiB of "
+                                 r"addresses in one piece are left of the .*RLIMIT_AS \(ulimit -v\) is 5\.72 GiB")
+        self.assertRegex(output, r"\[spillway\] advice +allow more addresses .*`ulimit -v unlimited`")
+        self.assertRegex(output, r"\[spillway\] needed .* so far, .*; no step came to its end, which may need")
+        self.assertEqual(self.statistics()["refusal_cause"], "addresses")
 
     def test_of_writable_memory_at_the_start_are_named_with_their_value(self):
         command = self.command([self.python, "-c", self.TRAINER, "nothing"], budget="40MiB")

@@ -69,6 +69,7 @@ class GivenPlan(unittest.TestCase):
             replays.append(statistics["replays"] - statistics["unplanned_replays"])
             followed.append(given["followed_steps"])
             refused += statistics["refused_drops"]
+            self.assertNotIn("it was made for 90.0 MiB and swaps", run.stderr)
             self.assertEqual(self.losses(run), plain[:steps])
         self.assertEqual(len(plain), 9)
         # Before the first step that it is for, other plans may have been followed.
@@ -78,6 +79,14 @@ class GivenPlan(unittest.TestCase):
             self.assertEqual(replays[1] - replays[0], 3 * per_step)
         else:
             self.assertGreater(replays[1], replays[0])
+
+    def test_for_less_memory_is_named_as_the_cause_of_swaps(self):
+        statistics, run = self.run_with_plan("4GiB", (TRAINER, *FLAGS, "--steps", "6"))
+        self.assertGreater(statistics["given_plan"]["followed_steps"], 0)
+        self.assertGreater(statistics["spilled_bytes"] + statistics["dropped_bytes"], 0)
+        self.assertIn("it was made for 90.0 MiB and swaps or recomputes what does not fit into these, "
+                      "although there are 4.00 GiB", run.stderr)
+        self.assertIn("advice   leave out --plan: all tensors fit into these 4.00 GiB", run.stderr)
 
     def test_with_two_tiers_keeps_some_in_host_memory_and_sends_some_past_it(self):
         plan = self.folder / "tiers"

@@ -60,10 +60,11 @@ void watch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::
   for (std::size_t i = stack->size() - op.schema().arguments().size(); i < stack->size(); ++i)
     if ((*stack)[i].isTensor() && (*stack)[i].toTensor().defined())
       needs_gradient |= (*stack)[i].toTensor().requires_grad();
+  AutogradFacts seen;
+  autograd.observe(needs_gradient, seen);
   {
     const std::lock_guard lock(log_mutex);
-    log->push_back({op.schema().name().substr(6), autograd.observe(needs_gradient),
-                    std::this_thread::get_id()});
+    log->push_back({op.schema().name().substr(6), seen, std::this_thread::get_id()});
   }
   inside = true;
   struct Leave {

@@ -1,8 +1,12 @@
 #include "operator_facts.h"
 
 #include <gmock/gmock.h>
+#include <torch/library.h>
 
-#include <string>
+#include <memory>
+#include <optional>
+
+#include "spillway/recompute/operator_rules.h"
 
 namespace spillway::torch_binding {
 namespace {
@@ -52,6 +56,34 @@ TEST(OperatorFactsCache, GivesTheSameFactsAgain) {
   OperatorFactsCache cache;
   const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::mm", "");
   EXPECT_EQ(&cache.of(op), &cache.of(op));
+}
+
+/// As static objects of a library are made where it is loaded, and end where it is unloaded.
+std::unique_ptr<torch::Library> load(torch::Library::Kind kind) {
+  const bool has_kernels = kind == torch::Library::IMPL;
+  const auto key = has_kernels ? std::optional(c10::DispatchKey::CPU) : std::nullopt;
+  return std::make_unique<torch::Library>(kind, "spillway_test", key, __FILE__, __LINE__);
+}
+
+TEST(OperatorFactsCache, KnowsAnOperatorFromOneThatHasEndedAtItsAddress) {
+  OperatorFactsCache cache;
+  const auto find = [] {
+    return c10::Dispatcher::singleton().findSchemaOrThrow("spillway_test::change", "");
+  };
+  // The kernel of another library keeps the place of the operator.
+  const auto kernels = load(torch::Library::IMPL);
+  kernels->impl("change", torch::CppFunction::makeFallthrough());
+  auto first = load(torch::Library::DEF);
+  first->def("change(Tensor x) -> ()");
+  const c10::FunctionSchema* const schema = &find().schema();
+  EXPECT_THAT(cache.of(find()).accesses, ElementsAre(Access::kRead));
+  EXPECT_FALSE(recompute::rules_of(find()).returns_arguments);
+  first.reset();
+  const auto second = load(torch::Library::DEF);
+  second->def("change(Tensor(a!) x) -> ()");
+  ASSERT_EQ(&find().schema(), schema);
+  EXPECT_THAT(cache.of(find()).accesses, ElementsAre(Access::kWrite));
+  EXPECT_TRUE(recompute::rules_of(find()).returns_arguments);
 }
 
 }  // namespace

@@ -49,6 +49,16 @@ TEST(Refusal, OfWhatTheKernelKeepsNamesTheBudget) {
             "locked memory.");
 }
 
+TEST(Refusal, OfUsedUpAddressesNamesNoLimitOfItsOwn) {
+  const swap::AddressesError error("no {} of addresses are left; the limit is {}", 4_MiB, 1_GiB);
+  EXPECT_EQ(refusal_by(error, "x").cause, RefusalCause::kAddresses);
+  EXPECT_EQ(told(error),
+            "aten::mm(float[2]) cannot have its tensors: no 4.00 MiB of addresses are left; the "
+            "limit is 1.00 GiB. All tensors are still there, but the trainer cannot go on: allow "
+            "more addresses where a limit is named, or let it hold less: tensors on disk take "
+            "addresses, too.");
+}
+
 TEST(RefusalCause, HasANameForScripts) {
   EXPECT_EQ(name_of(RefusalCause::kNone), "");
   EXPECT_EQ(name_of(RefusalCause::kBudget), "budget");
@@ -56,6 +66,7 @@ TEST(RefusalCause, HasANameForScripts) {
   EXPECT_EQ(name_of(RefusalCause::kUnreadable), "unreadable");
   EXPECT_EQ(name_of(RefusalCause::kRecomputation), "recomputation");
   EXPECT_EQ(name_of(RefusalCause::kPinned), "pinned");
+  EXPECT_EQ(name_of(RefusalCause::kAddresses), "addresses");
 }
 
 }  // namespace

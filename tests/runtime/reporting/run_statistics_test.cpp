@@ -29,12 +29,14 @@ TEST(RunStatistics, HaveTheKeysThatScriptsReadWithTheirTypes) {
     EXPECT_TRUE(json.at(key).is_number_float()) << key;
   EXPECT_TRUE(json.at("directories").is_array());
   EXPECT_TRUE(json.at("rank").is_null());
+  EXPECT_TRUE(json.at("ranks").is_null());
   EXPECT_TRUE(json.at("given_plan").is_null());
 }
 
 TEST(RunStatistics, HaveTheDocumentedKeysAndNoOthers) {
   RunStatistics statistics;
   statistics.given_plan.emplace();
+  statistics.ranks.emplace().rows.emplace_back();
   statistics.stalls.emplace_back();
   statistics.learned.stalls.emplace_back();
   const auto json = nlohmann::json::parse(to_json(statistics));
@@ -42,7 +44,7 @@ TEST(RunStatistics, HaveTheDocumentedKeysAndNoOthers) {
   Keys keys;
   for (const auto& [key, meaning] : page) keys.insert(key);
   EXPECT_EQ(keys_of(json), keys);
-  for (const char* key : {"given_plan", "stalls", "value_stalls"})
+  for (const char* key : {"ranks", "given_plan", "stalls", "value_stalls"})
     EXPECT_EQ(keys_within(json.at(key)), keys_in(page.at(key).text)) << key;
 }
 

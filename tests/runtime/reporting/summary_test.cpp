@@ -7,6 +7,7 @@
 namespace spillway::runtime {
 namespace {
 
+using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
@@ -19,6 +20,7 @@ RunStatistics busy_run() {
   s.memory.counted_peak = 2040_MiB;
   s.peak_rss = 2400_MiB;
   s.steps = 10;
+  s.has_whole_step = true;
   s.step_seconds_median = 3.91;
   s.run_seconds = 80.0;
   s.memory.fetch_wait = std::chrono::milliseconds(300);
@@ -76,7 +78,7 @@ TEST(Summary, ShowsARun) {
       "memory, measured 1.99 GiB\n"
       "[spillway] bound    3.50 s per step: no plan is faster with this memory and the times "
       "of operators and disk that the planned time is made of; that is 7.1 % above it\n"
-      "[spillway] advice   nothing; with less memory, down to 810 MiB, it runs more slowly\n");
+      "[spillway] advice   nothing; with less memory, down to 810MiB, it runs more slowly\n");
 }
 
 TEST(Summary, NamesTheOperatorsThatAHeldUpRunWaitedIn) {
@@ -148,6 +150,92 @@ TEST(Summary, NamesBothTiersAndWhatWentThrough) {
                                     "the disks"));
 }
 
+TEST(Summary, SaysThatWhatWasNeededIsOfAPartOfTheFirstStep) {
+  RunStatistics s = busy_run();
+  EXPECT_THAT(summary(s), Not(HasSubstr("so far")));
+  s.steps = 0;
+  s.has_whole_step = false;
+  EXPECT_THAT(summary(s),
+              HasSubstr("[spillway] needed   5.00 GiB  of tensors alive at once so far, "
+                        "wherever they were; no step came to its end, which may need "
+                        "more\n"));
+}
+
+/// Each rerun with the budget that the one before it had named was refused, and named more.
+TEST(Summary, AdvisesNoBudgetAsEnoughThatIsOfAPartOfTheFirstStep) {
+  RunStatistics s = busy_run();
+  s.refusal = {RefusalCause::kBudget, "aten::randn() does not fit"};
+  s.smallest_budget = 4_GiB;
+  EXPECT_THAT(summary(s), HasSubstr("advice   give a budget of at least 4GiB\n"));
+  s.has_whole_step = false;
+  const std::string told =
+      "advice   give a budget of at least 4GiB, below which what has run does not fit; the first "
+      "step did not end, and the rest of it may need more: ";
+  EXPECT_THAT(summary(s), HasSubstr(told + "a run without --budget tells how much\n"));
+  s.is_budget_auto = true;  // That was such a run.
+  EXPECT_THAT(summary(s), HasSubstr(told + "give several times as much, on a machine with more "
+                                           "memory if need be\n"));
+}
+
+/// Rounded to the nearest figure, they named less than would do.
+TEST(Summary, RoundsTheBudgetsThatItNamesUp) {
+  RunStatistics s = busy_run();
+  s.budget = 8_GiB;
+  s.smallest_budget = 4100_MiB + 1_B;
+  EXPECT_THAT(summary(s), HasSubstr("; with less memory, down to 4101MiB, it runs more slowly\n"));
+  s.budget = 2_GiB;
+  s.refusal = {RefusalCause::kBudget, "aten::randn() does not fit"};
+  EXPECT_THAT(summary(s), HasSubstr("advice   give a budget of at least 4101MiB\n"));
+}
+
+/// What that run tells.
+TEST(Summary, NamesTheSmallestBudgetWhereEverythingFitted) {
+  RunStatistics s = busy_run();
+  s.memory.live_peak = 1_GiB;
+  s.memory.spilled = s.memory.fetched = 0_B;
+  EXPECT_THAT(summary(s), HasSubstr("does not depend on Spillway here; with less memory, down to "
+                                    "810MiB, it runs more slowly\n"));
+  s.has_whole_step = false;  // The step that runs may need more.
+  EXPECT_THAT(summary(s), HasSubstr("does not depend on Spillway here\n"));
+}
+
+TEST(Summary, EndsAdviceOnABudgetWithTheLimitOfAddresses) {
+  RunStatistics s = busy_run();
+  s.address_limit = "; the address-space limit is 8.00 GiB; lift it with `ulimit -v unlimited`";
+  EXPECT_THAT(summary(s), Not(HasSubstr("ulimit")));
+  s.refusal = {RefusalCause::kBudget, "aten::randn() does not fit"};
+  s.smallest_budget = 4_GiB;
+  EXPECT_THAT(summary(s), HasSubstr("a budget of at least 4GiB; the address-space limit is 8.00 "
+                                    "GiB; lift it with `ulimit -v unlimited`\n"));
+  s.refusal = {RefusalCause::kAddresses, "no addresses are left"};
+  s.why_no_addresses = s.address_limit + "; a budget of at most 1GiB leaves more";
+  const std::string told =
+      "advice   allow more addresses where a limit is named, or let it hold less: tensors on disk "
+      "take addresses, too";
+  EXPECT_THAT(summary(s), HasSubstr(told + s.why_no_addresses + "\n"));
+  s.why_no_addresses.clear();
+  EXPECT_THAT(summary(s), HasSubstr(told + "\n"));
+}
+
+TEST(Summary, TellsWhatWasVerified) {
+  RunStatistics s = busy_run();
+  EXPECT_THAT(summary(s), Not(HasSubstr("verified")));
+  s.verify = true;
+  s.memory.store.checked = 12;
+  EXPECT_THAT(summary(s),
+              HasSubstr("] verified 12 reads of pages from the store, 0 with wrong bytes\n"));
+  s.verified = {.equal_kinds = 40, .differing_kinds = 2, .operators = {{"aten::mm", 40}}};
+  s.memory.store.wrong = 1;
+  EXPECT_THAT(
+      summary(s),
+      HasSubstr("] verified 40 kinds of call of 1 operators gave the same bits in a second "
+                "run; 2 did not, and are not run again; 12 reads of pages from the store, 1 "
+                "with wrong bytes\n"));
+  s.memory.store.recovered = 3;
+  EXPECT_THAT(summary(s), HasSubstr(", 1 with wrong bytes; 3 were wrong at first and right when "
+                                    "read again\n"));
+}
+
 TEST(Summary, TellsNothingOfWearWhenNoDiskWasWritten) {
   RunStatistics s = busy_run();
   s.disk_written = 0_B;
@@ -180,7 +268,7 @@ TEST(Summary, AdvisesAfterARefusal) {
   s.memory.live_peak = 1_GiB;
   s.refusal = {RefusalCause::kBudget, "aten::randn() does not fit"};
   s.smallest_budget = 4_GiB;
-  EXPECT_THAT(summary(s), HasSubstr("advice   give a budget of at least 4.00 GiB"));
+  EXPECT_THAT(summary(s), HasSubstr("advice   give a budget of at least 4GiB"));
   s.refusal = {RefusalCause::kStore, "No space left in /scratch"};
   EXPECT_THAT(summary(s), HasSubstr("advice   name a directory with more room"));
   s.smallest_budget = 1_GiB;
@@ -248,6 +336,36 @@ TEST(Summary, TellsThatAGivenPlanWasMadeForAnotherDisk) {
   EXPECT_THAT(summary(s),
               HasSubstr("it was made for 1.40 GB/s out and 100.00 GB/s in, this run saw "
                         "1.50 GB/s and 3.00 GB/s: "));
+}
+
+TEST(Summary, AdvisesAnotherPlanWhereTheGivenOneFitsNoStep) {
+  RunStatistics s = run_with_given_plan();
+  s.given_plan->steps = 0;
+  s.given_plan->misfit = "a step with 312 operators and not these 260";
+  EXPECT_THAT(summary(s), HasSubstr("advice   the plan fits no step of this run: record one "));
+}
+
+TEST(Summary, NamesThePlanAsTheCauseOfSwapsThatTheBudgetDoesNotAskFor) {
+  RunStatistics s = run_with_given_plan();
+  s.given_plan->budget = 1_GiB;
+  const std::string told =
+      "it was made for 1.00 GiB and swaps or recomputes what does not fit into "
+      "these, although there are 2.00 GiB\n";
+  EXPECT_THAT(summary(s), HasSubstr(told));
+  EXPECT_THAT(summary(s),
+              HasSubstr("advice   make a plan for these 2.00 GiB: spillway plan PROFILE "
+                        "--budget 2048MiB --out FILE\n"));
+  RunStatistics recomputing = s;  // And all that is alive would fit.
+  recomputing.memory.live_peak = 1900_MiB;
+  recomputing.memory.spilled = recomputing.memory.fetched = 0_B;
+  EXPECT_THAT(summary(recomputing),
+              AllOf(HasSubstr(told), HasSubstr("advice   leave out --plan: all tensors fit"),
+                    Not(HasSubstr("everything fitted"))));
+  RunStatistics other = s;
+  other.given_plan->steps = 0;  // Not followed: it is the cause of nothing.
+  EXPECT_THAT(summary(other), Not(HasSubstr(told)));
+  s.memory.live_peak = 1_GiB;  // All that the trainer has fits into the plan's memory.
+  EXPECT_THAT(summary(s), Not(HasSubstr("it was made for 1.00 GiB")));
 }
 
 TEST(Summary, SaysWhyAGivenPlanWasNotFollowed) {

@@ -11,6 +11,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 topology::Machine machine_with(Bytes total, Bytes available) {
   topology::Machine machine;
@@ -106,6 +107,15 @@ TEST(ResolveBudget, SharesTheMachineAmongTheRanksOnIt) {
   EXPECT_EQ(resolve_budget(settings_with("3GiB"), machine_with(16_GiB, 8_GiB), 4).budget, 3_GiB);
 }
 
+TEST(LaunchedRanks, AreReadFromTheLauncher) {
+  EXPECT_EQ(launched_ranks(), std::nullopt);
+  ASSERT_EQ(::setenv("PMI_SIZE", "8", 1), 0);
+  EXPECT_EQ(launched_ranks(), 8u);
+  ASSERT_EQ(::setenv("PMI_SIZE", "0", 1), 0);
+  EXPECT_EQ(launched_ranks(), std::nullopt);
+  ASSERT_EQ(::unsetenv("PMI_SIZE"), 0);
+}
+
 TEST(LaunchedRanksHere, AreReadFromTheLauncher) {
   EXPECT_EQ(launched_ranks_here(), 1u);
   ASSERT_EQ(::setenv("MPI_LOCALNRANKS", "8", 1), 0);
@@ -114,6 +124,11 @@ TEST(LaunchedRanksHere, AreReadFromTheLauncher) {
   EXPECT_EQ(launched_ranks_here(), 1u);
   ASSERT_EQ(::unsetenv("MPI_LOCALNRANKS"), 0);
   ASSERT_EQ(::setenv("SLURM_STEP_TASKS_PER_NODE", "4(x2),3", 1), 0);
+  for (const auto& [host, ranks] : {std::pair("0", 4u), {"1", 4u}, {"2", 3u}}) {
+    ASSERT_EQ(::setenv("SLURM_NODEID", host, 1), 0);
+    EXPECT_EQ(launched_ranks_here(), ranks) << host;
+  }
+  ASSERT_EQ(::unsetenv("SLURM_NODEID"), 0);
   EXPECT_EQ(launched_ranks_here(), 4u);
   ASSERT_EQ(::unsetenv("SLURM_STEP_TASKS_PER_NODE"), 0);
 }
@@ -238,19 +253,69 @@ TEST(HoldToLimits, ReservesLessUnderALimitOfAddressesAndSaysSo) {
   EXPECT_LT(budget.arena, 8_GiB);
   EXPECT_THAT(budget.arena_reason, HasSubstr("RLIMIT_AS (ulimit -v) is 19.0 GiB"));
   ASSERT_EQ(budget.warnings.size(), 1u);
-  EXPECT_THAT(budget.warnings[0], AllOf(HasSubstr("instead of 1.00 TiB"),
-                                        HasSubstr("RLIMIT_AS (ulimit -v) is 19.0 GiB")));
+  EXPECT_THAT(
+      budget.warnings[0],
+      AllOf(HasSubstr("instead of 1.00 TiB"), HasSubstr("RLIMIT_AS (ulimit -v) is 19.0 GiB"),
+            HasSubstr("no more than that in memory and on disk together"),
+            HasSubstr("`ulimit -v unlimited`")));
+  EXPECT_THAT(budget.arena_reason, HasSubstr("`ulimit -v unlimited`"));
 }
 
 TEST(HoldToLimits, LowersWhatTheMachineWouldAllowToWhatFitsTheLimits) {
   const auto held = limited_budget("auto", limited_machine((19_GiB).count(), topology::kUnlimited));
   EXPECT_LT(held.budget + held.arena, 16_GiB);
-  EXPECT_GE(held.arena, held.budget);
+  EXPECT_GE(held.arena, 2 * held.budget);  // Else nothing could be on disk.
   EXPECT_THAT(held.origin, HasSubstr("lowered to what the limits of the process leave"));
   const auto data = limited_budget("auto", limited_machine(topology::kUnlimited, (5_GiB).count()));
   EXPECT_EQ(data.budget, 1_GiB);
   ASSERT_EQ(data.warnings.size(), 1u);
   EXPECT_THAT(data.warnings[0], HasSubstr("RLIMIT_DATA (ulimit -d) is 5.00 GiB"));
+}
+
+/// What it names leaves more, and a page more does not; the least leaves as much as it tells.
+TEST(HoldToLimits, NamesTheSmallerBudgetThatLeavesMoreAddresses) {
+  const Bytes usable = 8_GiB;
+  const auto machine = limited_machine((3_GiB + 528_MiB + usable).count(), topology::kUnlimited);
+  const auto of = [&](const std::string& budget) { return limited_budget(budget, machine); };
+  // Half of the addresses less the budget are reserved, or as many as it has where that is more.
+  EXPECT_EQ(of("1GiB").arena, 3_GiB);
+  EXPECT_EQ(of("1GiB").arena_advice,
+            "a budget of at most 1022MiB leaves more addresses, up to 4.00 GiB");
+  EXPECT_EQ(of("1022MiB").arena, 3_GiB + 2_MiB);
+  EXPECT_EQ(of("3GiB").arena, 3_GiB);
+  EXPECT_EQ(of("3GiB").arena_advice, of("1GiB").arena_advice);
+  EXPECT_EQ(of("1GiB").why_no_addresses(),
+            of("1GiB").arena_reason + "; " + of("1GiB").arena_advice);
+  for (const char* budget : {"24MiB", "4GiB"}) {  // Little more, and none at all.
+    EXPECT_EQ(of(budget).arena_advice, "");
+    EXPECT_EQ(of(budget).why_no_addresses(), of(budget).arena_reason);
+  }
+  EXPECT_EQ(limited_budget("1GiB", machine_with(32_GiB, 24_GiB)).why_no_addresses(), "");
+}
+
+/// Those up to half of the addresses used to stay, with as many addresses as bytes in memory.
+TEST(HoldToLimits, LeavesThreeTimesADerivedBudgetToTensorsOnDisk) {
+  constexpr Bytes kBudget = 4_GiB;
+  constexpr Bytes kPage = Bytes(memory::kPageBytes);
+  Settings settings = settings_with("auto");
+  settings.reserve = 20_GiB;
+  const auto held = [&](Bytes usable) {
+    const Bytes limit = 3_GiB + 528_MiB + usable;  // In use, and beside tensors.
+    const auto machine = limited_machine(limit.count(), topology::kUnlimited);
+    ResolvedBudget result = resolve_budget(settings, machine);
+    EXPECT_EQ(result.budget, kBudget);
+    hold_to_limits(result, settings, machine);
+    EXPECT_GE(result.arena, 3 * result.budget);
+    return result.budget;
+  };
+  EXPECT_EQ(held(8 * (kBudget + kPage)), kBudget);
+  EXPECT_EQ(held(8 * kBudget), kBudget);
+  EXPECT_EQ(held(8 * (kBudget - kPage)), kBudget - kPage);
+  for (const Bytes border : {2 * kBudget - kPage, 2 * kBudget, 2 * kBudget + kPage})
+    EXPECT_EQ(held(border), border / (8 * kPage) * kPage);
+  const auto data =
+      limited_budget("90%", limited_machine(topology::kUnlimited, (41_GiB).count())).budget;
+  EXPECT_EQ(data, 10_GiB);  // A quarter of what is left, not up to half of it.
 }
 
 TEST(HoldToLimits, LeavesRoomForTheMemoryBeforeTheDisks) {
@@ -280,17 +345,26 @@ TEST(HoldToLimits, RefusesASizeThatCannotFitWithTheLargestThatDoes) {
     limited_budget("3GiB", machine);
     ADD_FAILURE() << "accepted";
   } catch (const UnsupportedError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("RLIMIT_DATA (ulimit -d) is 5.00 GiB"),
-                                    HasSubstr("at most 2048MiB")));
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("RLIMIT_DATA (ulimit -d) is 5.00 GiB"),
+                      HasSubstr("`ulimit -d unlimited`"), HasSubstr("at most 2048MiB")));
   }
   try {
     limited_budget("1GiB", machine);
     ADD_FAILURE() << "accepted";
   } catch (const UnsupportedError& error) {
-    EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("RLIMIT_AS (ulimit -v) is 5.00 GiB"), HasSubstr("at most 760MiB")));
+    EXPECT_THAT(
+        error.what(),
+        AllOf(HasSubstr("RLIMIT_AS (ulimit -v) is 5.00 GiB"), HasSubstr("`ulimit -v unlimited`"),
+              HasSubstr("at most 760MiB, in which all tensors have to find room then")));
   }
   EXPECT_EQ(limited_budget("760MiB", machine).arena, 760_MiB);
+  try {
+    limited_budget("8MiB", limited_machine((3_GiB).count(), topology::kUnlimited));
+    ADD_FAILURE() << "accepted";
+  } catch (const UnsupportedError& error) {
+    EXPECT_THAT(error.what(), Not(HasSubstr("at most")));  // No budget helps.
+  }
 }
 
 }  // namespace

@@ -13,9 +13,11 @@
 namespace spillway::runtime {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 class ResolveSpillDirectories : public testing::Test {
  protected:
@@ -40,10 +42,10 @@ class ResolveSpillDirectories : public testing::Test {
     return directory;
   }
 
-  ResolvedDirectories resolve(const std::string& nvme, Bytes budget = 1_GiB) {
+  ResolvedDirectories resolve(const std::string& nvme, Bytes budget = 1_GiB, unsigned sharers = 1) {
     Settings settings;
     if (!nvme.empty()) assign_setting(settings, "nvme", nvme, "test");
-    return resolve_spill_directories(settings, budget, surroundings_);
+    return resolve_spill_directories(settings, budget, surroundings_, sharers);
   }
 
   std::string refusal(const std::string& nvme) {
@@ -88,8 +90,42 @@ TEST_F(ResolveSpillDirectories, RefusesWhatCannotBeUsed) {
   EXPECT_THAT(refusal("/locked"), HasSubstr("not writable"));
   add("/full", 1_MiB);
   EXPECT_THAT(refusal("/full"), HasSubstr("/full is full: No space"));
+  EXPECT_THAT(refusal("/none"), Not(HasSubstr("colon")));
+  add("/tmp", 1_GiB);
+  for (const char* of_colons : {"/tmp:foo", "/tmp:/var/tmp", "/tmp:1GiB:x", "/tmp:"})
+    EXPECT_THAT(refusal(of_colons),
+                AllOf(HasSubstr(std::string(of_colons) + " does not exist"),
+                      HasSubstr("commas separate directories, and a colon stands before a size "
+                                "alone: /tmp:8GiB")));
+  EXPECT_THAT(refusal("/none:foo"), Not(HasSubstr("colon")));  // Nor is there a /none.
   add("/proc", 0_B).total = 0_B;
   EXPECT_THAT(refusal("/proc"), HasSubstr("holds no files"));
+}
+
+TEST_F(ResolveSpillDirectories, SharesRatesAmongTheRanksOfTheMachine) {
+  add("/a", 100_GiB);
+  measured("/a", 4e9, 2e9, 3e9);
+  const auto resolved = resolve("/a", 1_GiB, 4);
+  const auto rates = resolved.rates({});
+  EXPECT_DOUBLE_EQ(rates.read_bytes_per_second, 1e9);
+  EXPECT_DOUBLE_EQ(rates.write_bytes_per_second, 0.5e9);
+  EXPECT_DOUBLE_EQ(rates.duplex_share, 0.5);
+  EXPECT_THAT(resolved.warnings, IsEmpty());
+  add("/unmeasured", 100_GiB);
+  const profile::TransferRates guess;
+  EXPECT_DOUBLE_EQ(resolve("/unmeasured", 1_GiB, 4).rates(guess).read_bytes_per_second,
+                   guess.read_bytes_per_second / 4);
+}
+
+TEST_F(ResolveSpillDirectories, SharesRoomAmongTheRanksOfTheMachine) {
+  add("/a", 10_GiB);
+  EXPECT_THAT(resolve("/a", 4_GiB, 2).warnings, IsEmpty());
+  EXPECT_THAT(resolve("/a", 4_GiB, 4).shortage,
+              AllOf(HasSubstr("only 2.50 GiB can be spilled"), HasSubstr("by each of 4 ranks")));
+  EXPECT_THAT(resolve("/a:4GiB", 4_GiB, 2).warnings, IsEmpty());
+  EXPECT_THAT(resolve("/a:4GiB", 1_GiB, 4).warnings,
+              ElementsAre(HasSubstr("10.0 GiB free, less than the 16.0 GiB allowed there (4.00 GiB "
+                                    "to each of 4 ranks)")));
 }
 
 TEST_F(ResolveSpillDirectories, PicksTheRoomiestCandidate) {

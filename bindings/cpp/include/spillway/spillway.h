@@ -18,13 +18,18 @@ namespace spillway {
 struct StartOptions {
   /// A size with a unit, a percentage ("50%"), or "auto". Empty: what the variables and the config
   /// file say, else "auto".
-  std::string budget;
+  std::string budget{};
   /// Where tensors go: "DIR" or "DIR:SIZE"; several are used in parallel. "ram:SIZE" puts so much
   /// memory before them. Empty: what the variables and the config file say, else the roomiest of
   /// the usual temporary folders.
-  std::vector<std::string> nvme;
+  std::vector<std::string> nvme{};
+  /// One training on all ranks of the job that mpiexec or srun has started, as by `spillway run
+  /// --split`. What the ranks but the first write is kept apart, which has to begin with the
+  /// process: so `start` runs the program anew, under the command, which is installed with the
+  /// library. Without a launcher the program trains alone. Same for all ranks.
+  bool split = false;
   /// Any other setting by its name on the command line, for example {"stats", "run.json"}.
-  std::vector<std::pair<std::string, std::string>> settings;
+  std::vector<std::pair<std::string, std::string>> settings{};
 };
 
 /// Starts paging the CPU tensors of this process. Call it first in `main`: tensors that exist stay
@@ -39,6 +44,19 @@ void start(const StartOptions& options = {});
 /// others are recognised. From the first call on, only these calls count as steps. Does nothing in
 /// a forked child.
 void begin_step();
+
+/// The rank of this process in a split program, from 0, and how many there are: 0 and 1 elsewhere.
+/// Operators must not depend on them: all ranks call the same ones. Any thread; both throw
+/// std::runtime_error before `start`.
+std::uint32_t rank();
+std::uint32_t ranks();
+
+/// Tells that the next micro-batch begins here. Needed only by trainers that run forward of several
+/// micro-batches before backward of the first; all others are recognised. From the first call on,
+/// only these calls count, so it is made in each micro-batch, on the thread that trains. Ranks then
+/// keep the activations of all micro-batches of a step, as one process does. Does nothing in a
+/// program that is not split. Throws std::runtime_error before `start`.
+void micro_batch();
 
 /// Numbers of the run so far; the full list is what the `stats` setting writes at exit.
 struct Statistics {

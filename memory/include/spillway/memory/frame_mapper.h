@@ -1,7 +1,5 @@
 #pragma once
 
-#include <signal.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,27 +18,10 @@ namespace spillway::memory {
 /// Pages and frames of the host. A frame sits either under a page or in a slot of the frame pool.
 inline constexpr Bytes kPageSize{std::uint64_t{2} << 20};
 inline constexpr std::size_t kPageBytes = std::size_t{2} << 20;
-
-/// What a mapper tells when memory is touched that it has to serve. Implemented by the owner of the
-/// residency states. Both calls come without any lock held by the mapper.
-class FaultSink {
- public:
-  virtual ~FaultSink() = default;
-
-  /// Starts whatever brings the page that begins at `address` into a state that allows `access`,
-  /// and returns at once. Whoever sleeps on the page is woken by the `map`, `allow_writes` or
-  /// `wake` that follows. Called on the mapper's fault thread; must not touch tensor memory or
-  /// block on I/O. May come late, for a page that allows the access by now: then `wake` is the
-  /// answer.
-  virtual void begin_fault(std::byte* address, Access access) = 0;
-
-  /// The same for any address in a page, but returns only when the access may be tried again, or
-  /// when a signal waits that the thread does not block (`is_signal_waiting` beyond `blocked`).
-  /// That is taken at the access, as if it came just before: it ends the process, or a handler of
-  /// the program runs. Called on the faulting thread inside a signal handler that blocks all
-  /// signals, with whatever locks the trainer holds.
-  virtual TrapEnd serve_fault(std::byte* address, Access access, const sigset_t& blocked) = 0;
-};
+/// The page that holds `address`, of those from `begin` on.
+inline PageIndex page_at(const std::byte* address, const std::byte* begin) {
+  return static_cast<PageIndex>(static_cast<std::size_t>(address - begin) / kPageBytes);
+}
 
 /// Moves frames between the pool and the pages of the arena, and reports accesses to pages that
 /// are empty or write-protected. One instance serves one arena and one pool. Thread-safe, except
@@ -56,7 +37,7 @@ class FrameMapper {
     std::byte* arena = nullptr;
     std::byte* pool = nullptr;
   };
-  virtual Regions reserve(Bytes arena_size, Bytes pool_size, FaultSink& sink) = 0;
+  virtual Regions reserve(Bytes arena_size, Bytes pool_size, AccessSink& sink) = 0;
 
   /// Has accesses to `pages` pages from `first` reported from now on, and gets whatever else for
   /// them the kernel might refuse later. Before that, an access is no business of the mapper.

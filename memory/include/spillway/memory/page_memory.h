@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 
 #include "spillway/base/assert.h"
 #include "spillway/base/bytes.h"
@@ -13,25 +12,6 @@
 #include "spillway/memory/page_access.h"
 
 namespace spillway::memory {
-
-/// Is told of accesses to pages that are not there, or that are write-protected, by memory that
-/// reports them. Implemented by the owner of the residency states. Both calls come without any lock
-/// held by the memory.
-class AccessSink {
- public:
-  virtual ~AccessSink() = default;
-
-  /// Starts whatever brings `page` into a state that allows `access`, and returns at once. Whoever
-  /// sleeps on the page is woken by the `map`, `allow_writes` or `wake` that follows. Must not
-  /// touch tensor memory or block on I/O. May come late, for a page that allows the access by now:
-  /// then `wake` is the answer.
-  virtual void begin_access(PageIndex page, Access access) = 0;
-
-  /// The same, but returns only when the access may be tried again, or as soon as `is_interrupted`
-  /// says so. On the thread that stands in the access, with whatever locks the trainer holds.
-  virtual TrapEnd serve_access(PageIndex page, Access access,
-                               const std::function<bool()>& is_interrupted) = 0;
-};
 
 /// Write protection, and the reports of accesses that it goes with. Not every memory has it: a GPU
 /// loses its context where a kernel touches what is not there, and tells nobody of writes.

@@ -35,7 +35,7 @@ struct OperatorRules {
 };
 
 /// The rules of an operator, worked out when the calling thread first asks. The reference stays
-/// valid for the life of the process.
+/// valid as that of an OperatorCache.
 const OperatorRules& rules_of(const c10::OperatorHandle& op);
 
 /// Whether the operator may run again, arguments permitting.

@@ -86,6 +86,9 @@ struct StoreReport {
   Bytes capacity;                         ///< Largest total size of extents; 0: unknown.
   std::chrono::nanoseconds busy_time{0};  ///< Time with at least one transfer in flight.
   std::uint64_t retries = 0;
+  std::uint64_t checked = 0;    ///< Reads whose checksum was compared, of a store that verifies.
+  std::uint64_t wrong = 0;      ///< Pages whose latest read gave other bytes, or another length.
+  std::uint64_t recovered = 0;  ///< Pages that were such, and right when they were read again.
   std::string refusal;  ///< Why no extent can be reserved: "No space left in /scratch (…)".
   HostTierReport host;
 

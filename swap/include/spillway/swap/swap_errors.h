@@ -23,6 +23,13 @@ class PinnedByKernelError : public BudgetError {
   using BudgetError::BudgetError;
 };
 
+/// Tensors take all addresses that are reserved for them, in memory and on disk together. Nothing
+/// was changed.
+class AddressesError : public UnsupportedError {
+ public:
+  using UnsupportedError::UnsupportedError;
+};
+
 /// The store takes nothing more: it is full or broken. What was to leave is still in memory.
 class StoreError : public IoError {
  public:

@@ -10,6 +10,8 @@
    value, with a colon between them: "1:spillway-run-4711-1f0a". */
 #define SPILLWAY_ACTIVE_VALUE "1"
 #define SPILLWAY_RUN_NAME_START "spillway-run-"
+/* The folder of a rank whose files are its own, see private_files.h. */
+#define SPILLWAY_PRIVATE_FILES_VARIABLE "SPILLWAY_PRIVATE_FILES"
 
 /** Whether `spillway run` started this program. */
 static inline int spillway_is_active(void) {

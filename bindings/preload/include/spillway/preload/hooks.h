@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_HOOKS_VERSION 4
+#define SPILLWAY_HOOKS_VERSION 7
 
 /** What the core wants to be told. Members may be null. The structure is copied. */
 struct SpillwayHooks {
@@ -43,6 +43,31 @@ struct SpillwayHooks {
   void (*hand_on_limits)(int is_over);
   void (*thread_refused)(void); /**< The program could not start a thread. Called there and then. */
   int (*lock_all_memory)(int flags); /**< As mlockall, without what is reserved for tensors. */
+  /** Before the program's main, where the core was there by then; as SPILLWAY_CORE_IS_LOADED. */
+  void (*program_begins)(void);
+  /** The program's main has returned, or it calls exit: before anything of it is destroyed. */
+  void (*program_ends)(void);
+
+  /*
+   * Null unless the program is split over ranks: its tensors' bytes may then be absent from this
+   * process. Any thread, inside of operators too. C++ exceptions pass through to the program.
+   */
+
+  /** Before the program gets a pointer to the bytes of `tensor` (at::TensorBase). `writes`: 1
+   * where it may change them; -1 where it reads them at once and keeps no pointer. */
+  void (*before_pointer)(const void* tensor, int writes);
+  /**
+   * `tensor` (at::Tensor) goes into an archive, with its whole storage. Returns the tensor to write
+   * in its place, with a storage of the same size; it lives until the next call on this thread.
+   */
+  const void* (*archived_tensor)(const void* tensor);
+  /**
+   * The same for `size` bytes, in a tensor or not. Returns where to read them; they stay there
+   * until the next call on this thread.
+   */
+  const void* (*archived_bytes)(const void* memory, size_t size);
+  /** A record of an archive has been read: `record` is its std::tuple<c10::DataPtr, size_t>. */
+  void (*record_read)(const void* record);
 };
 
 /**
@@ -53,6 +78,14 @@ struct SpillwayHooks {
 int spillway_preload_register(const struct SpillwayHooks* hooks);
 
 typedef int (*SpillwayPreloadRegister)(const struct SpillwayHooks*);
+
+/** void(void) of the core: no library is being loaded any more. Once; further calls do nothing. */
+#define SPILLWAY_CORE_IS_LOADED "spillway_core_is_loaded"
+/**
+ * Of the core, for whoever has opened it: what has to wait until the loader of libraries is free.
+ * Ends the process where that fails.
+ */
+void spillway_core_is_loaded(void);
 
 #ifdef __cplusplus
 }

@@ -97,14 +97,14 @@ inline TorchVersion torch_version_of_name(const char* path) {
 /// Reads what official packages put beside the folder of the library: version.py (wheels) or
 /// build-version (archives).
 inline TorchVersion torch_version_beside(const char* path) {
-  struct Place {
+  struct Beside {
     const char* file;
     const char* mark;  ///< What stands right before the version.
   };
-  static const Place kPlaces[] = {{"version.py", "__version__ = '"}, {"build-version", ""}};
+  static const Beside kPlaces[] = {{"version.py", "__version__ = '"}, {"build-version", ""}};
   TorchVersion version;
   const char* slash = strrchr(path, '/');
-  for (const Place& place : kPlaces) {
+  for (const Beside& place : kPlaces) {
     char name[4096];
     const int folder = slash == nullptr ? 0 : static_cast<int>(slash + 1 - path);
     if (snprintf(name, sizeof name, "%.*s../%s", folder, path, place.file) >=

@@ -14,6 +14,9 @@ std::string shown_text(std::string_view text, std::size_t most_letters = 40);
 /// UTF-8 stay whole.
 std::string shortened(std::string_view text, std::size_t most_bytes);
 
+/// What stands before the first end of a line: LibTorch's errors have a trace of the stack below.
+std::string first_line(std::string_view text);
+
 /// A word as a shell has to be given it: in single quotes where that is needed, on one line.
 std::string shell_word(std::string_view word);
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <string>
+#include <type_traits>
 
 #include "spillway/base/assert.h"
 #include "spillway/base/bytes.h"
@@ -42,5 +43,21 @@ struct DeviceSpan {
 };
 
 inline DeviceSpan host_span(std::byte* data, Bytes size) { return {DeviceId(), data, size}; }
+
+/// The bytes of a value on the host.
+template <typename Value>
+DeviceSpan host_span_of(Value& value) {
+  static_assert(std::is_trivially_copyable_v<Value> && !std::is_pointer_v<Value>);
+  return host_span(reinterpret_cast<std::byte*>(&value), Bytes(sizeof value));
+}
+
+/// Those of all that lies in a vector or a string.
+template <typename Values>
+DeviceSpan host_span_of_all(Values& values) {
+  using Value = typename Values::value_type;
+  static_assert(std::is_trivially_copyable_v<Value> && !std::is_pointer_v<Value>);
+  return host_span(reinterpret_cast<std::byte*>(values.data()),
+                   Bytes(values.size() * sizeof(Value)));
+}
 
 }  // namespace spillway::device

@@ -19,7 +19,6 @@ namespace spillway::planner {
 struct StepIdentity {
   std::uint64_t operators = 0;  ///< How many.
   std::uint64_t values = 0;
-  std::uint64_t shared_values = 0;  ///< Shared pages among these; 0 in plans that know none.
   std::uint64_t operator_hash = 0;  ///< `profile::OpSequence::identity`.
   std::uint64_t value_hash = 0;     ///< Hash of sizes and lifetimes of the values, in order.
 

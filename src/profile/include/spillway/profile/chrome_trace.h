@@ -20,10 +20,17 @@ inline constexpr std::string_view kHostCopyLane = "host copy";
 /// Transfers of a second store behind the first one.
 inline constexpr std::string_view kFarWriteOutLane = "write-out to disk";
 inline constexpr std::string_view kFarReadInLane = "read-in from disk";
-/// In their order; those of the far tier last.
-inline constexpr std::array<std::string_view, 6> kTraceLanes{
-    kComputeLane, kWriteOutLane, kReadInLane, kHostCopyLane, kFarWriteOutLane, kFarReadInLane};
+/// Of a rank among several: what it does for a stage and a micro-batch, messages, and reductions.
+inline constexpr std::string_view kActionLane = "actions";
+inline constexpr std::string_view kSendLane = "send";
+inline constexpr std::string_view kReceiveLane = "receive";
+inline constexpr std::string_view kReductionLane = "reductions";
+/// In their order; behind those of one tier those of the far one, then those of ranks.
+inline constexpr std::array<std::string_view, 10> kTraceLanes{
+    kComputeLane,   kWriteOutLane, kReadInLane, kHostCopyLane, kFarWriteOutLane,
+    kFarReadInLane, kActionLane,   kSendLane,   kReceiveLane,  kReductionLane};
 inline constexpr std::size_t kLanesOfOneTier = 4;
+inline constexpr std::size_t kLanesOfTiers = 6;
 inline constexpr std::string_view kResidentBytes = "resident bytes";
 /// Spans of the compute lane that are no operator which runs for the first time: waits for inputs,
 /// waits for room, operators that run again (with their name behind it), and the one that stands in
@@ -58,6 +65,15 @@ struct TraceMark {
   std::string name;
 };
 
+/// One end of an arrow between two traces in a file, which have it under the same number: a message
+/// begins here, or has come.
+struct TraceArrow {
+  std::uint64_t number = 0;
+  std::string_view lane;  ///< There a span begins, or ends, at that moment.
+  double at_seconds = 0.0;
+  bool is_end = false;
+};
+
 /// Whose work a trace shows.
 enum class TraceSource { kUnknown, kPrediction, kRun };
 
@@ -70,11 +86,21 @@ struct StepTrace {
   std::vector<TraceSpan> spans;
   std::vector<TraceCount> resident_bytes;
   std::vector<TraceMark> marks;
+  std::vector<TraceArrow> arrows;
 };
 
+/// The number of a rank's trace in a file with those of others: a prediction stands above the run.
+constexpr std::uint32_t process_of_rank(std::uint32_t rank, TraceSource source) {
+  return 2 * rank + (source == TraceSource::kRun ? 2 : 1);
+}
+
+/// Leaves out the arrows of which one end is in none of the traces.
+void keep_whole_arrows(std::span<StepTrace> traces);
+
 /// The trace as JSON in Chrome's trace event format, which chrome://tracing and Perfetto show.
-/// Every lane is there, in the order above, also an empty one; those of a far tier only where there
-/// is one. The label of the process is its source. Bytes that are no UTF-8 are replaced.
+/// Every lane of one tier is there, in the order above, also an empty one; others only where they
+/// have spans, or where there is a far tier. The label of the process is its source. Bytes that are
+/// no UTF-8 are replaced.
 std::string to_chrome_trace(const StepTrace& trace);
 
 /// Several, of different `process`, in one file: they lie on top of each other from moment 0 on.

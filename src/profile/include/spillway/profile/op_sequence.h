@@ -6,17 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "spillway/base/mix.h"
 #include "spillway/profile/step_tape.h"
 
 namespace spillway::profile {
-
-/// Mixes a number into a hash. Order matters.
-constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
-  hash = (hash ^ value) * 0x9e3779b97f4a7c15ULL;
-  hash ^= hash >> 32;
-  hash *= 0xd6e8feb86659fd93ULL;
-  return hash ^ (hash >> 29);
-}
 
 /// The signatures of a step's operators, with what is needed to find one's place in them.
 class OpSequence {

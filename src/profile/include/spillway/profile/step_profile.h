@@ -19,6 +19,8 @@ namespace spillway::profile {
 struct OpKind {
   std::string name;       ///< With namespace and overload: `aten::convolution`.
   std::string arguments;  ///< Shapes, dtypes and numbers as in error messages; may be empty.
+
+  bool operator==(const OpKind&) const = default;
 };
 
 /// Where a profile comes from.
@@ -30,6 +32,8 @@ struct ProfileOrigin {
   std::uint32_t threads = 0;
   std::uint32_t steps = 0;  ///< Repetitions that the times are medians of.
   std::string command{};    ///< Its command line, cut short beyond some length; empty: unknown.
+
+  bool operator==(const ProfileOrigin&) const = default;
 };
 
 /// Sets program and command from the words of a command line, the program's own path first.
@@ -40,12 +44,16 @@ struct ProgramNeeds {
   Bytes budget;  ///< The smallest that surely does for it, what is too small to leave included.
   OpKind op;
   bool is_early = false;  ///< It ran before the first step had ended.
+
+  bool operator==(const ProgramNeeds&) const = default;
 };
 
 /// An operator waits for an earlier one through something that is too small to be a value.
 struct HiddenDependence {
   OpIndex before = 0;
   OpIndex after = 0;
+
+  bool operator==(const HiddenDependence&) const = default;
 };
 
 /// One repeating step with names, classes and measured times: what planning needs to know of a
@@ -53,10 +61,8 @@ struct HiddenDependence {
 struct StepProfile {
   ProfileOrigin origin;
   Bytes page_size{std::uint64_t{2} << 20};  ///< The unit of the tape.
-  Bytes small_bytes;  ///< Peak of what is too small to be on the tape and never leaves.
-  /// What parameters without pages of their own take, on shared pages or among those; 0 for older
-  /// and imported profiles.
-  Bytes small_parameter_bytes;
+  Bytes small_bytes;  ///< Peak of what is too small to be on the tape; to plans, it never leaves.
+  Bytes small_parameter_bytes;  ///< Of parameters among these; 0 for older and imported ones.
   StepTape tape;
   std::vector<OpKind> kinds;
   std::vector<std::uint32_t> kind_of_op;  ///< Per operator, into `kinds`.
@@ -72,6 +78,8 @@ struct StepProfile {
   /// All of them, so that uses and these tell everything that an operator waits for. Unknown for
   /// recorded and older ones: nobody watches what is small.
   std::optional<std::vector<HiddenDependence>> hidden_dependences;
+
+  bool operator==(const StepProfile&) const = default;
 };
 
 /// Throws PlanError with the first contradiction, also of the tape.

@@ -22,6 +22,8 @@ inline constexpr ValueIndex kNoValue = static_cast<ValueIndex>(-1);
 struct TapeUse {
   ValueIndex value = kNoValue;
   bool writes = false;
+
+  bool operator==(const TapeUse&) const = default;
 };
 
 /// One operator that uses or allocates paged storages.
@@ -34,6 +36,8 @@ struct TapeOp {
   /// It may run again: equal inputs give equal outputs, and nothing else changes.
   bool is_replayable = false;
   std::uint32_t shared_count = 0;  ///< Uses of shared pages, behind the `use_count` others.
+
+  bool operator==(const TapeOp&) const = default;
 };
 
 /// One storage during one step, from its birth to its death. In-place writes do not end it.
@@ -47,6 +51,8 @@ struct TapeValue {
   /// again: it is swapped, but never dropped, and replays do without it. Which storages share one
   /// may differ from step to step; from one step to the next it is known by its age.
   bool is_shared = false;
+
+  bool operator==(const TapeValue&) const = default;
 };
 
 /// What one step does to paged storages, in pages and operators; the seed of a profile. The step
@@ -67,6 +73,7 @@ struct StepTape {
     values.clear();
     forward_end.reset();
   }
+  bool operator==(const StepTape&) const = default;
 };
 
 /// The uses of storages with pages of their own by an operator, in order: what it works on.
@@ -78,9 +85,6 @@ inline std::span<const TapeUse> touches_of(const StepTape& tape, OpIndex op) {
   const TapeOp& entry = tape.ops[op];
   return {tape.uses.data() + entry.first_use, std::size_t{entry.use_count} + entry.shared_count};
 }
-
-/// The most pages at once that small storages share.
-std::uint32_t shared_peak(const StepTape& tape);
 
 /// Throws PlanError with the first contradiction: a use outside of a lifetime, a death before a
 /// birth, an index out of range, a survivor that becomes a value of another size.

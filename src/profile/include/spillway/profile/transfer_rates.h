@@ -30,6 +30,7 @@ struct TransferRates {
   double slowdown_seconds_per_byte() const {
     return interference_seconds_per_byte + checksum_seconds_per_byte;
   }
+  bool operator==(const TransferRates&) const = default;
 };
 
 /// What files call one of them, and the values that some disk or link has.

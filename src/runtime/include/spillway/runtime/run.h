@@ -3,14 +3,20 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "spillway/base/clock.h"
 #include "spillway/runtime/build_runtime.h"
+#include "spillway/runtime/recording/step_trace_recorder.h"
 #include "spillway/runtime/reporting/progress_display.h"
 #include "spillway/runtime/reporting/run_statistics.h"
 
 namespace spillway::runtime {
+
+/// The program and its arguments; without /proc its name alone.
+std::vector<std::string> words_of_this_process();
 
 /// Facts about a run that only the adapter to the trainer's library knows.
 struct TrainerFacts {
@@ -21,6 +27,12 @@ struct TrainerFacts {
   bool records_calls = true;  ///< False: no operator can run again.
   Bytes recorded_peak;        ///< As RunStatistics tells it.
   VerifiedReplays verified;   ///< The same.
+};
+
+/// The traces for one file: of this rank, or of all.
+struct RanksTrace {
+  std::vector<profile::StepTrace> traces{};  ///< None: another rank writes that file.
+  std::string summary{};
 };
 
 /// Spillway in a process, from the settings to the summary at the end: the runtime, what is shown
@@ -38,6 +50,12 @@ class Run {
 
   /// Asked at the end of the run, on the thread that ends it.
   std::function<TrainerFacts()> trainer_facts;
+  /// The same, for a program that is split over ranks, with the statistics of this one.
+  std::function<std::optional<RanksReport>(const RunStatistics&)> ranks_at_end;
+
+  /// The same: makes of this rank's trace what is to be written. Where it `joins` the ranks, the
+  /// first one writes a file for all.
+  std::function<RanksTrace(RecordedTrace mine, bool joins)> trace_of_ranks;
 
   /// Writes the files that the settings name and the summary: once. Returns when they are written,
   /// whoever writes them. What fails is told by the log and costs none of the others. Any thread.

@@ -66,7 +66,7 @@ class Runtime {
   /// then `end_op` must not be called. Operators do not nest. `uses` has the results of `find` for
   /// its tensors, in the order of OpUses; `shared` those of tensors in shared pages.
   void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, const OpText& text,
-                OpTraits traits = {}, std::span<const RangeUse> shared = {});
+                const OpTraits& traits = {}, std::span<const RangeUse> shared = {});
   void end_op() noexcept;
 
   /// Whether the operator that has just begun on this thread is to be recorded. Then the caller
@@ -127,7 +127,6 @@ class Runtime {
   void step_boundary();
   /// Reports a new step that the trainer has marked. After the first call only these calls count.
   void begin_step();
-
   /// Reports that the optimizer has begun to write: the step counts even if none follows.
   void step_updated();
 
@@ -138,8 +137,7 @@ class Runtime {
   Bytes budget() const { return options_.budget; }
   bool recomputes() const { return recomputer_ != nullptr; }
   bool traces() const { return options_.trace != nullptr; }
-  Bytes staying_peak() const;  ///< The most bytes ever of storages that never leave.
-  Bytes shared_peak() const;   ///< And of pages that small storages shared.
+  Bytes unlisted_peak() const;  ///< Of what profiles do not list: peaks of both kinds, added.
   /// Counters so far. Any thread; never waits for a plan or a replay.
   RuntimeCounts counts() const;
   /// Report for the end of a run; takes milliseconds, and longer where steps are long. Waits up to
@@ -187,15 +185,15 @@ class Runtime {
   std::string why_refused(const OpContext& op, std::uint64_t need, Bytes moved) const;
   /// Whether all operators were seen, or larger ones may follow.
   enum class Finding { kWhole, kSoFar };
-  std::string smallest_budget_text_locked(const swap::SwapStatistics& memory,
-                                          Finding finding) const;
+  std::string smallest_budget_text_locked(const swap::SwapStatistics& memory, Finding found) const;
   Bytes smallest_budget_locked(const swap::SwapStatistics& memory) const;
   void* allocate_in_rehearsal(OpContext& op, std::size_t size);
   swap::SwapEngine::Allocation allocate_paged(OpContext& op, std::size_t size);
   void settle_drops(OpContext& op, std::span<const RangeUse> uses, const OpText& text,
-                    OpTraits traits, std::span<const RangeUse> shared);
-  void learn_op(OpContext& op, std::span<const RangeUse> uses, const OpText& text, OpTraits traits,
-                std::span<const RangeUse> shared = {});
+                    const OpTraits& traits, std::span<const RangeUse> shared);
+  void learn_op(OpContext& op, std::span<const RangeUse> uses, const OpText& text,
+                const OpTraits& traits, std::span<const RangeUse> shared = {});
+  Bytes shared_peak() const;  ///< The most bytes of pages that small storages shared.
   void consider_learning_shared();
   static const swap::ResidencyOrders* orders_of(OpContext& op);
   void follow_orders(OpContext& op);
@@ -214,6 +212,7 @@ class Runtime {
   void note_success(const OpContext& op);
   void end_step();
   std::uint64_t steps_locked() const;
+  bool is_in_first_step_locked() const;
   void sample_since(TimePoint start) noexcept;
 
   RuntimeOptions options_;
@@ -226,6 +225,7 @@ class Runtime {
   std::unique_ptr<Recomputer> recomputer_;  ///< None when nothing is recomputed.
   mutable std::mutex step_mutex_;
   std::uint64_t boundaries_ = 0;
+  bool has_ended_by_itself_ = false;
   bool is_updated_ = false;  ///< Since the last boundary the optimizer has written.
   std::atomic<bool> trainer_tells_steps_{false};
   TimePoint step_start_{};

@@ -19,14 +19,14 @@ inline constexpr std::uint32_t kMostRanksOfPlan = 1U << 16U;
 
 /// The step that a plan was made from. A run whose step has other operators is not that of the
 /// plan: it compares their number and their hash.
-struct RecordedStep {
+struct ProfiledStep {
   std::uint32_t operators = 0;      ///< Operators of the whole step, backward and update included.
   std::uint64_t operator_hash = 0;  ///< `profile::OpSequence::identity` of all of them.
   /// The layer whose forward an operator is part of, by its position in the step, up to the last
   /// one of forward. Layers follow each other as they were recorded.
   std::vector<std::uint32_t> layer_of_operator;
 
-  bool operator==(const RecordedStep&) const = default;
+  bool operator==(const ProfiledStep&) const = default;
 };
 
 /// A part of the model that a rank runs as a whole. Layers count by their places in the plan's
@@ -37,16 +37,23 @@ struct PlannedStage {
   std::vector<std::uint32_t> recomputed;  ///< Layers that backward recomputes, as they run.
   Bytes stash;                            ///< Stays on the device from forward to backward.
   Bytes swapped;  ///< Leaves it beside the forward, and comes back beside the backward.
+  /// The operator of its first layer, and how many layers of earlier stages have one of that name;
+  /// empty: the plan does not tell.
+  std::string first_operator{};
+  std::uint32_t operators_before = 0;
 
   bool operator==(const PlannedStage&) const = default;
 };
+
+/// The operator of a layer, whose name of a recorded step is "aten::mm #17".
+std::string_view operator_of_layer(std::string_view layer_name);
 
 /// The decisions of a plan for the ranks of a job, without the figures that they were made by.
 struct ExecutionPlan {
   std::uint32_t rank_count() const { return actions.rank_count() * actions.data_parallel; }
 
   std::uint32_t layers = 0;          ///< Layers of the model.
-  std::optional<RecordedStep> step;  ///< Nothing: the layers are of no recorded step.
+  std::optional<ProfiledStep> step;  ///< Nothing: the layers are of no recorded step.
   std::vector<std::uint32_t> order;  ///< The layer at each place; empty: as they were recorded.
   std::vector<PlannedStage> stages;  ///< In the order of the pipeline.
   /// Action lists of one pipeline; `data_parallel` of them run with micro-batches of their own.

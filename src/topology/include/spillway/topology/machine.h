@@ -23,7 +23,10 @@ struct Processors {
   std::optional<unsigned> cores;    ///< Physical cores.
   std::optional<unsigned> threads;  ///< Hardware threads.
   std::optional<unsigned> bound;    ///< Hardware threads that this process is bound to.
-  std::optional<double> quota;      ///< Cores' worth of time that the cgroups allow.
+  /// Cores of these, each by the kernel's number of its first hardware thread, in order. Empty:
+  /// unknown.
+  std::vector<unsigned> bound_cores{};
+  std::optional<double> quota;  ///< Cores' worth of time that the cgroups allow.
   std::optional<std::string> model;
   std::vector<NumaNode> numa_nodes;
 };

@@ -19,6 +19,8 @@ struct JobFileStage {
   LayerIndex last = 0;
   std::string first_name;
   std::string last_name;
+  /// Layers of earlier stages whose operator has the name of its first one's.
+  std::uint32_t operators_before = 0;
   std::vector<ChosenPoint> recomputed;  ///< Layers that backward recomputes, as they run.
   Bytes whole_stash;  ///< Bytes of a micro-batch before anything is swapped or recomputed.
 };
@@ -29,7 +31,7 @@ struct JobFile {
   std::string partitioner;
   ModelIdentity model;  ///< Model that the layers are of.
   /// The step that these were recorded in; nothing: in none, as layers of a list of costs.
-  std::optional<schedule::RecordedStep> step;
+  std::optional<schedule::ProfiledStep> step;
   std::uint32_t data_parallel = 1;
   std::uint32_t micro_batches = 1;  ///< Micro-batches of all data-parallel replicas.
   std::uint32_t batch = 1;          ///< The same in micro-batches as they were profiled.

@@ -81,7 +81,7 @@ struct ModelChain {
   bool may_reorder = false;
   std::vector<LayerDependence> dependences;
   /// The step that the layers were recorded in, with the operators of each; nothing: in none.
-  std::optional<schedule::RecordedStep> step;
+  std::optional<schedule::ProfiledStep> step;
 };
 
 /// Throws ConfigError with the layer, the value and what to do for missing, negative or infinite

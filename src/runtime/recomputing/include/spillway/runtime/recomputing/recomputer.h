@@ -35,7 +35,8 @@ struct RecomputationCounts {
 /// would write it past the operators, and a storage that is freed lives on until then.
 ///
 /// The thread that trains records and drops. Any thread may announce operators and frees. A thread
-/// of its own computes what is touched past all that, and lets such writes go on.
+/// of its own computes what is touched past all that, and lets such writes go on. A child that an
+/// operator forks where it runs again ends once it comes back from it, with an error.
 class Recomputer {
  public:
   /// Runs `body`, which is that call of that place again, as one that uses these storages, which

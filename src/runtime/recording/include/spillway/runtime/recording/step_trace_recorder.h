@@ -35,6 +35,8 @@ struct StorageBirth {
 /// The steps that a recorder has kept, ready to be written.
 struct RecordedTrace {
   profile::StepTrace trace;
+  TimePoint begin, end;  ///< Its time 0, and where it ends, by the clock of the recorder.
+  bool has_whole_step = false;
   std::string
       summary;  ///< "3 steps, 1200 operators, 40 of them recomputed, 2.0 GiB out, 2.0 GiB in"
 };

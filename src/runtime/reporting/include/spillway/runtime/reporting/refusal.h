@@ -16,9 +16,10 @@ enum class RefusalCause : std::uint8_t {
   kUnreadable,     ///< Bytes in the store cannot be read back.
   kRecomputation,  ///< A dropped tensor cannot be recomputed.
   kPinned,         ///< The kernel keeps tensors in memory that are locked or in use by a device.
+  kAddresses,      ///< The reserved addresses are used up, by tensors in memory and on disk.
 };
 
-inline constexpr std::size_t kRefusalCauses = 6;
+inline constexpr std::size_t kRefusalCauses = 7;
 
 /// As the statistics file calls it: "store"; empty for none.
 std::string name_of(RefusalCause cause);
@@ -32,8 +33,8 @@ struct Refusal {
   std::string text;  ///< The event and its operator; no sentence yet.
 };
 
-/// Whether it is of the spill store, of a replay, or of what the kernel keeps. What does not fit is
-/// told of in another way.
+/// Whether it is of the spill store, of a replay, of what the kernel keeps, or of addresses. What
+/// does not fit is told of in another way.
 bool is_refusal(const Error& error);
 
 /// Of such an error, thrown when `who`, an operator, needed something.

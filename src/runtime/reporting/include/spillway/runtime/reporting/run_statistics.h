@@ -8,6 +8,7 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/profile/transfer_rates.h"
+#include "spillway/runtime/reporting/ranks_report.h"
 #include "spillway/runtime/reporting/runtime_report.h"
 
 namespace spillway::runtime {
@@ -29,9 +30,13 @@ struct RunStatistics : RuntimeReport {
   std::string program;
   std::int64_t process_id = 0;
   std::optional<std::string> rank;
+  std::optional<RanksReport> ranks;  ///< Of a split program, on its first rank.
 
   Bytes budget;
-  std::string budget_origin;  ///< As ResolvedBudget tells it.
+  std::string budget_origin;     ///< As ResolvedBudget tells it.
+  bool is_budget_auto = false;   ///< Nobody gave one: all that the machine has.
+  std::string address_limit;     ///< `arena_reason` of ResolvedBudget: ends advice on budgets.
+  std::string why_no_addresses;  ///< The same with more advice: ends advice on addresses.
   Bytes peak_rss;
   double run_seconds = 0.0;
 

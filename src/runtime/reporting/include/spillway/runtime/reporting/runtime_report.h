@@ -39,6 +39,7 @@ struct RuntimeReport {
   double replay_seconds = 0.0;      ///< Seconds of replays, stalls for room included.
   std::uint64_t ops = 0;
   std::uint64_t steps = 0;
+  bool has_whole_step = false;       ///< A step has come to its end.
   double step_seconds_median = 0.0;  ///< Median of the latest steps, see Runtime::kStepsTimed.
   double intercept_seconds = 0.0;    ///< Estimated from one operator in 64; without waits.
   Bytes shared_peak;  ///< The most bytes of pages that small storages shared; see SharedPages.

@@ -17,7 +17,11 @@ struct ResolvedBudget {
   std::vector<std::string> warnings;
   Bytes arena{
       std::uint64_t{1} << 40};  ///< Address space to reserve for tensors, wherever they are.
-  std::string arena_reason;     ///< Why it is less: ends a message that it is used up.
+  std::string arena_reason;     ///< Why it is less, and what lifts that: ends a message.
+  std::string arena_advice;     ///< What smaller budget leaves much more; empty: none does.
+
+  /// Ends a message that the addresses are used up.
+  std::string why_no_addresses() const;
 };
 
 /// Bytes that a budget derived from the machine leaves free: 512 MiB, or 8 % when that is
@@ -37,9 +41,18 @@ ResolvedBudget resolve_budget(const Settings& settings, const topology::Machine&
 void hold_to_mapper(ResolvedBudget& resolved, const Settings& settings,
                     const topology::Machine& machine, memory::MapperKind mapper);
 
-/// Fits the address space to reserve, and a budget that was derived from the machine, into what the
-/// limits of this process leave (RLIMIT_AS, RLIMIT_DATA), with a warning. A size that was given and
-/// cannot fit throws UnsupportedError with the limit and the largest size that fits.
+/// Fits a budget that was derived from the machine into what the limit of writable memory of this
+/// process leaves (RLIMIT_DATA), with a warning. A size that was given and cannot fit throws
+/// UnsupportedError with the limit and the largest size that fits.
+void hold_to_writable_limit(ResolvedBudget& resolved, const Settings& settings,
+                            const topology::Machine& machine);
+
+/// The same under the limit of addresses (RLIMIT_AS), into which the addresses to reserve are
+/// fitted, too.
+void hold_to_address_limit(ResolvedBudget& resolved, const Settings& settings,
+                           const topology::Machine& machine);
+
+/// Both.
 void hold_to_limits(ResolvedBudget& resolved, const Settings& settings,
                     const topology::Machine& machine);
 

@@ -24,6 +24,7 @@ struct BudgetRequest {
 
 enum class ProgressMode : std::uint8_t { kAuto, kOn, kOff };
 enum class ChildPrograms : std::uint8_t { kInherit, kStrip };
+enum class GradientOrder : std::uint8_t { kOrdered, kFast };
 
 /// Settings of a user. Each field is one key of the config file, one variable SPILLWAY_<KEY>
 /// and one option --<key>; `setting_catalogue` says what it means. Sizes carry units.
@@ -57,6 +58,15 @@ struct Settings {
   ProgressMode progress = ProgressMode::kAuto;
   LogLevel log_level = LogLevel::kWarning;
   ChildPrograms children = ChildPrograms::kInherit;
+  bool split = false;          ///< One program on all ranks of the job.
+  std::uint32_t stages = 0;    ///< Of the model; 0: as many as ranks of a replica allow.
+  std::uint32_t replicas = 1;  ///< Pipelines that take micro-batches by turns.
+  std::uint32_t shards = 1;    ///< Programs with data of their own.
+  GradientOrder gradients = GradientOrder::kOrdered;
+  std::string schedule = "1f1b";  ///< Names the placement of stages on ranks.
+  std::uint32_t window = 0;       ///< Micro-batches in flight; 0: as many as the schedule has.
+  bool rebalance = true;          ///< The model is cut anew where its steps show uneven stages.
+  bool check_control = true;      ///< Ranks compare what their programs do.
 };
 
 /// One setting, for help texts and for the command line.
@@ -120,6 +130,9 @@ std::string expand_stats_path(std::string_view pattern, long process_id, std::st
 
 /// The rank that mpiexec, srun or torchrun gave this process, or nothing.
 std::optional<std::string> launched_rank();
+
+/// How many processes they started in all, or nothing where they do not say.
+std::optional<std::uint32_t> launched_ranks();
 
 /// How many processes of the same job they started on this machine; 1 without a launcher.
 unsigned launched_ranks_here();

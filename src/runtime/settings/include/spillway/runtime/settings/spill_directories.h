@@ -26,17 +26,20 @@ std::string describe(const ResolvedDirectory& directory);
 
 struct ResolvedDirectories {
   std::vector<ResolvedDirectory> directories;
+  unsigned sharers = 1;  ///< Processes of the job that spill to them.
   std::string shortage;  ///< Warning that all together hold less than the budget, or empty.
   std::vector<std::string> warnings;  ///< All there are: of each directory, and of the whole.
 
-  /// Sums over the directories when every one was measured; on the same disk it counts once.
+  /// What is left to each sharer of the sum over the directories, when every one was measured; on
+  /// the same disk it counts once.
   std::optional<double> read_bytes_per_second() const;
   std::optional<double> write_bytes_per_second() const;
 
   /// Share of either rate that is left while both directions are busy, in (0, 1].
   std::optional<double> duplex_share() const;
 
-  /// All that plans reckon with; `otherwise` where it was not measured everywhere.
+  /// All that plans reckon with; where it was not measured everywhere, `otherwise`, of whose rates
+  /// each sharer has a part.
   profile::TransferRates rates(profile::TransferRates otherwise) const;
   /// Which of them are taken from `otherwise`: "duplex share, slowdown"; empty: none.
   std::string assumed() const;
@@ -45,7 +48,7 @@ struct ResolvedDirectories {
 };
 
 /// Seconds that a checked byte costs operators on so many processors; a guess if not measured.
-double checksum_seconds_per_byte(std::optional<double> bytes_per_second, unsigned processors);
+double checksum_seconds_per_byte(std::optional<double> bytes_per_second, double processors);
 
 /// How the resolver sees the machine; tests give their own.
 struct DirectorySurroundings {
@@ -64,9 +67,11 @@ DirectorySurroundings real_surroundings(const Settings& settings);
 
 /// Checks the directories that the user named, or picks the roomiest candidate that is no RAM disk.
 /// Throws ConfigError for one that is missing, no directory, or not writable, and when there is
-/// none at all. Warns of RAM disks, network file systems, rotating disks and too little space.
-/// Gives nothing for the RAM store.
+/// none at all. Warns of RAM disks, network file systems, rotating disks and too little space for
+/// `sharers`, the processes of the same job on this machine, which all spill there. Gives nothing
+/// for the RAM store.
 ResolvedDirectories resolve_spill_directories(const Settings& settings, Bytes budget,
-                                              const DirectorySurroundings& surroundings);
+                                              const DirectorySurroundings& surroundings,
+                                              unsigned sharers = launched_ranks_here());
 
 }  // namespace spillway::runtime

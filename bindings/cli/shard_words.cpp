@@ -1,0 +1,58 @@
+#include "shard_words.h"
+
+#include <array>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
+
+namespace spillway::cli {
+
+Shard shard_of_this_process(const runtime::Settings& settings) {
+  const auto rank = runtime::launched_rank();
+  if (!settings.split || !rank) return {};
+  const auto ranks = runtime::launched_ranks();
+  if (!ranks)
+    throw ConfigError("--shards {}: the launcher does not say how many ranks it has started",
+                      settings.shards);
+  const std::uint32_t count = settings.shards;
+  if (*ranks % count != 0) return {0, count};
+  return {static_cast<std::uint32_t>(std::strtoul(rank->c_str(), nullptr, 10)) / (*ranks / count),
+          count};
+}
+
+std::vector<std::string> words_for(const Shard& shard, std::vector<std::string> words) {
+  const std::string number = std::to_string(shard.number);
+  const std::string count = std::to_string(shard.count);
+  const std::array<std::pair<std::string_view, std::string_view>, 4> meanings{
+      {{"{{shard}}", "{shard}"},
+       {"{{shards}}", "{shards}"},
+       {"{shard}", number},
+       {"{shards}", count}}};
+  for (std::string& word : words)
+    for (std::size_t at = word.find('{'); at != std::string::npos; at = word.find('{', at)) {
+      std::size_t after = at + 1;
+      for (const auto& [name, meaning] : meanings)
+        if (word.compare(at, name.size(), name) == 0) {
+          word.replace(at, name.size(), meaning);
+          after = at + meaning.size();
+          break;
+        }
+      at = after;
+    }
+  return words;
+}
+
+void set_variables_of(const Shard& shard, const std::vector<std::string>& given_words) {
+  std::string line;
+  for (const std::string& word : given_words)
+    line += message("{}{}", line.empty() ? "" : " ", shell_word(word));
+  ::setenv("SPILLWAY_SHARD", std::to_string(shard.number).c_str(), 1);
+  ::setenv("SPILLWAY_SHARDS", std::to_string(shard.count).c_str(), 1);
+  // Inside of another run the words have the shard's numbers already.
+  ::setenv("SPILLWAY_SHARD_WORDS", line.c_str(), 0);
+}
+
+}  // namespace spillway::cli

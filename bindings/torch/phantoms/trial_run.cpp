@@ -1,0 +1,240 @@
+#include "trial_run.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Tensor.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "draws.h"
+#include "spillway/base/shown_text.h"
+#include "spillway/phantoms/output_memo.h"
+#include "spillway/phantoms/plain_tensor.h"
+#include "spillway/recompute/generators.h"
+
+namespace spillway::phantoms {
+namespace {
+
+/// Pages that nobody has written: reads see zeros and take no memory.
+struct Zeros {
+  void* address;
+  std::size_t bytes;
+
+  static void release(void* zeros) {
+    const std::unique_ptr<Zeros> owned(static_cast<Zeros*>(zeros));
+    ::munmap(owned->address, owned->bytes);
+  }
+};
+
+c10::DataPtr zeros(std::size_t bytes) {
+  const c10::Device cpu(c10::DeviceType::CPU);
+  if (bytes == 0) return {nullptr, cpu};
+  void* const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED) throw std::bad_alloc();
+  return {address, new Zeros{address, bytes}, &Zeros::release, cpu};
+}
+
+at::Tensor like(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  const std::size_t bytes = impl.unsafe_storage().nbytes();
+  c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), bytes, zeros(bytes),
+      c10::GetAllocator(c10::DeviceType::CPU), /*resizable=*/true));
+  return PlainTensor::of(impl).over(std::move(storage));
+}
+
+at::CPUGeneratorImpl* cpu_generator(const at::Generator& generator) {
+  return dynamic_cast<at::CPUGeneratorImpl*>(generator.unsafeGetGeneratorImpl());
+}
+
+/// What LibTorch keeps of a generator. The samples are those that a pair of normal numbers left.
+struct GeneratorState {
+  explicit GeneratorState(at::CPUGeneratorImpl& generator) {
+    const std::lock_guard lock(generator.mutex_);
+    engine = generator.engine();
+    float_sample = generator.next_float_normal_sample();
+    double_sample = generator.next_double_normal_sample();
+  }
+  void give_to(at::CPUGeneratorImpl& generator) const {
+    const std::lock_guard lock(generator.mutex_);
+    generator.set_engine(engine);
+    generator.set_next_float_normal_sample(float_sample);
+    generator.set_next_double_normal_sample(double_sample);
+  }
+
+  at::mt19937 engine;
+  std::optional<float> float_sample;
+  std::optional<double> double_sample;
+};
+
+/// Gives a generator its state back at the end.
+class GeneratorGuard {
+ public:
+  explicit GeneratorGuard(at::CPUGeneratorImpl& generator)
+      : generator_(generator), before_(generator) {}
+  ~GeneratorGuard() { before_.give_to(generator_); }
+  GeneratorGuard(const GeneratorGuard&) = delete;
+  GeneratorGuard& operator=(const GeneratorGuard&) = delete;
+
+  const GeneratorState& before() const { return before_; }
+
+ private:
+  at::CPUGeneratorImpl& generator_;
+  const GeneratorState before_;
+};
+
+thread_local bool on_trial = false;
+
+/// Samples that a kernel which uses any would take first.
+constexpr float kFloatSample = 1.25F;
+constexpr double kDoubleSample = 1.25;
+
+CallOutputs refusal(std::string reason) {
+  CallOutputs outputs;
+  outputs.making = Making::kValues;
+  outputs.reason = std::move(reason);
+  return outputs;
+}
+
+}  // namespace
+
+bool is_on_trial() noexcept { return on_trial; }
+
+TrialRun::TrialRun(const c10::OperatorHandle& op, const ResultRules& rules,
+                   c10::ArrayRef<c10::IValue> arguments, c10::DispatchKeySet hidden_keys)
+    : op_(op),
+      rules_(rules),
+      hidden_keys_(hidden_keys),
+      generator_(recompute::generator_of(arguments, rules.generator_argument())) {
+  const auto add = [this](const c10::IValue& value) {
+    Argument argument;
+    argument.tensor = like(value.toTensor());
+    if (argument.tensor.defined()) {
+      argument.bytes = argument.tensor.storage().nbytes();
+      argument.sizes = argument.tensor.sizes().vec();
+    }
+    arguments_.push_back(argument);
+    return argument.tensor;
+  };
+  for (const c10::IValue& value : arguments) {
+    stack_.push_back(value);
+    if (value.isTensor()) stack_.back() = add(value);
+    if (!value.isList() || value.isIntList()) continue;
+    // Not the trainer's own list.
+    c10::List<c10::IValue> list = value.toList().copy();
+    for (std::size_t i = 0; i < list.size(); ++i)
+      if (const c10::IValue one = list.get(i); one.isTensor()) list.set(i, add(one));
+    stack_.back() = std::move(list);
+  }
+}
+
+void TrialRun::run() {
+  const c10::impl::ExcludeDispatchKeyGuard below_autograd(
+      c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
+      hidden_keys_);
+  struct OnTrial {
+    OnTrial() { on_trial = true; }
+    ~OnTrial() { on_trial = false; }
+  } marked;
+  op_.callBoxed(&stack_);
+}
+
+void TrialRun::draw() { run(); }
+
+CallOutputs TrialRun::learn() {
+  at::CPUGeneratorImpl* const generator = cpu_generator(generator_);
+  if (generator == nullptr) return refusal("draws from a generator of another kind");
+  const GeneratorGuard guard(*generator);
+  generator->set_next_float_normal_sample(kFloatSample);
+  generator->set_next_double_normal_sample(kDoubleSample);
+  try {
+    run();
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    return refusal("throws on zeros: " + first_line(error.what()));
+  }
+  if (has_exchanged_arguments()) return refusal("exchanges the memory of its argument");
+  CallOutputs outputs;
+  note_results(outputs);
+  const GeneratorState after(*generator);
+  constexpr std::uint64_t kMostDraws = std::uint64_t{1} << 34;
+  const auto draws = draws_between(guard.before().engine.data(), after.engine.data(), kMostDraws);
+  outputs.draws = draws.value_or(0);
+  outputs.draws_by_state =
+      !draws || after.float_sample != kFloatSample || after.double_sample != kDoubleSample;
+  return outputs;
+}
+
+bool TrialRun::has_exchanged_arguments() const {
+  for (const Argument& argument : arguments_)
+    if (argument.tensor.defined() && (argument.tensor.storage().nbytes() != argument.bytes ||
+                                      argument.tensor.sizes() != argument.sizes))
+      return true;
+  return false;
+}
+
+void TrialRun::note_results(CallOutputs& outputs) const {
+  std::vector<const c10::StorageImpl*> made;
+  for (const c10::IValue& value : stack_) {
+    const auto first = static_cast<std::uint32_t>(outputs.tensors.size());
+    if (value.isTensor()) {
+      note_tensor(value.toTensor(), made, outputs);
+      outputs.results.push_back({ResultMade::Kind::kTensor, first, 1});
+      continue;
+    }
+    for (const c10::IValue& one : value.toListRef()) note_tensor(one.toTensor(), made, outputs);
+    const auto end = static_cast<std::uint32_t>(outputs.tensors.size());
+    outputs.results.push_back({ResultMade::Kind::kList, first, end - first});
+  }
+}
+
+void TrialRun::note_tensor(const at::Tensor& tensor, std::vector<const c10::StorageImpl*>& made,
+                           CallOutputs& outputs) const {
+  TensorMade& noted = outputs.tensors.emplace_back();
+  if (!tensor.defined()) return;
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  if (!is_plain(impl)) {
+    outputs.making = Making::kValues;
+    outputs.reason = "returns a tensor that is not strided";
+    return;
+  }
+  noted.dtype = c10::typeMetaToScalarType(impl.dtype());
+  const TensorFlags flags = TensorFlags::of(impl);
+  noted.conjugated = flags.conjugated;
+  noted.negated = flags.negated;
+  noted.wrapped_number = flags.wrapped_number;
+  noted.sizes = impl.sizes();
+  noted.strides = impl.strides();
+  noted.offset = impl.storage_offset();
+  const c10::StorageImpl* const storage = impl.unsafe_storage().unsafeGetStorageImpl();
+  for (std::size_t i = 0; i < arguments_.size(); ++i) {
+    if (!arguments_[i].tensor.defined()) continue;
+    const c10::TensorImpl& argument = *arguments_[i].tensor.unsafeGetTensorImpl();
+    if (argument.unsafe_storage().unsafeGetStorageImpl() != storage) continue;
+    noted.from = &argument == &impl ? TensorMade::From::kArgument : TensorMade::From::kStorage;
+    noted.number = static_cast<std::uint32_t>(i);
+    noted.offset -= argument.storage_offset();
+    return;
+  }
+  noted.from = TensorMade::From::kNewStorage;
+  const auto found = std::find(made.begin(), made.end(), storage);
+  noted.number = static_cast<std::uint32_t>(found - made.begin());
+  if (found != made.end()) return;
+  made.push_back(storage);
+  outputs.storages.push_back(storage->nbytes());
+}
+
+}  // namespace spillway::phantoms

@@ -1,0 +1,121 @@
+#include "archive_exchange.h"
+
+#include <pthread.h>
+
+#include <utility>
+
+#include "first_rank.h"
+#include "spillway/base/error.h"
+#include "spillway/base/log.h"
+#include "spillway/base/signals_blocked.h"
+#include "staged_bytes.h"
+
+namespace spillway::split {
+namespace {
+
+using pipeline::StorageOrdinal;
+
+transport::Tag question(std::uint64_t number) {
+  return {transport::Stream::kRequests, kFirstNumber + number};
+}
+transport::Tag answer_to(std::uint64_t number) {
+  return {transport::Stream::kValues, kFirstNumber + number};
+}
+
+void wait(const device::Event& event) {
+  const device::Outcome outcome = event.wait();
+  if (!outcome.succeeded()) throw transport::TransportError("{}", outcome.error);
+}
+
+}  // namespace
+
+ArchiveExchange::ArchiveExchange(runtime::Runtime& runtime, transport::Transport& transport,
+                                 pipeline::Job& job)
+    : runtime_(runtime), transport_(transport), job_(job) {
+  if (transport.rank() == kFirst) return;
+  const SignalsBlocked blocked;
+  thread_ = std::thread([this] { answer(); });
+  ::pthread_setname_np(thread_.native_handle(), "spill-archives");
+}
+
+ArchiveExchange::~ArchiveExchange() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void ArchiveExchange::fetch(Rank holder, StorageOrdinal storage, device::DeviceSpan memory) {
+  const std::uint64_t number = asked_[holder]++;
+  std::uint64_t asked = storage.value();
+  const device::Event sent = transport_.send(holder, question(number), device::host_span_of(asked));
+  const auto what = [&] { return message("storage {}, for an archive,", storage.value()); };
+  job_.wait(transport_.receive(holder, answer_to(number), memory), holder, what);
+  job_.wait(sent, holder, what);
+}
+
+void ArchiveExchange::owe(StorageOrdinal storage, device::DeviceSpan bytes) {
+  const std::lock_guard lock(mutex_);
+  Owed& owed = owed_[storage];
+  owed.bytes = bytes;
+  ++owed.times;
+  owes_.store(true);
+  changed_.notify_all();
+}
+
+void ArchiveExchange::wait_for(StorageOrdinal storage) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !owed_.contains(storage); });
+}
+
+void ArchiveExchange::wait_for_all() {
+  job_.wait_until([&] { return !owes_any(); }, [] { return kFirst; },
+                  [] { return "the archive that it writes"; });
+}
+
+void ArchiveExchange::stop() noexcept {
+  if (transport_.rank() != kFirst) return;
+  try {
+    for (std::uint32_t i = 1; i < transport_.ranks(); ++i) {
+      std::uint64_t none = StorageOrdinal::kNone;
+      wait(transport_.send(Rank(i), question(asked_[Rank(i)]++), device::host_span_of(none)));
+    }
+  } catch (const Error& error) {
+    log_error("{}", error.what());
+  }
+}
+
+void ArchiveExchange::answer() {
+  try {
+    for (std::uint64_t number = 0;; ++number) {
+      std::uint64_t asked = 0;
+      wait(transport_.receive(kFirst, question(number), device::host_span_of(asked)));
+      if (asked == StorageOrdinal::kNone) return;
+      pay(StorageOrdinal(asked), number);
+    }
+  } catch (const transport::TransportError&) {
+    // The job ends, which the program's own thread tells.
+  } catch (const std::exception& error) {
+    transport_.abort(message("a tensor cannot be sent to the first rank, which writes it into an "
+                             "archive: {}",
+                             error.what()));
+  }
+}
+
+void ArchiveExchange::pay(StorageOrdinal storage, std::uint64_t number) {
+  device::DeviceSpan bytes;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return owed_.contains(storage); });
+    bytes = owed_[storage].bytes;
+  }
+  StagedBytes staged(bytes.size);
+  staged.fill_from(runtime_, bytes.data);
+  wait(transport_.send(kFirst, answer_to(number), staged.span()));
+  {
+    const std::lock_guard lock(mutex_);
+    if (--owed_[storage].times == 0) owed_.erase(storage);
+    owes_.store(!owed_.empty());
+  }
+  changed_.notify_all();
+  job_.notify();
+}
+
+}  // namespace spillway::split

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "spillway/base/bytes.h"
+#include "spillway/pipeline/agreement/job.h"
+#include "spillway/pipeline/ownership/directory.h"
+#include "spillway/runtime/runtime.h"
+#include "spillway/transport/transport.h"
+
+namespace spillway::split {
+
+/// The first rank writes a program's archives, whatever their order is there: optimizers save their
+/// states in the order of addresses, which differs between ranks. It asks whoever holds a tensor
+/// when it comes to it. A holder keeps the bytes as they are until it has been asked for all that
+/// its program has archived meanwhile; a thread of its own answers.
+class ArchiveExchange {
+ public:
+  ArchiveExchange(runtime::Runtime& runtime, transport::Transport& transport, pipeline::Job& job);
+  /// The thread ends with `stop`.
+  ~ArchiveExchange();
+  ArchiveExchange(const ArchiveExchange&) = delete;
+  ArchiveExchange& operator=(const ArchiveExchange&) = delete;
+
+  /// On the first rank: fills `memory`, which is not paged, with the bytes of a storage.
+  /// Throws TransportError.
+  void fetch(Rank holder, pipeline::StorageOrdinal storage, device::DeviceSpan memory);
+
+  /// On a holder: the first rank will ask for these bytes.
+  void owe(pipeline::StorageOrdinal storage, device::DeviceSpan bytes);
+  bool owes_any() const noexcept { return owes_.load(std::memory_order_relaxed); }
+  /// Waits until the first rank has that storage, or all.
+  void wait_for(pipeline::StorageOrdinal storage);  ///< Any thread.
+  void wait_for_all();
+
+  /// On the first rank, when all programs have ended: so do the threads of the others.
+  void stop() noexcept;
+
+ private:
+  struct Owed {
+    device::DeviceSpan bytes;
+    std::uint32_t times = 0;
+  };
+  void answer();
+  void pay(pipeline::StorageOrdinal storage, std::uint64_t number);
+
+  runtime::Runtime& runtime_;
+  transport::Transport& transport_;
+  pipeline::Job& job_;
+  std::unordered_map<Rank, std::uint64_t> asked_;  ///< Of each holder, on the first rank.
+  std::mutex mutex_;
+  std::condition_variable changed_;  ///< For the thread that answers.
+  std::unordered_map<pipeline::StorageOrdinal, Owed> owed_;
+  std::atomic<bool> owes_{false};
+  std::thread thread_;  ///< Of holders.
+};
+
+}  // namespace spillway::split

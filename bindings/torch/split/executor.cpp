@@ -1,0 +1,515 @@
+#include "executor.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "call_arguments.h"
+#include "spillway/base/assert.h"
+#include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
+#include "spillway/base/signals_blocked.h"
+
+namespace spillway::split {
+namespace {
+
+using pipeline::Move;
+using pipeline::StorageOrdinal;
+using pipeline::Task;
+using pipeline::TaskId;
+
+/// Stands for the order of the program itself: what runs between steps writes it, all else reads.
+constexpr StorageOrdinal kProgramOrder(StorageOrdinal::kNone - 1);
+
+torch::jit::Stack stack_of(const PendingCall& call,
+                           const std::function<c10::Storage(StorageOrdinal)>& held) {
+  torch::jit::Stack stack = call.arguments;
+  for (c10::IValue& value : stack)
+    if (value.isList()) value = value.toList().copy();
+  for (const ArgumentTensor& argument : call.tensors) {
+    at::Tensor tensor =
+        argument.tensor.over(argument.storage.is_some() ? held(argument.storage) : argument.copy);
+    c10::IValue& value = stack[argument.argument];
+    if (argument.element < 0) {
+      value = std::move(tensor);
+    } else {
+      value.toList().set(static_cast<std::size_t>(argument.element), std::move(tensor));
+    }
+  }
+  return stack;
+}
+
+transport::Tag tag_of(const Move& move) { return {transport::Stream::kValues, move.number}; }
+
+}  // namespace
+
+c10::Storage made_storage(std::size_t bytes) {
+  c10::Allocator* const allocator = c10::GetAllocator(c10::DeviceType::CPU);
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+                                                            bytes, allocator->allocate(bytes),
+                                                            allocator, /*resizable=*/true));
+}
+
+Executor::Executor(runtime::Runtime& runtime, transport::Transport& transport, pipeline::Job& job,
+                   Compute compute, std::uint64_t window, ShardExchange* shards, RankLog* log)
+    : runtime_(runtime),
+      transport_(transport),
+      job_(job),
+      compute_(compute),
+      shards_(shards),
+      log_(log),
+      more_work_(transport.make_notifier()),
+      queue_(window),
+      occupation_(transport.ranks() * (shards == nullptr ? 1 : shards->shards())) {
+  const SignalsBlocked blocked;
+  thread_ = std::thread([this] { work_off(); });
+  ::pthread_setname_np(thread_.native_handle(), "spill-executor");
+}
+
+Executor::~Executor() { stop(); }
+
+void Executor::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  more_work_->notify();
+  thread_.join();
+}
+
+TaskId Executor::add(const Task& task, Work work) {
+  TaskId id;
+  {
+    const std::lock_guard lock(mutex_);
+    id = queue_.add(task);
+    work_.emplace(id, std::move(work));
+  }
+  more_work_->notify();
+  return id;
+}
+
+void Executor::add_call(PendingCall call, std::span<const StorageOrdinal> reads,
+                        std::span<const StorageOrdinal> writes, MicroBatch micro_batch,
+                        std::optional<std::uint64_t> segment) {
+  std::vector<StorageOrdinal> read(reads.begin(), reads.end());
+  read.push_back(kProgramOrder);
+  auto kept = std::make_shared<PendingCall>(std::move(call));
+  add({.kind = Task::Kind::kCompute,
+       .reads = read,
+       .writes = writes,
+       .micro_batch = micro_batch,
+       .segment = segment},
+      {.compute = [this, kept] { run_call(*kept); }});
+}
+
+void Executor::add_move(const Move& move, Bytes size, MicroBatch micro_batch,
+                        const ForAction& action) {
+  const std::span<const StorageOrdinal> storage(&move.storage, 1);
+  const std::span<const StorageOrdinal> none;
+  const bool sends = move.from == transport_.rank();
+  add({.kind = Task::Kind::kTransfer,
+       .reads = sends ? storage : none,
+       .writes = sends ? none : storage,
+       .micro_batch = micro_batch},
+      {.move = move, .size = size, .action = action});
+}
+
+void Executor::add_drop(StorageOrdinal storage) {
+  const std::span<const StorageOrdinal> written(&storage, 1);
+  add({.kind = Task::Kind::kTransfer, .writes = written}, {.dropped = storage});
+}
+
+void Executor::add_effort(std::unique_ptr<Effort> effort, std::span<const StorageOrdinal> on,
+                          bool writes) {
+  Work work;
+  work.effort = std::move(effort);
+  work.on.assign(on.begin(), on.end());
+  add({.kind = Task::Kind::kTransfer,
+       .reads = on,
+       .writes = writes ? on : std::span<const StorageOrdinal>()},
+      std::move(work));
+}
+
+void Executor::add_barrier(std::function<void()> work) {
+  const std::span<const StorageOrdinal> written(&kProgramOrder, 1);
+  add({.kind = Task::Kind::kCompute, .writes = written}, {.compute = std::move(work)});
+}
+
+void Executor::hold(StorageOrdinal storage, c10::Storage bytes) {
+  // The argument ends after the lock, with what was there.
+  const std::lock_guard lock(mutex_);
+  std::swap(held_[storage], bytes);
+}
+
+bool Executor::has(StorageOrdinal storage) const {
+  const std::lock_guard lock(mutex_);
+  return held_.contains(storage) || queue_.is_promised(storage);
+}
+
+c10::Storage Executor::held(StorageOrdinal storage) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = held_.find(storage);
+  return found == held_.end() ? c10::Storage() : found->second;
+}
+
+c10::Storage Executor::wait_for(StorageOrdinal storage, bool writes, std::string_view who) {
+  const auto is_there = [&] {
+    return writes ? !queue_.is_in_use(storage) : !queue_.is_promised(storage);
+  };
+  if (!is_over(is_there)) {
+    const TimePoint begun = clock_.now();
+    {
+      const std::lock_guard lock(mutex_);
+      queue_.demand(storage);
+    }
+    wait_until(is_there, "the bytes of a tensor that the program reads");
+    const Duration waited = clock_.now() - begun;
+    const std::lock_guard lock(mutex_);
+    occupation_.program_has_waited(who, waited);
+  }
+  return held(storage);
+}
+
+void Executor::write(runtime::RankFigures& figures) const {
+  const std::lock_guard lock(mutex_);
+  occupation_.write(figures);
+}
+
+void Executor::wait_until_left(std::size_t tasks) {
+  wait_until([&] { return queue_.size() <= tasks && (tasks > 0 || messages_ == 0); },
+             "its own queue of operators");
+}
+
+void Executor::wait_until_begun(std::uint64_t micro_batch) {
+  wait_until(
+      [&] {
+        const auto oldest = queue_.oldest_micro_batch();
+        return !oldest || *oldest >= micro_batch;
+      },
+      "its own queue of operators");
+}
+
+void Executor::lift_window() {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.lift_window();
+  }
+  more_work_->notify();
+}
+
+bool Executor::is_over(const std::function<bool()>& is_over_locked) const {
+  const std::lock_guard lock(mutex_);
+  return is_over_locked();
+}
+
+void Executor::wait_until(const std::function<bool()>& is_over_locked, const char* what) {
+  more_work_->notify();
+  const auto what_text = [what] { return std::string(what); };
+  // Of the two jobs, the one asks whose rank is waited for.
+  while (!is_over(is_over_locked)) {
+    const bool is_of_shard = waits_for_shard();
+    const auto ends = [&] { return is_over(is_over_locked) || waits_for_shard() != is_of_shard; };
+    if (is_of_shard) {
+      shards_->job().wait_until(
+          ends, [&] { return shards_->waits_for(); }, what_text);
+      continue;
+    }
+    job_.wait_until(
+        ends,
+        [&] {
+          const std::lock_guard lock(mutex_);
+          return waits_for_;
+        },
+        what_text);
+  }
+}
+
+/// Whether it waits for other shards, and for no message within its own.
+bool Executor::waits_for_shard() const {
+  if (shards_ == nullptr || !shards_->waits_for().is_some()) return false;
+  const std::lock_guard lock(mutex_);
+  return !waits_for_.is_some();
+}
+
+Rank Executor::rank_in_job(Rank shard, Rank rank) const {
+  return Rank(shard.value() * transport_.ranks() + rank.value());
+}
+
+void Executor::notify_program() {
+  job_.notify();
+  if (shards_ != nullptr) shards_->job().notify();
+}
+
+void Executor::finish(TaskId task, bool is_computed) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_computed) occupation_.end(clock_.now());
+    work_.erase(task);
+    queue_.done(task);
+    waits_for_ = Rank();
+    for (const UnderWay& one : under_way_)
+      if (one.move.to == transport_.rank()) {
+        waits_for_ = one.move.from;
+        break;
+      }
+  }
+  notify_program();
+}
+
+bool Executor::end_transfers() {
+  bool has_ended = false;
+  for (auto one = under_way_.begin(); one != under_way_.end();) {
+    if (!one->event.is_done()) {
+      ++one;
+      continue;
+    }
+    const device::Outcome outcome = one->event.wait();
+    if (!outcome.succeeded())
+      throw transport::TransportError("a message between ranks {} and {} was lost: {}",
+                                      one->move.from.value(), one->move.to.value(), outcome.error);
+    UnderWay message = std::move(*one);
+    one = under_way_.erase(one);
+    take(message);
+    has_ended = true;
+  }
+  if (has_ended) begin_postponed();
+  return has_ended;
+}
+
+/// What has come is the rank's own from now on.
+void Executor::take(UnderWay& message) {
+  const bool has_come = message.move.to == transport_.rank();
+  {
+    const std::lock_guard lock(mutex_);
+    messages_ = under_way_.size();
+    occupation_.message_ended(rank_in_job(shards_ == nullptr ? Rank(0) : shards_->shard(),
+                                          has_come ? message.move.from : message.move.to));
+  }
+  if (!has_come) {
+    notify_program();
+    return;
+  }
+  const TimePoint begin = log_ == nullptr ? TimePoint() : clock_.now();
+  c10::Storage storage = made_storage(message.size.count());
+  message.bytes.copy_to(runtime_, storage.mutable_data());
+  message.bytes = {};
+  hold(message.move.storage, std::move(storage));
+  note(message, begin);
+  finish(message.task, /*is_computed=*/false);
+}
+
+/// Each direction has room for so many bytes, and at any time for its oldest message: that one
+/// waits for nobody's later ones, so all come to an end.
+bool Executor::may_begin(TaskId task, bool sends, Bytes size) const {
+  constexpr Bytes kMost = 256_MiB;
+  Bytes begun = size;
+  bool is_oldest = true;
+  for (const UnderWay& one : under_way_) {
+    if ((one.move.from == transport_.rank()) != sends) continue;
+    begun += one.size;
+    is_oldest &= task < one.task;
+  }
+  return is_oldest || begun <= kMost;
+}
+
+void Executor::begin_postponed() {
+  std::array<bool, 2> is_blocked{};
+  for (auto one = postponed_.begin(); one != postponed_.end();) {
+    const Work& work = one->second;
+    const bool sends = work.move->from == transport_.rank();
+    bool& blocked = is_blocked[sends ? 1 : 0];
+    blocked = blocked || !may_begin(one->first, sends, work.size);
+    if (blocked) {
+      ++one;
+      continue;
+    }
+    begin_move(one->first, work);
+    one = postponed_.erase(one);
+  }
+}
+
+void Executor::begin_effort(TaskId task, Work& work) {
+  std::vector<c10::Storage> storages;
+  for (const StorageOrdinal storage : work.on) {
+    storages.push_back(held(storage));
+    SPILLWAY_ASSERT(storages.back().unsafeGetStorageImpl() != nullptr);
+  }
+  work.effort->begin(std::move(storages));
+  efforts_.emplace_back(task, std::move(work.effort));
+}
+
+/// Whether one has ended.
+bool Executor::advance_efforts() {
+  if (efforts_.empty()) return false;
+  const Rank waited_for = shards_->waits_for();
+  bool has_ended = false;
+  for (auto one = efforts_.begin(); one != efforts_.end();) {
+    if (!one->second->advance()) {
+      ++one;
+      continue;
+    }
+    const TaskId task = one->first;
+    one = efforts_.erase(one);
+    has_ended = true;
+    finish(task, /*is_computed=*/false);
+  }
+  if (has_ended && waited_for.is_some()) {
+    const std::lock_guard lock(mutex_);
+    occupation_.message_ended(rank_in_job(waited_for, transport_.rank()));
+  }
+  if (shards_->note_waits()) notify_program();
+  return has_ended;
+}
+
+void Executor::begin_move(TaskId task, const Work& work) {
+  const Move& move = *work.move;
+  UnderWay& begun = under_way_.emplace_back();
+  begun.task = task;
+  begun.move = move;
+  begun.size = work.size;
+  begun.action = work.action;
+  begun.bytes = StagedBytes(work.size);
+  if (move.from == transport_.rank()) {
+    send(begun);
+    return;
+  }
+  begun.event = transport_.receive(move.from, tag_of(move), begun.bytes.span());
+  const std::lock_guard lock(mutex_);
+  messages_ = under_way_.size();
+  if (!waits_for_.is_some()) waits_for_ = move.from;
+}
+
+void Executor::send(UnderWay& begun) {
+  const TimePoint begin = log_ == nullptr ? TimePoint() : clock_.now();
+  const c10::Storage bytes = held(begun.move.storage);
+  SPILLWAY_ASSERT(bytes.unsafeGetStorageImpl() != nullptr);
+  begun.bytes.fill_from(runtime_, bytes.data());
+  begun.event = transport_.send(begun.move.to, tag_of(begun.move), begun.bytes.span());
+  note(begun, begin);
+  {
+    const std::lock_guard lock(mutex_);
+    messages_ = under_way_.size();
+  }
+  finish(begun.task, /*is_computed=*/false);
+}
+
+void Executor::note(const UnderWay& message, TimePoint begin) {
+  if (log_ == nullptr) return;
+  const bool has_come = message.move.to == transport_.rank();
+  log_->add({.begin = begin,
+             .end = clock_.now(),
+             .number = message.move.number,
+             .size = message.size,
+             .peer = has_come ? message.move.from : message.move.to,
+             .has_come = has_come,
+             .action = message.action});
+}
+
+void Executor::run_call(const PendingCall& call) {
+  const recompute::SurroundingsGuard surroundings(*call.surroundings, {});
+  for (const PendingResult& blank : call.blanks)
+    hold(blank.storage, made_storage(blank.size.count()));
+  torch::jit::Stack stack =
+      stack_of(call, [this](StorageOrdinal storage) { return held(storage); });
+  try {
+    const TimePoint begun = clock_.now();
+    compute_(call.op, call.below, stack, call.traits);
+    const TimePoint ended = clock_.now();
+    if (call.unit) add_time(call, ended - begun);
+    if (log_ != nullptr) log_->add_operator(call.action, begun, ended);
+  } catch (const std::exception& error) {
+    throw Error("{} has failed on the rank that computes it, and the others went on: {}",
+                kept_name_of(call.op), first_line(error.what()));
+  }
+  std::size_t number = 0;
+  auto expected = call.results.begin();
+  for_each_tensor(stack, [&](const at::Tensor& tensor, std::size_t) {
+    if (expected != call.results.end() && expected->number == number) {
+      if (Bytes(tensor.storage().nbytes()) != expected->size)
+        throw Error("{} has made a storage of {} where others of its kind make {}",
+                    kept_name_of(call.op), Bytes(tensor.storage().nbytes()), expected->size);
+      hold(expected->storage, tensor.storage());
+      ++expected;
+    }
+    ++number;
+  });
+  if (expected != call.results.end())
+    throw Error("{} has made fewer tensors than others of its kind", kept_name_of(call.op));
+}
+
+void Executor::add_time(const PendingCall& call, Duration time) {
+  const OpPhase phase = call.traits.autograd.phase;
+  if (phase != OpPhase::kForward && phase != OpPhase::kBackward) return;
+  const std::lock_guard lock(mutex_);
+  if (unit_seconds_.size() <= *call.unit) unit_seconds_.resize(*call.unit + 1);
+  pipeline::UnitSeconds& of_unit = unit_seconds_[*call.unit];
+  (phase == OpPhase::kForward ? of_unit.forward : of_unit.backward) +=
+      std::chrono::duration<float>(time).count();
+}
+
+std::vector<pipeline::UnitSeconds> Executor::take_unit_seconds(std::size_t units) {
+  const std::lock_guard lock(mutex_);
+  std::vector<pipeline::UnitSeconds> taken = std::exchange(unit_seconds_, {});
+  taken.resize(units);
+  return taken;
+}
+
+void Executor::run(TaskId task) {
+  Work work;
+  {
+    const std::lock_guard lock(mutex_);
+    work = std::move(work_.at(task));
+    if (work.compute) occupation_.begin(task, clock_.now());
+  }
+  if (work.move) {
+    postponed_.emplace(task, std::move(work));
+    begin_postponed();
+    return;
+  }
+  if (work.effort) {
+    begin_effort(task, work);
+    return;
+  }
+  c10::Storage dropped;  // Ends without the lock.
+  if (work.dropped.is_some()) {
+    const std::lock_guard lock(mutex_);
+    const auto found = held_.find(work.dropped);
+    if (found != held_.end()) {
+      dropped = std::move(found->second);
+      held_.erase(found);
+    }
+  }
+  const bool is_computed = work.compute != nullptr;
+  if (is_computed) work.compute();
+  work = {};
+  finish(task, is_computed);
+}
+
+void Executor::work_off() noexcept {
+  try {
+    while (true) {
+      while (end_transfers() || advance_efforts()) {
+      }
+      std::optional<TaskId> task;
+      {
+        const std::lock_guard lock(mutex_);
+        if (is_ending_) return;
+        task = queue_.next();
+        if (!task) occupation_.found_nothing(queue_.next_added());
+      }
+      if (task) {
+        run(*task);
+      } else {
+        more_work_->wait();
+      }
+    }
+  } catch (const std::exception& error) {
+    job_.abort(error.what());
+  }
+}
+
+}  // namespace spillway::split

@@ -1,0 +1,194 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/core/Storage.h>
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "effort.h"
+#include "occupation.h"
+#include "rank_log.h"
+#include "shard_exchange.h"
+#include "spillway/base/clock.h"
+#include "spillway/phantoms/plain_tensor.h"
+#include "spillway/pipeline/agreement/job.h"
+#include "spillway/pipeline/balance/balancer.h"
+#include "spillway/pipeline/ownership/ownership.h"
+#include "spillway/pipeline/tasks/task_queue.h"
+#include "spillway/recompute/surroundings.h"
+#include "spillway/runtime/runtime.h"
+#include "spillway/split/split_program.h"
+#include "spillway/transport/transport.h"
+#include "staged_bytes.h"
+
+namespace spillway::split {
+
+/// A storage of the allocator of the CPU.
+c10::Storage made_storage(std::size_t bytes);
+
+/// A tensor among the arguments of a call that has not run yet. It refers to nothing of the
+/// program's: autograd decides by reference counts whether to copy.
+struct ArgumentTensor {
+  std::uint32_t argument = 0;
+  std::int32_t element = -1;  ///< Of the argument, where that is a list.
+  pipeline::StorageOrdinal storage;
+  c10::Storage copy;  ///< Of its bytes, where it has no ordinal.
+  phantoms::PlainTensor tensor;
+};
+
+/// A storage that a call is to make.
+struct PendingResult {
+  std::size_t number = 0;  ///< Of the first tensor among the results that lies in it.
+  pipeline::StorageOrdinal storage;
+  Bytes size;
+};
+
+/// A call that this rank is to compute.
+struct PendingCall {
+  c10::OperatorHandle op;
+  c10::DispatchKeySet below{};
+  torch::jit::Stack arguments{};  ///< Without their tensors.
+  std::vector<ArgumentTensor> tensors{};
+  std::vector<PendingResult> results{};
+  std::vector<PendingResult> blanks{};  ///< Storages that it begins anew.
+  std::shared_ptr<const recompute::Surroundings> surroundings{};
+  runtime::OpTraits traits{};
+  std::optional<std::uint32_t> unit{};  ///< Whose time it takes; none: nobody's.
+  ForAction action{};
+};
+
+/// Does what a program has asked of this rank, on a thread of its own, while the program goes on:
+/// computes, sends and receives, in the order of a TaskQueue. Has the bytes of the storages that it
+/// works on. All methods are for the program's thread.
+class Executor {
+ public:
+  /// `shards`: null where there is one. `log`: notes what it does, on its thread; null: nobody
+  /// does.
+  Executor(runtime::Runtime& runtime, transport::Transport& transport, pipeline::Job& job,
+           Compute compute, std::uint64_t window, ShardExchange* shards, RankLog* log);
+  /// Ends the thread, when nothing is left to do.
+  ~Executor();
+  void stop();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  using MicroBatch = std::optional<std::uint64_t>;
+  /// `segment`: see pipeline::Task.
+  void add_call(PendingCall call, std::span<const pipeline::StorageOrdinal> reads,
+                std::span<const pipeline::StorageOrdinal> writes, MicroBatch micro_batch,
+                std::optional<std::uint64_t> segment);
+  /// Of this rank: sent or received, `size` bytes, for an operator of that action.
+  void add_move(const pipeline::Move& move, Bytes size, MicroBatch micro_batch,
+                const ForAction& action);
+  /// Its bytes are of no more use, once all that was asked for until now is done.
+  void add_drop(pipeline::StorageOrdinal storage);
+  /// On those storages, which it only reads or writes, too.
+  void add_effort(std::unique_ptr<Effort> effort, std::span<const pipeline::StorageOrdinal> on,
+                  bool writes);
+  /// Runs when all that was asked for before is done, and before all that is asked for later.
+  void add_barrier(std::function<void()> work);
+
+  /// Gives it bytes that the program has.
+  void hold(pipeline::StorageOrdinal storage, c10::Storage bytes);
+  /// Whether it has, or will have, the bytes of a storage.
+  bool has(pipeline::StorageOrdinal storage) const;
+  /// Waits until the bytes are there as the program wants to see them, and, where it is to write
+  /// them, until nobody needs them as they are. Returns them; none where it does not have them.
+  /// `who` wants that, for the figures; its name stays.
+  c10::Storage wait_for(pipeline::StorageOrdinal storage, bool writes, std::string_view who);
+  /// Waits while more than so many tasks are left.
+  void wait_until_left(std::size_t tasks);
+  /// Waits while a task of an earlier micro-batch is left.
+  void wait_until_begun(std::uint64_t micro_batch);
+  /// See TaskQueue.
+  void lift_window();
+
+  /// Adds where its time went.
+  void write(runtime::RankFigures& figures) const;
+  /// What forward and backward of so many units have taken here since the call before. Any thread.
+  std::vector<pipeline::UnitSeconds> take_unit_seconds(std::size_t units);
+
+ private:
+  struct Work {
+    std::function<void()> compute{};       ///< Of what is computed.
+    std::optional<pipeline::Move> move{};  ///< Of what is sent or received.
+    Bytes size{};
+    ForAction action{};
+    pipeline::StorageOrdinal dropped{};
+    std::unique_ptr<Effort> effort{};
+    std::vector<pipeline::StorageOrdinal> on{};  ///< Of the effort.
+  };
+  /// Messages lie in memory of their own: pages that wait for another rank's thread would keep room
+  /// from the operators that this one waits for, and networks must not see pages move.
+  struct UnderWay {
+    pipeline::TaskId task;  ///< Of what comes; what leaves is done when it is copied.
+    pipeline::Move move;
+    Bytes size;
+    ForAction action;
+    StagedBytes bytes;
+    device::Event event;
+  };
+
+  pipeline::TaskId add(const pipeline::Task& task, Work work);
+  bool is_over(const std::function<bool()>& is_over_locked) const;
+  void wait_until(const std::function<bool()>& is_over_locked, const char* what);
+  void work_off() noexcept;
+  bool end_transfers();
+  void begin_effort(pipeline::TaskId task, Work& work);
+  bool advance_efforts();
+  bool waits_for_shard() const;
+  Rank rank_in_job(Rank shard, Rank rank) const;
+  void notify_program();
+  void run(pipeline::TaskId task);
+  bool may_begin(pipeline::TaskId task, bool sends, Bytes size) const;
+  void begin_postponed();
+  void begin_move(pipeline::TaskId task, const Work& work);
+  void send(UnderWay& begun);
+  void take(UnderWay& message);
+  void note(const UnderWay& message, TimePoint begin);
+  void run_call(const PendingCall& call);
+  void add_time(const PendingCall& call, Duration time);
+  void finish(pipeline::TaskId task, bool is_computed);
+  c10::Storage held(pipeline::StorageOrdinal storage) const;
+
+  runtime::Runtime& runtime_;
+  transport::Transport& transport_;
+  pipeline::Job& job_;
+  const Compute compute_;
+  ShardExchange* const shards_;
+  const SteadyClock clock_;
+  RankLog* const log_;  ///< Of the executor's thread; null: no trace is wanted.
+  const std::unique_ptr<transport::Notifier> more_work_;
+
+  mutable std::mutex mutex_;  ///< Of all that follows.
+  pipeline::TaskQueue queue_;
+  Occupation occupation_;
+  std::vector<pipeline::UnitSeconds> unit_seconds_;
+  std::unordered_map<pipeline::TaskId, Work> work_;
+  std::unordered_map<pipeline::StorageOrdinal, c10::Storage> held_;
+  Rank waits_for_;  ///< From whom the oldest message under way comes; none: there is none.
+  bool is_ending_ = false;
+
+  std::size_t messages_ = 0;  ///< Under way.
+
+  // Of the executor's thread.
+  std::list<UnderWay> under_way_;
+  std::map<pipeline::TaskId, Work> postponed_;  ///< Messages without room.
+  std::list<std::pair<pipeline::TaskId, std::unique_ptr<Effort>>> efforts_;
+  std::thread thread_;
+};
+
+}  // namespace spillway::split

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "spillway/transport/transport.h"
+
+namespace spillway::split {
+
+/// It writes the program's files, and speaks for all ranks.
+inline constexpr Rank kFirst(0);
+
+/// Numbers of messages from here on are this folder's, in each stream; below are those of the moves
+/// of pipeline/ownership, and of pipeline/agreement.
+inline constexpr std::uint64_t kFirstNumber = std::uint64_t{1} << 62;
+
+inline constexpr transport::Tag kFigures{transport::Stream::kControl, kFirstNumber};
+inline constexpr transport::Tag kRefusal{transport::Stream::kControl, kFirstNumber + 1};
+inline constexpr transport::Tag kRefusalOfAll{transport::Stream::kControl, kFirstNumber + 2};
+inline constexpr transport::Tag kBudget{transport::Stream::kControl, kFirstNumber + 3};
+// Of traces at the end (trace_exchange.cpp).
+inline constexpr transport::Tag kTraceQuestion{transport::Stream::kControl, kFirstNumber + 4};
+inline constexpr transport::Tag kTraceAnswer{transport::Stream::kControl, kFirstNumber + 5};
+inline constexpr transport::Tag kTraceHeader{transport::Stream::kControl, kFirstNumber + 6};
+inline constexpr transport::Tag kTraceText{transport::Stream::kControl, kFirstNumber + 7};
+/// From here on those of steps (rebalancing.cpp).
+inline constexpr std::uint64_t kStepNumber = kFirstNumber + 1024;
+inline constexpr transport::Tag kEndOfShard{transport::Stream::kControl, kFirstNumber + 4};
+/// From here on those of exchanges between shards.
+inline constexpr std::uint64_t kFirstAnnouncement = kFirstNumber + (std::uint64_t{1} << 60);
+
+/// On the first rank: the value of each rank. Others send theirs, and get none. `wait(event, peer)`
+/// waits for a message, and throws where it is lost.
+template <typename Value, typename Wait>
+std::vector<Value> gathered(transport::Transport& transport, transport::Tag tag, Value mine,
+                            const Wait& wait) {
+  if (transport.rank() != kFirst) {
+    wait(transport.send(kFirst, tag, device::host_span_of(mine)), kFirst);
+    return {};
+  }
+  std::vector<Value> all(transport.ranks());
+  all.front() = mine;
+  std::vector<device::Event> received(1);
+  for (std::uint32_t rank = 1; rank < transport.ranks(); ++rank)
+    received.push_back(transport.receive(Rank(rank), tag, device::host_span_of(all[rank])));
+  for (std::uint32_t rank = 1; rank < transport.ranks(); ++rank) wait(received[rank], Rank(rank));
+  return all;
+}
+
+}  // namespace spillway::split

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "shard_exchange.h"
+#include "spillway/pipeline/ownership/directory.h"
+#include "storage_table.h"
+
+namespace spillway::split {
+
+/// Knows which bytes are gradients of parameters that backward has changed and no exchange has seen
+/// since. Autograd may put a gradient in its place without an operator, so it compares what the
+/// parameters have as gradients before and after a backward. The program's thread.
+class GradientWatch {
+ public:
+  /// A gradient in a storage.
+  struct Gradient {
+    ExchangedParameter parameter;
+    allreduce::Element element{};
+    std::uint64_t begin = 0;
+    Bytes size;
+    c10::StorageImpl* storage = nullptr;  ///< Which lives, as its number does.
+  };
+
+  explicit GradientWatch(StorageTable& storages) : storages_(storages) {}
+
+  /// A storage that forward uses for the first time as a parameter. Returns its name.
+  const ExchangedParameter& add_parameter(pipeline::StorageOrdinal storage, std::string what);
+  /// Of an operator of forward: parameters among its arguments.
+  void note_forward(c10::ArrayRef<c10::IValue> arguments);
+
+  /// Before an operator inside of backward runs. `variable`: whose gradient backward adds to at the
+  /// moment, or null. Returns the storages whose gradients a hook reads. Throws UnsupportedError
+  /// for one that writes another parameter.
+  std::vector<pipeline::StorageOrdinal> read_in_backward(const c10::OperatorHandle& op,
+                                                         c10::ArrayRef<c10::IValue> arguments,
+                                                         const at::Tensor* variable);
+  /// Before one outside of backward: the storages whose gradients it reads. Throws UnsupportedError
+  /// for a gradient that cannot be averaged.
+  std::vector<pipeline::StorageOrdinal> read_by(const c10::OperatorHandle& op,
+                                                c10::ArrayRef<c10::IValue> arguments);
+  /// Before the program looks at a storage.
+  bool is_changed(pipeline::StorageOrdinal storage);
+
+  const std::vector<Gradient>& at(pipeline::StorageOrdinal storage) const {
+    return changed_.at(storage);
+  }
+  /// They are exchanged.
+  std::vector<Gradient> take(pipeline::StorageOrdinal storage);
+  void ended(pipeline::StorageOrdinal storage);
+
+ private:
+  /// What backward adds to, and what was there before it.
+  struct Leaf {
+    ExchangedParameter parameter;
+    c10::weak_intrusive_ptr<c10::TensorImpl> variable;
+    const c10::TensorImpl* gradient = nullptr;
+    std::uint32_t version = 0;  ///< Of the gradient: how often it has been changed.
+
+    bool changes_to(const at::Tensor& now);
+  };
+
+  void refuse_update(const at::Tensor& written, const at::Tensor* variable) const;
+  void begin_backward();
+  void end_backward();
+  void add(const ExchangedParameter& parameter, const at::Tensor& gradient);
+  std::optional<pipeline::StorageOrdinal> changed(const at::Tensor& tensor) const;
+
+  StorageTable& storages_;
+  std::unordered_map<pipeline::StorageOrdinal, ExchangedParameter> parameters_;
+  std::uint64_t next_ = 0;  ///< Number of a parameter.
+  std::vector<Leaf> leaves_;
+  std::unordered_map<const c10::TensorImpl*, std::size_t> numbers_;  ///< Of leaves.
+  std::unordered_map<pipeline::StorageOrdinal, std::vector<Gradient>> changed_;
+  bool is_in_backward_ = false;
+};
+
+}  // namespace spillway::split

@@ -1,0 +1,44 @@
+#include "list_calls.h"
+
+#include <string_view>
+
+#include "spillway/recompute/operator_cache.h"
+
+namespace spillway::split {
+namespace {
+
+struct ListRule {
+  explicit ListRule(const c10::OperatorHandle& op) {
+    const std::string_view name = op.operator_name().name;
+    const auto begins = [&](std::string_view text) { return name.substr(0, text.size()) == text; };
+    const auto& returns = op.schema().returns();
+    const bool is_known = begins("aten::_foreach_") || begins("aten::_fused_adam") ||
+                          begins("aten::_fused_sgd") || begins("aten::_fused_adagrad");
+    is_by_element = is_known && op.operator_name().overload_name != "out" &&
+                    (returns.empty() ||
+                     (returns.size() == 1 && returns[0].type()->kind() == c10::TypeKind::ListType));
+  }
+  bool is_by_element = false;  ///< As far as its schema tells.
+};
+
+}  // namespace
+
+bool is_by_element(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
+  thread_local recompute::OperatorCache<ListRule> rules;
+  return rules.of(op).is_by_element && !arguments.empty() && arguments[0].isTensorList();
+}
+
+torch::jit::Stack arguments_for(c10::ArrayRef<c10::IValue> arguments, std::size_t size,
+                                const std::vector<std::size_t>& members) {
+  torch::jit::Stack stack(arguments.begin(), arguments.end());
+  for (c10::IValue& value : stack) {
+    if (!value.isList() || value.toListRef().size() != size) continue;
+    const c10::List<c10::IValue> whole = value.toList();
+    c10::List<c10::IValue> part = c10::impl::GenericList(whole.elementType());
+    for (const std::size_t member : members) part.push_back(whole.get(member));
+    value = std::move(part);
+  }
+  return stack;
+}
+
+}  // namespace spillway::split

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+
+#include <cstddef>
+#include <vector>
+
+namespace spillway::split {
+
+/// Whether an operator does the same to each tensor of its lists, of which the first argument is
+/// one: foreach and fused optimizers.
+bool is_by_element(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
+
+/// The arguments of such a call for some of `size` tensors.
+torch::jit::Stack arguments_for(c10::ArrayRef<c10::IValue> arguments, std::size_t size,
+                                const std::vector<std::size_t>& members);
+
+}  // namespace spillway::split

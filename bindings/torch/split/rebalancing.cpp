@@ -1,0 +1,148 @@
+#include "rebalancing.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "first_rank.h"
+#include "spillway/base/figure_text.h"
+#include "spillway/base/log.h"
+
+namespace spillway::split {
+namespace {
+
+/// A decision holds so many steps after the one before which it is made: the programs of other
+/// ranks may be ahead by as much without waiting for it.
+constexpr std::uint64_t kAhead = 2;
+/// The first step of a program, and the first one with other cuts, take longer than those behind.
+constexpr std::uint64_t kWarmUp = 1;
+constexpr std::uint64_t kAsBefore = ~std::uint64_t{0};
+
+transport::Tag tag_of(std::uint64_t step, bool is_decision) {
+  return {transport::Stream::kControl, kStepNumber + 2 * step + (is_decision ? 1 : 0)};
+}
+
+/// Of links between ranks nothing is known: that of ten gigabit Ethernet.
+constexpr double kLinkSecondsPerByte = 1e-9;
+
+pipeline::BalancerOptions options_of(transport::Transport& transport, pipeline::Job& job,
+                                     std::vector<double> in_flight,
+                                     const runtime::Runtime& runtime) {
+  const std::vector<Bytes> budgets =
+      gathered(transport, kBudget, runtime.budget(), [&](const device::Event& event, Rank peer) {
+        job.wait(event, peer, [] { return std::string("the budget of a rank"); });
+      });
+  pipeline::BalancerOptions options;
+  options.budgets = budgets;
+  options.budgets.resize(transport.ranks());  // Of other ranks, which decide nothing: any.
+  options.in_flight = std::move(in_flight);
+  options.link_seconds_per_byte = kLinkSecondsPerByte;
+  return options;
+}
+
+}  // namespace
+
+Rebalancing::Rebalancing(transport::Transport& transport, pipeline::Job& job,
+                         const pipeline::Placement& placement, std::vector<double> in_flight,
+                         const runtime::Runtime& runtime)
+    : transport_(transport),
+      job_(job),
+      stages_(placement.stages()),
+      balancer_(placement, options_of(transport, job, std::move(in_flight), runtime)),
+      counts_from_(kWarmUp) {}
+
+void Rebalancing::send(Rank to, transport::Tag tag, const void* bytes, std::size_t size) {
+  while (!sent_.empty() && sent_.front().event.is_done()) sent_.pop_front();
+  Sent& sent = sent_.emplace_back();
+  sent.bytes.resize(size);
+  std::memcpy(sent.bytes.data(), bytes, size);
+  sent.event = transport_.send(to, tag, device::host_span_of_all(sent.bytes));
+}
+
+void Rebalancing::measured(std::uint64_t step, std::vector<pipeline::UnitSeconds> seconds) {
+  const std::lock_guard lock(mutex_);
+  if (transport_.rank() != kFirst) {
+    send(kFirst, tag_of(step, false), seconds.data(), seconds.size() * sizeof(seconds.front()));
+    return;
+  }
+  for (Gathered& one : gathered_) {
+    if (one.step != step) continue;
+    one.measured.seconds.front() = std::move(seconds);
+    one.has_own = true;
+  }
+}
+
+void Rebalancing::gather(std::uint64_t step, const pipeline::Ownership& ownership) {
+  Gathered& made = gathered_.emplace_back();
+  made.step = step;
+  made.measured.micro_batches = ownership.micro_batch() + 1;
+  made.measured.seconds.assign(transport_.ranks(),
+                               std::vector<pipeline::UnitSeconds>(ownership.units().count()));
+  for (std::uint32_t rank = 1; rank < transport_.ranks(); ++rank)
+    made.events.push_back(transport_.receive(
+        Rank(rank), tag_of(step, false), device::host_span_of_all(made.measured.seconds[rank])));
+}
+
+void Rebalancing::take_measured() {
+  while (!gathered_.empty()) {
+    Gathered& one = gathered_.front();
+    const bool has_come =
+        one.has_own && std::all_of(one.events.begin(), one.events.end(),
+                                   [](const auto& event) { return event.is_done(); });
+    if (!has_come) return;
+    if (one.step > counts_from_) balancer_.add(std::move(one.measured));
+    gathered_.pop_front();
+  }
+}
+
+Rebalancing::Cuts Rebalancing::decide(std::uint64_t step, const pipeline::Ownership& ownership) {
+  Cuts decided(stages_, kAsBefore);
+  if (step < counts_from_ || !balancer_.knows_enough()) return decided;
+  const auto recut = balancer_.look(ownership.units().units(ownership.directory()),
+                                    ownership.units().borders(), ownership.first_of_stage());
+  if (!recut) return decided;
+  std::string slow;
+  for (std::uint32_t rank = 0; rank < transport_.ranks(); ++rank)
+    if (balancer_.slowdown_of(Rank(rank)) > 1.2)
+      slow += message("; rank {} takes {} longer than at first", rank,
+                      percent_text(balancer_.slowdown_of(Rank(rank)) - 1.0));
+  log_info("before step {} {} move between ranks, with {}: the slowest stage takes {} for a "
+           "micro-batch, and is to take {}{}",
+           step + kAhead + 1, counted(recut->units, "parameter"), recut->bytes,
+           seconds_text(recut->seconds_before), seconds_text(recut->seconds_after), slow);
+  if (moves_.times++ == 0) moves_.seconds_before = recut->seconds_before;
+  moves_.seconds_after = recut->seconds_after;
+  moves_.parameters += recut->units;
+  moves_.bytes += recut->bytes.count();
+  balancer_.forget();
+  counts_from_ = step + kAhead + kWarmUp;
+  decided.assign(recut->first_of_stage.begin(), recut->first_of_stage.end());
+  return decided;
+}
+
+std::optional<std::vector<std::size_t>> Rebalancing::begin_step(
+    std::uint64_t step, const pipeline::Ownership& ownership) {
+  Coming& next = coming_.emplace_back();
+  if (transport_.rank() == kFirst) {
+    const std::lock_guard lock(mutex_);
+    take_measured();
+    next.cuts = decide(step, ownership);
+    for (std::uint32_t rank = 1; rank < transport_.ranks(); ++rank)
+      send(Rank(rank), tag_of(step, true), next.cuts.data(), stages_ * sizeof(next.cuts.front()));
+    gather(step, ownership);
+  } else {
+    next.cuts.resize(stages_);
+    next.event =
+        transport_.receive(kFirst, tag_of(step, true), device::host_span_of_all(next.cuts));
+  }
+  if (coming_.size() <= kAhead) return std::nullopt;
+  const Coming now = std::move(coming_.front());
+  coming_.pop_front();
+  if (transport_.rank() != kFirst)
+    job_.wait(now.event, kFirst, [] { return std::string("how the model is cut"); });
+  if (now.cuts.front() == kAsBefore) return std::nullopt;
+  return std::vector<std::size_t>(now.cuts.begin(), now.cuts.end());
+}
+
+}  // namespace spillway::split

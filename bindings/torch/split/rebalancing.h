@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "spillway/device/event.h"
+#include "spillway/pipeline/agreement/job.h"
+#include "spillway/pipeline/balance/balancer.h"
+#include "spillway/pipeline/ownership/ownership.h"
+#include "spillway/runtime/reporting/ranks_report.h"
+#include "spillway/runtime/runtime.h"
+#include "spillway/transport/transport.h"
+
+namespace spillway::split {
+
+/// Has the model cut anew while it trains. Behind each step the ranks send the first one what their
+/// operators took; it says two steps ahead how the model is cut from then on, so that nobody waits
+/// for an answer, and all change at the same operator.
+class Rebalancing {
+ public:
+  /// All ranks at once. `in_flight`: BalancerOptions. Throws TransportError.
+  Rebalancing(transport::Transport& transport, pipeline::Job& job,
+              const pipeline::Placement& placement, std::vector<double> in_flight,
+              const runtime::Runtime& runtime);
+
+  /// The program's thread, on all ranks before the first operator of step `step`, counted from 0,
+  /// but not for that one. The cuts from now on, where they change. Throws TransportError.
+  std::optional<std::vector<std::size_t>> begin_step(std::uint64_t step,
+                                                     const pipeline::Ownership& ownership);
+  /// Any thread, when the operators before `step` are done: their times here, by unit.
+  void measured(std::uint64_t step, std::vector<pipeline::UnitSeconds> seconds);
+
+  /// On the first rank.
+  const runtime::LayerMoves& moves() const { return moves_; }
+
+ private:
+  struct Sent {
+    std::vector<std::byte> bytes;
+    device::Event event;
+  };
+  /// What ranks have measured behind a step.
+  struct Gathered {
+    std::uint64_t step = 0;
+    pipeline::MeasuredStep measured;
+    std::vector<device::Event> events;
+    bool has_own = false;
+  };
+  using Cuts = std::vector<std::uint64_t>;  ///< Unit of each stage; or all ones: as before.
+  struct Coming {
+    Cuts cuts;
+    device::Event event;
+  };
+
+  void send(Rank to, transport::Tag tag, const void* bytes, std::size_t size);
+  void gather(std::uint64_t step, const pipeline::Ownership& ownership);
+  void take_measured();
+  Cuts decide(std::uint64_t step, const pipeline::Ownership& ownership);
+
+  transport::Transport& transport_;
+  pipeline::Job& job_;
+  const std::uint32_t stages_;
+  std::mutex mutex_;  ///< Of what follows: `measured` comes on the executor's thread.
+  std::deque<Sent> sent_;
+  std::deque<Gathered> gathered_;  ///< On the first rank.
+
+  // Of the program's thread.
+  std::deque<Coming> coming_;  ///< For this step and the next ones.
+  pipeline::Balancer balancer_;
+  runtime::LayerMoves moves_;
+  std::uint64_t counts_from_ = 0;  ///< Steps before were cut otherwise, or warmed up.
+};
+
+}  // namespace spillway::split

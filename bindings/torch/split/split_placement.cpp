@@ -1,0 +1,138 @@
+#include "spillway/split/split_placement.h"
+
+#include <cstdlib>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
+#include "spillway/planner/schedule/generators.h"
+#include "spillway/schedule/execution_plan.h"
+#include "spillway/topology/atomic_file.h"
+
+namespace spillway::split {
+namespace {
+
+pipeline::Placement generated(const runtime::Settings& settings, std::uint32_t ranks) {
+  const std::uint32_t replicas = settings.replicas;
+  if (ranks % replicas != 0)
+    throw ConfigError("--replicas {}: the {} ranks of the job do not divide into so many pipelines "
+                      "(start {} ranks, or {})",
+                      replicas, ranks, replicas, 2 * replicas);
+  planner::ScheduleRequest request;
+  request.ranks = ranks / replicas;
+  // The placement of later micro-batches repeats.
+  request.micro_batches = 2 * request.ranks;
+  const planner::ScheduleGenerator& generator =
+      planner::schedule_generator_named(settings.schedule);
+  const std::uint64_t stages = generator.stage_count(request);
+  if (settings.stages != 0 && settings.stages != stages)
+    throw ConfigError(
+        "--stages {}: with --schedule {} and --replicas {}, {} ranks compute {} stages "
+        "(start {} ranks, or leave --stages out)",
+        settings.stages, settings.schedule, replicas, ranks, stages,
+        settings.stages * replicas * request.ranks / stages);
+  schedule::Schedule schedule = generator.generate(request);
+  schedule.data_parallel = replicas;
+  return pipeline::Placement(schedule);
+}
+
+schedule::ExecutionPlan plan_of(const runtime::Settings& settings, std::uint32_t ranks) {
+  const std::string& file = settings.plan;
+  const std::string command =
+      message("spillway plan PROFILE --ranks {} --out {}", ranks, shell_word(file));
+  schedule::ExecutionPlan plan =
+      schedule::parse_execution_plan(topology::text_of_file(file, command), file);
+  if (plan.rank_count() != ranks)
+    throw ConfigError("{}: this plan is for {} ranks, and the job has {} (start as many, or plan "
+                      "anew: {})",
+                      file, plan.rank_count(), ranks, command);
+  if (!plan.order.empty())
+    throw ConfigError("{}: this plan runs layers in another order than the program, which cannot "
+                      "be split so (plan anew without --order any: {})",
+                      file, command);
+  for (std::size_t stage = 1; stage < plan.stages.size(); ++stage)
+    if (plan.stages[stage].first_operator.empty())
+      throw ConfigError("{}: this plan does not tell by which operators its stages begin (plan "
+                        "anew: {})",
+                        file, command);
+  return plan;
+}
+
+/// A plan has its own.
+void refuse_beside_plan(const runtime::Settings& settings) {
+  const runtime::Settings defaults;
+  std::string option;
+  if (settings.schedule != defaults.schedule) option = "--schedule " + settings.schedule;
+  if (settings.replicas != defaults.replicas) option = message("--replicas {}", settings.replicas);
+  if (settings.stages != defaults.stages) option = message("--stages {}", settings.stages);
+  if (!option.empty())
+    throw ConfigError("{} has no place beside --plan {}: a plan has its own (leave one of them "
+                      "out)",
+                      option, settings.plan);
+}
+
+std::uint64_t window_of(const std::string& schedule, const pipeline::Placement& placement,
+                        Rank rank) {
+  constexpr std::uint64_t kAll = std::uint64_t{1} << 32;
+  if (schedule == "gpipe") return kAll;
+  if (schedule.starts_with("gems")) return 1;
+  const std::vector<std::uint32_t> computed = placement.stages_of(rank);
+  return computed.empty() ? 1 : placement.stages() - computed.front();
+}
+
+}  // namespace
+
+std::vector<double> Layout::in_flight() const {
+  std::vector<double> by_stage;
+  for (std::uint32_t stage = 0; stage < placement.stages(); ++stage)
+    by_stage.push_back(static_cast<double>(windows[placement.rank_of(stage, 0).value()]));
+  return by_stage;
+}
+
+Layout layout_of(const runtime::Settings& settings, std::uint32_t ranks) {
+  std::optional<Layout> made;
+  if (settings.plan.empty()) {
+    made = Layout{settings.schedule, generated(settings, ranks), {}, {}};
+  } else {
+    refuse_beside_plan(settings);
+    const schedule::ExecutionPlan plan = plan_of(settings, ranks);
+    const std::string& name = plan.actions.name;
+    made = Layout{name.substr(0, name.find(':')), pipeline::Placement(plan.actions), {}, {}};
+    for (std::size_t stage = 1; stage < plan.stages.size(); ++stage)
+      made->marks.push_back(
+          {plan.stages[stage].first_operator, plan.stages[stage].operators_before});
+  }
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+    made->windows.push_back(settings.window != 0
+                                ? settings.window
+                                : window_of(made->schedule, made->placement, Rank(rank)));
+  return std::move(*made);
+}
+
+std::uint32_t ranks_of_shard(const runtime::Settings& settings, std::uint32_t ranks) {
+  if (ranks % settings.shards != 0)
+    throw ConfigError("--shards {}: the {} ranks of the job do not divide into so many shards "
+                      "(start {} ranks, or {})",
+                      settings.shards, ranks, settings.shards, 2 * settings.shards);
+  return ranks / settings.shards;
+}
+
+std::string objection_to(const runtime::Settings& settings, Rank rank, std::uint32_t ranks) {
+  try {
+    const std::uint32_t of_shard = ranks_of_shard(settings, ranks);
+    layout_of(settings, of_shard);
+    // `spillway run` knows what the launcher says alone.
+    const char* const told = std::getenv("SPILLWAY_SHARD");
+    const std::string shard = std::to_string(rank.value() / of_shard);
+    if (settings.shards > 1 && told != nullptr && told != shard)
+      return message("--shards {}: the program was started as shard {}, and is shard {} for MPI",
+                     settings.shards, told, shard);
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+}  // namespace spillway::split

@@ -1,0 +1,95 @@
+#include "storage_table.h"
+
+#include <c10/core/Storage.h>
+
+#include <utility>
+
+#include "spillway/base/assert.h"
+#include "spillway/phantoms/phantom_memory.h"
+#include "spillway/split/split_program.h"
+
+namespace spillway::split {
+
+/// Whoever frees it tells this table.
+bool StorageTable::is_from_libtorch(const c10::DataPtr& memory) const {
+  const c10::DeleterFnPtr deleter = memory.get_deleter();
+  return deleter == deleter_ || deleter == phantoms::PhantomMemory::deleter() ||
+         deleter == &StorageTable::return_lent;
+}
+
+std::optional<pipeline::StorageOrdinal> StorageTable::ordinal_of(const c10::StorageImpl& storage) {
+  if (!is_from_libtorch(storage.data_ptr())) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  const auto [entry, is_new] = by_address_.try_emplace(storage.data());
+  if (is_new) {
+    entry->second = {pipeline::StorageOrdinal(next_++), storage.nbytes()};
+    if (loading_.erase(storage.data()) > 0) loaded_.push_back(entry->second.ordinal);
+  }
+  return entry->second.ordinal;
+}
+
+std::uint64_t StorageTable::next() const {
+  const std::lock_guard lock(mutex_);
+  return next_;
+}
+
+void StorageTable::note_loaded(const c10::DataPtr& memory) {
+  if (!is_from_libtorch(memory)) return;
+  const std::lock_guard lock(mutex_);
+  loading_.insert(memory.get());
+}
+
+std::vector<pipeline::StorageOrdinal> StorageTable::take_loaded() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(loaded_, {});
+}
+
+bool StorageTable::knows(const c10::StorageImpl& storage) const {
+  return at(storage.data()).has_value();
+}
+
+std::optional<pipeline::StorageOrdinal> StorageTable::at(const void* address) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_address_.find(address);
+  if (found == by_address_.end()) return std::nullopt;
+  return found->second.ordinal;
+}
+
+std::optional<pipeline::StorageOrdinal> StorageTable::around(const void* address) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [begin, numbered] : by_address_)
+    if (begin <= address && address < static_cast<const std::byte*>(begin) + numbered.size)
+      return numbered.ordinal;
+  return std::nullopt;
+}
+
+void StorageTable::move(const void* from, const void* to) {
+  const std::lock_guard lock(mutex_);
+  auto node = by_address_.extract(from);
+  SPILLWAY_ASSERT(!node.empty());
+  node.key() = to;
+  const bool is_alone = by_address_.insert(std::move(node)).inserted;
+  SPILLWAY_ASSERT(is_alone);
+}
+
+void StorageTable::ended(const void* address) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!loading_.empty()) loading_.erase(address);
+  const auto found = by_address_.find(address);
+  if (found == by_address_.end()) return;
+  ended_.push_back(found->second.ordinal);
+  by_address_.erase(found);
+}
+
+void StorageTable::return_lent(void* context) {
+  auto* const storage = static_cast<c10::Storage*>(context);
+  SplitProgram::ended(storage->data());
+  delete storage;
+}
+
+std::vector<pipeline::StorageOrdinal> StorageTable::take_ended() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(ended_, {});
+}
+
+}  // namespace spillway::split

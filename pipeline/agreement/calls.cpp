@@ -1,0 +1,59 @@
+#include "calls.h"
+
+#include <optional>
+
+#include "spillway/base/error.h"
+
+namespace spillway::pipeline {
+namespace {
+
+/// One has ended, after `count` calls, and the other one goes on.
+std::string text_of_end(const NamedCalls& ended, std::uint64_t count, const NamedCalls& longer) {
+  std::string next = message("call {}", count);
+  for (const ControlHash::Call& call : longer.calls)
+    if (call.index == count) next += message(", {}", call.name);
+  return message("{} has made {} calls in all, and {} goes on with {}", ended.rank, count,
+                 longer.rank, next);
+}
+
+}  // namespace
+
+Packed packed_calls(const std::vector<ControlHash::Call>& calls) {
+  Packer packer;
+  packer.add(calls.size());
+  for (const ControlHash::Call& call : calls) {
+    packer.add(call.index);
+    packer.add(call.after);
+    packer.add(call.count);
+    for (const std::uint32_t argument : call.arguments) packer.add(argument);
+    packer.add(call.name);
+  }
+  return packer.take();
+}
+
+UnpackedCalls::UnpackedCalls(const Packed& bytes) {
+  Unpacker unpacker(bytes);
+  for (std::uint64_t left = unpacker.number(); left > 0; --left) {
+    ControlHash::Call& call = calls_.emplace_back();
+    call.index = unpacker.number();
+    call.after = unpacker.number();
+    call.count = static_cast<std::uint32_t>(unpacker.number());
+    for (std::uint32_t& argument : call.arguments)
+      argument = static_cast<std::uint32_t>(unpacker.number());
+    names_.push_back(unpacker.text());
+    call.name = names_.back();
+  }
+}
+
+std::string text_apart(const NamedCalls& one, std::uint64_t ones, const NamedCalls& other,
+                       std::uint64_t others) {
+  std::optional<std::string> where = first_difference(one, other);
+  if (!where && ones != others)
+    where = ones < others ? text_of_end(one, ones, other) : text_of_end(other, others, one);
+  return message(
+      "the programs of the ranks went apart: {} (seed the program equally on all ranks, and let "
+      "nothing steer it that differs between them: clocks, host names, addresses)",
+      where.value_or(message("{} and {} compare at other calls", one.rank, other.rank)));
+}
+
+}  // namespace spillway::pipeline

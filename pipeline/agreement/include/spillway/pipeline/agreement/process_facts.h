@@ -1,0 +1,19 @@
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "spillway/pipeline/agreement/job.h"
+
+namespace spillway::pipeline {
+
+/// Name of the fact that has the arguments of the program.
+inline constexpr std::string_view kArgumentsFact = "the list of arguments";
+
+/// What of this process has to be equal on all ranks, as far as that is known without LibTorch: the
+/// program and its Python files by their contents, its arguments, and the variables that change
+/// numbers (README). `process` is its folder in /proc. Throws IoError where the program cannot be
+/// read. Takes as long as it takes to read it.
+JobFacts facts_of_process(const std::filesystem::path& process = "/proc/self");
+
+}  // namespace spillway::pipeline

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace spillway::pipeline {
+
+/// What a rank's program has done so far, as a number. Ranks compare theirs: as long as they are
+/// equal, all have made the same calls with the same arguments. Addresses are no part of it, as
+/// they differ between ranks. One thread makes the calls, and any may look at those that have
+/// ended.
+///   hash.begin_call(name);
+///   hash.add(ordinal);
+///   hash.end_call();
+class ControlHash {
+ public:
+  static constexpr std::size_t kArguments = 12;  ///< That are told apart; the last stands for more.
+  static constexpr std::size_t kKept = 1u << 14;  ///< Calls that a rank can look back at.
+
+  /// A call, to be told apart from that of another rank.
+  struct Call {
+    std::uint64_t index = 0;  ///< Counted from 0.
+    std::string_view name;    ///< Outlives this.
+    std::uint64_t after = 0;  ///< The hash behind it.
+    std::uint32_t count = 0;  ///< Of arguments.
+    std::array<std::uint32_t, kArguments> arguments{};
+  };
+
+  /// How far a program has come.
+  struct Position {
+    std::uint64_t calls = 0;  ///< That have ended.
+    std::uint64_t value = 0;  ///< The hash behind them.
+  };
+
+  /// `name` outlives this: an operator's, with its overload.
+  void begin_call(std::string_view name);
+  /// The next argument: a shape, a type, a number, a storage, or who owns the call. Order counts.
+  void add(std::uint64_t argument);
+  void end_call();
+
+  Position position() const;
+  std::uint64_t value() const { return position().value; }
+  std::uint64_t calls() const { return position().calls; }
+  /// The hash behind the first `calls` calls. Nothing: they are not made yet, or too long ago.
+  std::optional<std::uint64_t> value_after(std::uint64_t calls) const;
+  /// The latest calls, at most so many, oldest first.
+  std::vector<Call> latest(std::size_t most = kKept) const;
+
+ private:
+  const Call& kept_locked(std::uint64_t index) const { return kept_[index % kKept]; }
+
+  // Of the thread that makes the calls.
+  std::uint64_t value_ = 0;
+  Call call_;
+
+  // A call is written once, at its end: so the lock costs a call some 15 ns, and nobody sees half.
+  mutable std::mutex mutex_;
+  Position position_;
+  std::vector<Call> kept_;  ///< A ring once it has kKept.
+};
+
+/// The latest calls of a rank, and its name in texts.
+struct NamedCalls {
+  std::string rank;
+  std::vector<ControlHash::Call> calls;
+};
+
+/// Where two ranks went apart: a sentence without an end that names the call and the argument, or
+/// says that it was before all of these calls. Nothing: they did not.
+std::optional<std::string> first_difference(const NamedCalls& one, const NamedCalls& other);
+
+}  // namespace spillway::pipeline

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "spillway/base/bytes.h"
+#include "spillway/pipeline/ownership/directory.h"
+
+namespace spillway::pipeline {
+
+/// A parameter, by the order in which forward first uses them, with the operators behind it up to
+/// the next one's: what cuts into stages move as a whole.
+struct ModelUnit {
+  Bytes parameter{};
+  Bytes kept{};   ///< Parameter, gradient, optimizer states, buffers: what stays from step to step.
+  Bytes stash{};  ///< What forward of one micro-batch leaves for backward.
+  /// One operator was the first to use this parameter and the one before: no cut between.
+  bool is_joined = false;
+  bool has_ended = false;  ///< Its parameter is gone.
+};
+
+/// A value that operators of later units read. Bytes of one micro-batch.
+struct UnitBorder {
+  std::uint32_t producer = 0;
+  std::vector<std::uint32_t> consumers;  ///< In order.
+  Bytes bytes;
+};
+
+/// The bytes of a model by units, from the first micro-batch of the program: all ranks see all of
+/// its operators, so all find the same. One thread.
+class ModelUnits {
+ public:
+  /// The next unit.
+  void add(Bytes parameter, bool is_joined);
+  /// Forward of unit `consumer` reads a storage that unit `producer` has made.
+  void note_read(StorageOrdinal storage, std::uint32_t producer, std::uint32_t consumer,
+                 Bytes size);
+  /// A storage has ended; it was the parameter of that unit, or of none.
+  void note_ended(StorageOrdinal storage, std::optional<std::uint32_t> parameter_of);
+  /// Backward begins: what forward has made and is still there is the stash. Nothing counts from
+  /// then on but new units.
+  void end_count(const Directory& directory);
+
+  std::uint32_t count() const { return static_cast<std::uint32_t>(units_.size()); }
+  bool is_counting() const { return is_counting_; }
+  /// There were some, and their parameters are gone.
+  bool have_all_ended() const { return count() > 0 && ended_ == units_.size(); }
+  /// As it is between two steps.
+  std::vector<ModelUnit> units(const Directory& directory) const;
+  const std::vector<UnitBorder>& borders() const { return borders_; }
+
+ private:
+  std::vector<ModelUnit> units_;
+  bool is_counting_ = true;
+  std::size_t ended_ = 0;  ///< Units.
+  /// While it counts: of storages that are there, by producer, which a write in place changes.
+  std::map<std::pair<StorageOrdinal, std::uint32_t>, UnitBorder> read_;
+  std::vector<UnitBorder> borders_;
+};
+
+}  // namespace spillway::pipeline

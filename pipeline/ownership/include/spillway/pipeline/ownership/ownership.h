@@ -1,0 +1,164 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "spillway/base/autograd_facts.h"
+#include "spillway/base/bytes.h"
+#include "spillway/pipeline/ownership/directory.h"
+#include "spillway/pipeline/ownership/model_units.h"
+#include "spillway/pipeline/ownership/placement.h"
+#include "spillway/pipeline/ownership/stage_cuts.h"
+
+namespace spillway::pipeline {
+
+/// What an operator needs to be computed.
+enum class OperatorKind : std::uint8_t {
+  kComputes,  ///< Bytes of its inputs; where it is computed makes no difference to the program.
+  kNoBytes,   ///< None: it makes views, or memory that nobody has filled.
+  kSteers,    ///< The program sees what it returns: numbers, or sizes that hang on bytes.
+};
+
+struct OperatorUse {
+  StorageOrdinal storage;
+  bool writes = false;
+  bool requires_gradient = false;  ///< Its tensor does: a parameter, or what was made of one.
+  Bytes size{};                    ///< Of the storage.
+};
+
+/// An outermost operator, as every rank sees it.
+struct OperatorCall {
+  OperatorKind kind = OperatorKind::kComputes;
+  AutogradFacts autograd{};
+  /// Backward adds to the gradient of this parameter; none: it does something else.
+  StorageOrdinal accumulates_for{};
+  std::span<const OperatorUse> uses;
+};
+
+/// A storage that an operator has made.
+struct MadeStorage {
+  StorageOrdinal storage;
+  Bytes size{};
+};
+
+/// Bytes that one rank sends to another one before an operator. Both number it alike.
+struct Move {
+  std::uint64_t number = 0;
+  StorageOrdinal storage;
+  Rank from;
+  Rank to;
+};
+
+struct Decision {
+  /// A parameter that has got its stage with this operator.
+  struct Dealt {
+    StorageOrdinal parameter;
+    RankSet holders;  ///< Before anything moves.
+  };
+  RankSet owners;  ///< Who computes.
+  /// The latest parameter that goes into it, by number, and the stage of that; none: it belongs to
+  /// no part of the model.
+  std::optional<std::uint32_t> unit;
+  std::optional<std::uint32_t> stage;
+  std::vector<Dealt> dealt;
+  std::vector<Move> moves;
+};
+
+/// Says who computes each operator of a program that all ranks run. The answer hangs on nothing but
+/// the operators before, so each rank finds it for itself. The rules are in
+/// pipeline/ownership/README.md. One thread.
+class Ownership {
+ public:
+  /// Throws PlanError for cuts into another number of stages.
+  Ownership(Placement placement, StageCuts cuts);
+
+  /// The answer for the next operator; what moves is taken as moved. Until the next call.
+  const Decision& decide(const OperatorCall& call);
+  /// What that operator has made.
+  void made(std::span<const MadeStorage> results);
+  void ended(StorageOrdinal storage);
+  /// The program has its bytes past the operators, on all ranks: all compute what writes it. For a
+  /// storage that all hold.
+  void keep_everywhere(StorageOrdinal storage);
+  /// One rank alone has the bytes of a storage that no operator has made.
+  void found_on(Rank rank, StorageOrdinal storage);
+
+  /// With cuts by begins: forward comes to the next stage.
+  void begin_stage() { cuts_.begin_stage(); }
+  /// Cuts the model anew, between two steps: number of the unit that each stage begins with. What
+  /// belongs to a unit of another stage then is kept there from its next use on. Throws PlanError
+  /// for another number of stages, or numbers that StageCuts refuses.
+  void recut(const std::vector<std::size_t>& first_of_stage);
+  /// The present ones.
+  std::vector<std::size_t> first_of_stage() const;
+  std::uint32_t stage_of(std::uint32_t unit) const { return stage_of_[unit]; }
+
+  /// The program begins the next micro-batch. From the first call on, only calls do.
+  void begin_micro_batch();
+  /// Counted from 0 in each step; a forward that reads a parameter after a backward begins the next
+  /// one, and one after an update begins a step.
+  std::uint64_t micro_batch() const { return micro_batch_; }
+  /// The same, counted through the whole run.
+  std::uint64_t micro_batch_of_run() const { return micro_batch_of_run_; }
+  /// Parameters whose home is that rank: the most bytes at once.
+  Bytes most_parameters_of(Rank rank) const;
+  const Directory& directory() const { return directory_; }
+  const ModelUnits& units() const { return units_; }
+  const Placement& placement() const { return placement_; }
+
+ private:
+  enum class Progress : std::uint8_t { kForward, kBackward, kUpdated };
+  struct Place {
+    std::uint32_t unit = 0;
+    Rank rank;
+  };
+  struct NodeHash {
+    std::size_t operator()(const AutogradNode& node) const noexcept;
+  };
+
+  std::optional<Place> place_of(const OperatorCall& call);
+  std::optional<Place> place_in_forward(const OperatorCall& call);
+  void note_reads(const OperatorCall& call, std::uint32_t unit);
+  std::optional<Place> place_in_backward(const OperatorCall& call) const;
+  std::optional<Place> place_by_uses(const OperatorCall& call) const;
+  Place place_of_storage(const StorageFacts& facts) const;
+  void await_parameters(const OperatorCall& call);
+  void deal_parameters(const OperatorCall& call);
+  void begin_anew();
+  void keep(const StorageFacts& parameter);
+  Rank moved(Rank rank, std::uint32_t from_stage, std::uint32_t to_stage) const;
+  bool is_parameter(const OperatorUse& use) const;
+  void count_micro_batches(const OperatorCall& call);
+  void begin_forward();
+  void move_inputs(const OperatorCall& call);
+  void note_writes(const OperatorCall& call);
+
+  Placement placement_;
+  StageCuts first_cuts_;  ///< Of a model.
+  StageCuts cuts_;
+  Directory directory_;
+  std::unordered_map<AutogradNode, Place, NodeHash> nodes_;  ///< Of forward operators.
+  ModelUnits units_;
+  std::vector<std::uint32_t> stage_of_;  ///< By unit.
+  struct Kept {
+    Bytes now, most;
+  };
+  std::vector<Kept> kept_;  ///< Parameters by rank.
+  /// Initialised, before forward has used any.
+  std::unordered_map<StorageOrdinal, Bytes> awaited_;
+  std::uint64_t micro_batch_ = 0;
+  std::uint64_t micro_batch_of_run_ = 0;
+  Progress progress_ = Progress::kForward;
+  bool is_told_of_micro_batches_ = false;
+  std::uint64_t moves_ = 0;
+  Decision decision_;
+  std::optional<Place> place_;  ///< Of the latest operator; none: all compute it.
+  bool is_gradient_ = false;    ///< What it makes.
+  bool is_forward_ = false;
+};
+
+}  // namespace spillway::pipeline

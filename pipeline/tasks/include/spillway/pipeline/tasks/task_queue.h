@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "spillway/base/strong_id.h"
+#include "spillway/pipeline/ownership/directory.h"
+
+namespace spillway::pipeline {
+
+/// A task of this rank, in the order of the program.
+using TaskId = StrongId<struct TaskTag, std::uint64_t>;
+
+/// What the program has asked for and nobody has done so far.
+struct Task {
+  enum class Kind : std::uint8_t {
+    kCompute,   ///< Occupies the rank while it runs.
+    kTransfer,  ///< Goes on beside others once it has begun.
+  };
+  Kind kind = Kind::kCompute;
+  std::span<const StorageOrdinal> reads{};
+  std::span<const StorageOrdinal> writes{};  ///< Made or changed; their old bytes are lost.
+  /// Counted through the whole run; none: it takes no memory that its micro-batch's backward gives
+  /// back, as sums of gradients, updates, copies of parameters, and all that is sent.
+  std::optional<std::uint64_t> micro_batch{};
+  std::uint64_t order = 0;  ///< Lower ones go first among those that can.
+  /// Tasks of one number are done together, if they can: those of a stage for a micro-batch, in one
+  /// direction. Else a stage's last small operator, and what waits for it elsewhere, would wait for
+  /// another micro-batch's large ones.
+  std::optional<std::uint64_t> segment{};
+};
+
+/// Which task is next: one whose inputs are there and whose results nobody needs as they were
+/// before. Tasks that were added earlier never wait for later ones, so whoever runs what `next`
+/// gives comes to an end. Pure; one thread, or with a lock of the caller.
+class TaskQueue {
+ public:
+  /// `window`: micro-batches that this rank has begun and not ended, at most; at least 1. It bounds
+  /// the memory of activations that wait for their backward. The oldest one never waits for others.
+  explicit TaskQueue(std::uint64_t window);
+
+  /// From now on all micro-batches may begin, those that have waited, too.
+  void lift_window();
+
+  TaskId add(const Task& task);
+  /// What `add` returns next.
+  TaskId next_added() const { return TaskId(added_); }
+  /// Takes a task to run. Transfers come before what is computed: they only have to be begun.
+  std::optional<TaskId> next();
+  /// What `next` gave has come to its end.
+  void done(TaskId task);
+
+  /// The program waits for the bytes of a storage: what makes them goes before all else that is
+  /// computed. The window stays: a sum over a step's losses would else begin all its micro-batches.
+  void demand(StorageOrdinal storage);
+  /// Whether a task that is not done writes it.
+  bool is_promised(StorageOrdinal storage) const;
+  /// Whether a task that is not done reads or writes it: its memory has to stay.
+  bool is_in_use(StorageOrdinal storage) const { return storages_.contains(storage); }
+
+  /// Of the tasks that are not done.
+  std::optional<std::uint64_t> oldest_micro_batch() const {
+    if (left_.empty()) return std::nullopt;
+    return left_.begin()->first;
+  }
+
+  std::size_t size() const { return tasks_.size(); }
+
+ private:
+  struct Pending {
+    Task::Kind kind = Task::Kind::kCompute;
+    std::optional<std::uint64_t> micro_batch;
+    std::optional<std::uint64_t> segment;
+    std::uint64_t order = 0;
+    bool is_urgent = false;
+    bool is_awaited = false;  ///< Another rank waits for it: something is sent that needs it.
+    bool is_taken = false;
+    std::set<TaskId> waits_for;
+    std::vector<TaskId> followers;
+    std::vector<StorageOrdinal> storages;
+  };
+  /// Tasks in the order in which they are taken.
+  using Key = std::tuple<bool, bool, std::uint64_t, bool, TaskId>;
+  struct InUse {
+    std::optional<TaskId> writer;  ///< The last one, unless it is done.
+    std::set<TaskId> readers;      ///< Since then.
+  };
+
+  static Key key_of(TaskId id, const Pending& task);
+  void wait_for(TaskId id, Pending& task, TaskId earlier);
+  void make_ready(TaskId id, const Pending& task);
+  bool unmake_ready(TaskId id, const Pending& task);
+  bool is_in_window(std::uint64_t micro_batch) const;
+  void move_window();
+  void raise(TaskId id, bool Pending::*mark);
+  void let_go(TaskId id, StorageOrdinal storage);
+
+  std::optional<std::uint64_t> window_;  ///< None: lifted.
+  std::uint64_t added_ = 0;
+  std::unordered_map<TaskId, Pending> tasks_;
+  std::unordered_map<StorageOrdinal, InUse> storages_;
+  std::map<std::uint64_t, std::uint64_t> left_;  ///< Tasks that are not done, by micro-batch.
+  std::set<Key> ready_;
+  std::unordered_map<std::uint64_t, std::set<Key>> ready_in_segment_;
+  std::map<std::uint64_t, std::vector<TaskId>> outside_;  ///< Of the window, by micro-batch.
+  std::optional<std::uint64_t> segment_;                  ///< Of the latest task.
+};
+
+}  // namespace spillway::pipeline

@@ -1,0 +1,155 @@
+#include "spillway/pipeline/tasks/task_queue.h"
+
+#include <algorithm>
+
+#include "spillway/base/assert.h"
+
+namespace spillway::pipeline {
+
+TaskQueue::TaskQueue(std::uint64_t window) : window_(window) { SPILLWAY_ASSERT(window > 0); }
+
+TaskQueue::Key TaskQueue::key_of(TaskId id, const Pending& task) {
+  return {task.kind == Task::Kind::kCompute, !task.is_urgent, task.order, !task.is_awaited, id};
+}
+
+TaskId TaskQueue::add(const Task& task) {
+  const TaskId id(added_++);
+  Pending& pending = tasks_[id];
+  pending.kind = task.kind;
+  pending.micro_batch = task.micro_batch;
+  pending.segment = task.segment;
+  pending.order = task.order;
+  if (task.micro_batch) ++left_[*task.micro_batch];
+  for (const StorageOrdinal storage : task.reads) {
+    InUse& use = storages_[storage];
+    if (use.writer) wait_for(id, pending, *use.writer);
+    use.readers.insert(id);
+    pending.storages.push_back(storage);
+  }
+  for (const StorageOrdinal storage : task.writes) {
+    InUse& use = storages_[storage];
+    if (use.writer) wait_for(id, pending, *use.writer);
+    for (const TaskId reader : use.readers) wait_for(id, pending, reader);
+    use.readers.clear();
+    use.writer = id;
+    pending.storages.push_back(storage);
+  }
+  if (pending.waits_for.empty()) make_ready(id, pending);
+  // What is sent.
+  if (task.kind == Task::Kind::kTransfer && task.writes.empty()) raise(id, &Pending::is_awaited);
+  return id;
+}
+
+void TaskQueue::wait_for(TaskId id, Pending& task, TaskId earlier) {
+  if (earlier == id || !task.waits_for.insert(earlier).second) return;
+  tasks_.at(earlier).followers.push_back(id);
+}
+
+void TaskQueue::make_ready(TaskId id, const Pending& task) {
+  if (task.micro_batch && !is_in_window(*task.micro_batch)) {
+    outside_[*task.micro_batch].push_back(id);
+    return;
+  }
+  const Key key = key_of(id, task);
+  ready_.insert(key);
+  if (task.segment) ready_in_segment_[*task.segment].insert(key);
+}
+
+/// Whether it was.
+bool TaskQueue::unmake_ready(TaskId id, const Pending& task) {
+  const Key key = key_of(id, task);
+  if (ready_.erase(key) == 0) return false;
+  if (!task.segment) return true;
+  const auto same = ready_in_segment_.find(*task.segment);
+  same->second.erase(key);
+  if (same->second.empty()) ready_in_segment_.erase(same);
+  return true;
+}
+
+bool TaskQueue::is_in_window(std::uint64_t micro_batch) const {
+  return !window_ || micro_batch < left_.begin()->first + *window_;
+}
+
+void TaskQueue::lift_window() {
+  window_.reset();
+  move_window();
+}
+
+/// The oldest micro-batch is another one, or the window is lifted.
+void TaskQueue::move_window() {
+  while (!outside_.empty() && is_in_window(outside_.begin()->first)) {
+    const std::vector<TaskId> inside = std::move(outside_.begin()->second);
+    outside_.erase(outside_.begin());
+    for (const TaskId id : inside) make_ready(id, tasks_.at(id));
+  }
+}
+
+std::optional<TaskId> TaskQueue::next() {
+  if (ready_.empty()) return std::nullopt;
+  Key key = *ready_.begin();
+  if (tasks_.at(std::get<TaskId>(key)).kind == Task::Kind::kCompute && segment_) {
+    const auto same = ready_in_segment_.find(*segment_);
+    if (same != ready_in_segment_.end()) key = *same->second.begin();
+  }
+  const TaskId id = std::get<TaskId>(key);
+  Pending& task = tasks_.at(id);
+  task.is_taken = true;
+  unmake_ready(id, task);
+  if (task.kind == Task::Kind::kCompute) segment_ = task.segment;
+  return id;
+}
+
+void TaskQueue::done(TaskId id) {
+  const auto found = tasks_.find(id);
+  SPILLWAY_ASSERT(found != tasks_.end() && found->second.is_taken);
+  const Pending task = std::move(found->second);
+  tasks_.erase(found);
+  for (const TaskId follower : task.followers) {
+    Pending& waiting = tasks_.at(follower);
+    waiting.waits_for.erase(id);
+    if (waiting.waits_for.empty()) make_ready(follower, waiting);
+  }
+  for (const StorageOrdinal storage : task.storages) let_go(id, storage);
+  if (!task.micro_batch) return;
+  const auto left = left_.find(*task.micro_batch);
+  if (--left->second > 0) return;
+  left_.erase(left);
+  move_window();
+}
+
+void TaskQueue::let_go(TaskId id, StorageOrdinal storage) {
+  const auto found = storages_.find(storage);
+  if (found == storages_.end()) return;  // Read and written by one task.
+  InUse& use = found->second;
+  if (use.writer == id) use.writer.reset();
+  use.readers.erase(id);
+  if (!use.writer && use.readers.empty()) storages_.erase(found);
+}
+
+void TaskQueue::demand(StorageOrdinal storage) {
+  const auto found = storages_.find(storage);
+  if (found != storages_.end() && found->second.writer)
+    raise(*found->second.writer, &Pending::is_urgent);
+}
+
+/// Marks a task, and all that it waits for.
+void TaskQueue::raise(TaskId first, bool Pending::*mark) {
+  std::vector<TaskId> left{first};
+  while (!left.empty()) {
+    const TaskId id = left.back();
+    left.pop_back();
+    Pending& task = tasks_.at(id);
+    if (task.*mark) continue;
+    const bool is_ready = unmake_ready(id, task);
+    task.*mark = true;
+    if (is_ready) make_ready(id, task);
+    left.insert(left.end(), task.waits_for.begin(), task.waits_for.end());
+  }
+}
+
+bool TaskQueue::is_promised(StorageOrdinal storage) const {
+  const auto found = storages_.find(storage);
+  return found != storages_.end() && found->second.writer.has_value();
+}
+
+}  // namespace spillway::pipeline

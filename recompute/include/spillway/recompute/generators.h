@@ -1,0 +1,21 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/ivalue.h>
+
+namespace spillway::recompute {
+
+/// The generator that a call draws from: its argument at `position`, where it has one there (-1: it
+/// has none), else the default one.
+at::Generator generator_of(c10::ArrayRef<c10::IValue> arguments, int position);
+
+/// Whether a generator can be copied with its state: it is LibTorch's own for the CPU.
+bool can_restore(const at::Generator& generator);
+
+/// A generator in the same state. Any thread, also while others draw.
+at::Generator copy_of(const at::Generator& generator);
+
+/// Nobody may draw from them meanwhile: for copies.
+bool same_state(const at::Generator& a, const at::Generator& b);
+
+}  // namespace spillway::recompute

@@ -1,0 +1,53 @@
+# Finds the headers of MPIs, none of which is needed: SPILLWAY_mpich_INCLUDE and SPILLWAY_openmpi_INCLUDE, folders with
+# an mpi.h of that ABI. Searched are SPILLWAY_MPI_INCLUDES, what the compilers mpicc of the PATH name, and the places of
+# Linux distributions.
+
+# Adds the folders that a compiler of the site gives to the real one.
+function(spillway_ask_mpi_compiler name folders)
+  find_program(SPILLWAY_${name} ${name})
+  mark_as_advanced(SPILLWAY_${name})
+  if(SPILLWAY_${name})
+    execute_process(COMMAND "${SPILLWAY_${name}}" -show OUTPUT_VARIABLE line ERROR_QUIET RESULT_VARIABLE status)
+    string(REGEX MATCHALL "-I[^ \n]+" found "${line}")
+    list(TRANSFORM found REPLACE "^-I" "")
+    if(status EQUAL 0)
+      set(${folders} ${${folders}} ${found} PARENT_SCOPE)
+    endif()
+  endif()
+endfunction()
+
+function(spillway_find_mpi_headers)
+  set(folders ${SPILLWAY_MPI_INCLUDES})
+  foreach(compiler IN ITEMS mpicc mpicc.mpich mpicc.openmpi)
+    spillway_ask_mpi_compiler(${compiler} folders)
+  endforeach()
+  set(machine ${CMAKE_LIBRARY_ARCHITECTURE})
+  list(APPEND folders /usr/include/${machine}/mpich /usr/lib/${machine}/openmpi/include
+    /usr/include/mpich-x86_64 /usr/include/openmpi-x86_64)
+  foreach(mpi IN ITEMS mpich openmpi)
+    set(word_mpich "MPICH_|I_MPI_")
+    set(word_openmpi "OMPI_MAJOR_VERSION")
+    set(found "")
+    foreach(folder IN LISTS folders)
+      if(NOT found AND EXISTS "${folder}/mpi.h")
+        file(STRINGS "${folder}/mpi.h" lines REGEX "define (${word_${mpi}})" LIMIT_COUNT 1)
+        if(lines)
+          set(found "${folder}")
+        endif()
+      endif()
+    endforeach()
+    set(SPILLWAY_${mpi}_INCLUDE "${found}" PARENT_SCOPE)
+  endforeach()
+endfunction()
+
+spillway_find_mpi_headers()
+set(package_mpich libmpich-dev)
+set(package_openmpi libopenmpi-dev)
+foreach(mpi IN ITEMS mpich openmpi)
+  if(SPILLWAY_${mpi}_INCLUDE)
+    message(STATUS "Headers of the ABI of ${mpi}: ${SPILLWAY_${mpi}_INCLUDE}")
+  else()
+    message(STATUS "No headers of the ABI of ${mpi}: jobs cannot run with such an MPI "
+      "(on Debian: apt-get install ${package_${mpi}}; elsewhere SPILLWAY_MPI_INCLUDES=folder)")
+  endif()
+endforeach()

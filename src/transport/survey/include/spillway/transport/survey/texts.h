@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "spillway/transport/transport.h"
+
+namespace spillway::transport {
+
+/// On the first rank: the text of each rank. Others send theirs, and get none. Throws
+/// TransportError for a message that is lost.
+std::vector<std::string> gather_texts(Transport& transport, const std::string& mine);
+
+/// What the first rank has, on all ranks. Throws as `gather_texts`.
+std::uint64_t number_of_first_rank(Transport& transport, std::uint64_t mine);
+
+}  // namespace spillway::transport

@@ -1,0 +1,52 @@
+"""A program that is linked with Spillway, and says itself that it is to be split."""
+import os
+import shutil
+import unittest
+
+from ranks_case import RanksCase
+
+PROGRAM = os.environ["SPILLWAY_TEST_LINKED"]
+CORE = os.environ["SPILLWAY_TEST_CORE"]
+
+
+class LinkedSplit(RanksCase):
+    def check_same(self, *words, mpi="MPICH"):
+        alone = self.start(PROGRAM, *words)
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+        self.assertEqual((self.folder / "rank.txt").read_text(), "0 of 1\n")
+        split = self.launch(2, PROGRAM, *words, mpi=mpi, SPILLWAY_STATS="run.json")
+        self.assertEqual(split.returncode, 0, split.stderr)
+        self.assertEqual(split.stdout, alone.stdout)
+        self.assertEqual((self.folder / "rank.txt").read_text(), "0 of 2\n")
+        self.assertIn("2 ranks on 1 host, 2 stages", split.stderr)
+        self.assertNotIn("already running", split.stderr)
+        return split.stderr
+
+    def test_trains_the_bits_of_one_process(self):
+        self.assertIn("; 4 micro-batches a step", self.check_same())
+
+    def test_trains_under_open_mpi(self):
+        self.check_same(mpi="Open MPI")
+
+    def test_marks_its_micro_batches(self):
+        self.assertIn("; 4 micro-batches a step", self.check_same("marks"))
+
+    def test_marks_its_micro_batches_under_open_mpi(self):
+        self.check_same("marks", mpi="Open MPI")
+
+    def test_ends_alike_under_the_command(self):
+        split = self.split(2, trainer=(PROGRAM,))
+        self.assertEqual(split.returncode, 0, split.stderr)
+        self.assertEqual(split.stdout, self.start(PROGRAM).stdout)
+        self.assertNotIn("already running", split.stderr)
+
+    def test_names_the_command_that_is_missing(self):
+        shutil.copy(CORE, self.folder)
+        split = self.launch(2, PROGRAM, LD_LIBRARY_PATH=str(self.folder))
+        self.assertEqual(split.returncode, 1, split.stderr)
+        self.assertIn("start(): split: a split program runs under the command spillway, which is not at "
+                      f"{self.folder}/../bin/spillway", split.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,55 @@
+#include "private_rank_lines.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace spillway::cli {
+namespace {
+
+TEST(SpillwayLines, ComeOutWithTheRank) {
+  SpillwayLines lines("3");
+  EXPECT_EQ(lines.of("[spillway] warning: one\nmine\n[spillway] steps 4\n"),
+            "[spillway 3] warning: one\n[spillway 3] steps 4\n");
+  EXPECT_EQ(lines.of("[spillway 3] info: has it\n[spillway_x] has not\n"),
+            "[spillway 3] info: has it\n");
+}
+
+TEST(SpillwayLines, AreFoundBehindALineThatIsStillOpen) {
+  SpillwayLines lines("3");
+  EXPECT_EQ(lines.of(" 50 % done[spillway] error: now\n"), "[spillway 3] error: now\n");
+  EXPECT_EQ(lines.of(" 60 %\r 70 %\r[spillway] step 7\r"), "[spillway 3] step 7\n");
+}
+
+TEST(SpillwayLines, ComeInPieces) {
+  SpillwayLines lines("1");
+  std::string shown;
+  for (const char letter : std::string("other\n[spillway] a line\n[spillway] the last"))
+    shown += lines.of({&letter, 1});
+  EXPECT_EQ(shown, "[spillway 1] a line\n");
+  EXPECT_EQ(lines.rest(), "[spillway 1] the last\n");
+  EXPECT_EQ(lines.rest(), "");
+}
+
+TEST(SpillwayLines, KeepTheEndOfWhatIsNotShown) {
+  SpillwayLines lines("2");
+  lines.of("one\ntwo\n\nthree\nframe #0: somewhere\nfour\n[spillway] warning: shown\n");
+  const std::string begin = "[spillway 2] error: this rank has failed: ";
+  EXPECT_EQ(lines.last_words(), begin + "two\n" + begin + "three\n" + begin + "four\n");
+}
+
+TEST(SpillwayLines, KeepNothingWhereAReasonIsTold) {
+  SpillwayLines lines("2");
+  lines.of("one\n[spillway 2] error: a reason\ntwo\n");
+  EXPECT_EQ(lines.last_words(), "");
+}
+
+TEST(SpillwayLines, AreCutWhereTheyHaveNoEnd) {
+  SpillwayLines lines("1");
+  EXPECT_EQ(lines.of(std::string(1 << 20, 'x')), "");
+  EXPECT_EQ(lines.of("\n[spillway] after it\n"), "[spillway 1] after it\n");
+  EXPECT_LE(lines.last_words().size(), std::size_t{1} << 17);
+}
+
+}  // namespace
+}  // namespace spillway::cli

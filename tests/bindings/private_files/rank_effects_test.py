@@ -1,0 +1,176 @@
+"""What is left of a program that runs on many ranks: files and output of the first one."""
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import unittest
+
+from clean_environment import clean_environment
+from memory_group import Unavailable
+from mpi_launchers import RANKS_ALLOWED, mpi_launcher
+from surroundings import SmallDisk
+
+COMMAND = os.environ["SPILLWAY_TEST_COMMAND"]
+# Standard error of a rank that says nothing shows what begins as Spillway's own lines do.
+TELL_FOLDER = 'echo "[spillway] folder $SPILLWAY_PRIVATE_FILES" >&2;'
+
+
+class RankCase(unittest.TestCase):
+    def setUp(self):
+        room = tempfile.TemporaryDirectory()
+        self.addCleanup(room.cleanup)
+        self.room = pathlib.Path(room.name).resolve()
+        self.work = self.room / "work"
+        self.work.mkdir()
+        self.temporary = self.room / "temporary"
+        self.temporary.mkdir()
+
+    def start(self, script, *before, rank=None, switch="--split"):
+        """A script under `spillway run`, as a rank or under a launcher."""
+        variables = {"TMPDIR": str(self.temporary), "HOME": str(self.room), **RANKS_ALLOWED}
+        if rank is not None:
+            variables["PMI_RANK"] = str(rank)
+        return subprocess.Popen([*before, COMMAND, "run", switch, "--nvme", str(self.room), "--", "bash",
+                                 "-c", script], cwd=self.work, text=True, stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                env=clean_environment("PMI_RANK", **variables))
+
+    def run_script(self, script, *before, typed="", **more):
+        """(exit code, standard output, lines of the error output)"""
+        process = self.start(script, *before, **more)
+        output, errors = process.communicate(typed, timeout=120)
+        return process.returncode, output, errors.splitlines()
+
+    def left(self):
+        return sorted(path.name for path in self.temporary.iterdir()
+                      if path.name.startswith("spillway-rank-"))
+
+    def names(self):
+        return sorted(path.name for path in self.work.iterdir())
+
+
+class FirstRank(RankCase):
+    """Its effects are the only ones, under each launcher."""
+
+    def check(self, mpi):
+        (self.work / "old").write_text("old\n")
+        script = ("rank=${PMI_RANK:-$OMPI_COMM_WORLD_RANK}; echo out; echo errors >&2;"
+                  "echo $rank >made-$rank; echo $rank >>old; mkdir folder-$rank; cat;"
+                  "[ $(cat made-$rank) = $rank ] && [ -d folder-$rank ] &&"
+                  "echo \"[spillway] rank $rank reads $(tail -n 1 old)\" >&2")
+        code, output, errors = self.run_script(script, mpi_launcher(self, mpi), "-n", "3", typed="typed\n")
+        self.assertEqual((code, output), (0, "out\ntyped\n"))
+        warning = ("warning: the program reads standard input, which only the first rank has: on this "
+                   "rank it is empty")
+        self.assertEqual(sorted(errors), ["[spillway 1] rank 1 reads 1", f"[spillway 1] {warning}",
+                                          "[spillway 2] rank 2 reads 2", f"[spillway 2] {warning}",
+                                          "[spillway] rank 0 reads 0", "errors"])
+        self.assertEqual(self.names(), ["folder-0", "made-0", "old"])
+        self.assertEqual((self.work / "old").read_text(), "old\n0\n")
+        self.assertEqual(self.left(), [])
+
+    def test_under_mpich(self):
+        self.check("MPICH")
+
+    def test_under_open_mpi(self):
+        self.check("Open MPI")
+
+
+class OtherRank(RankCase):
+    def test_leaves_everything_as_it_was_and_ends_as_it_would(self):
+        code, output, errors = self.run_script(TELL_FOLDER + "echo x >made; cat made; exit 7", rank=1)
+        self.assertEqual((code, output, self.names(), self.left()), (7, "", [], []))
+        self.assertRegex(errors[0], rf"^\[spillway 1\] folder {self.temporary}/spillway-rank-\d+-\w+$")
+        self.assertEqual(len(errors), 1)
+
+    def test_shows_what_it_said_last_when_it_fails(self):
+        for end in ("exit 3", "exec python3 -c 'import os; os._exit(3)'"):
+            code, _, errors = self.run_script(f"printf 'early\none\ntwo\nframe #0: x\nthree' >&2; {end}", rank=1)
+            self.assertEqual((code, errors), (3, [f"[spillway 1] error: this rank has failed: {line}"
+                                                  for line in ("one", "two", "three")]))
+
+    def test_shows_nothing_more_where_the_reason_is_told(self):
+        code, _, errors = self.run_script("echo errors >&2; echo '[spillway] error: reason' >&2; exit 3", rank=1)
+        self.assertEqual((code, errors), (3, ["[spillway 1] error: reason"]))
+
+    def test_shows_why_it_aborts(self):
+        code, _, errors = self.run_script("exec python3 -c 'import os, sys; print(\"why\", file=sys.stderr,"
+                                          "flush=True); os.abort()'", rank=1)
+        self.assertEqual((code, errors), (-signal.SIGABRT, ["[spillway 1] error: this rank has failed: why"]))
+
+    def test_says_nothing_of_its_own_when_it_ends_well_or_is_ended(self):
+        for end, expected in (("exit 0", 0), ("kill -TERM $$", -signal.SIGTERM)):
+            code, _, errors = self.run_script(f"echo errors >&2; (exit 3); {end}", rank=1)
+            self.assertEqual((code, errors), (expected, []))
+
+    def test_is_as_any_program_where_no_job_is_split(self):
+        code, output, errors = self.run_script(TELL_FOLDER + "echo x >made; cat made", rank=1,
+                                               switch="--split=off")
+        self.assertEqual((code, output, errors), (0, "x\n", ["[spillway] folder "]))
+        self.assertEqual(self.names(), ["made"])
+
+    def test_has_no_children_that_it_did_not_start(self):
+        code, _, errors = self.run_script("read -r children </proc/$$/task/$$/children;"
+                                          "echo \"[spillway] children:$children\" >&2", rank=1)
+        self.assertEqual((code, errors), (0, ["[spillway 1] children:"]))
+
+    def test_leaves_nothing_behind_when_it_is_killed(self):
+        process = self.start(TELL_FOLDER + "echo x >made; kill -KILL $$", rank=2)
+        _, errors = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, -signal.SIGKILL)
+        self.assertIn("[spillway 2] folder", errors)
+        self.assertEqual((self.names(), self.left()), ([], []))
+
+    def test_removes_what_was_left_of_ranks_that_are_gone(self):
+        tell_owner = 'echo "[spillway] $(readlink $SPILLWAY_PRIVATE_FILES/owner)" >&2; sleep 0.1'
+        _, _, errors = self.run_script(tell_owner, rank=1)
+        ended = errors[0].removeprefix("[spillway 1] ")
+        world, process = ended.rsplit(" ", 2)[0], str(os.getpid())
+        alive = f"{world} {process} {pathlib.Path('/proc/self/stat').read_text().split()[21]}"
+        for name, owner in (("ended", ended), ("alive", alive), ("other", "elsewhere 1 2 3 4")):
+            folder = self.temporary / f"spillway-rank-{name}"
+            (folder / "files/closed").mkdir(parents=True)
+            (folder / "files/closed/file").write_text("left")
+            (folder / "files/closed").chmod(0o500)
+            (folder / "owner").symlink_to(owner)
+        self.run_script("true", rank=1)
+        self.assertEqual(self.left(), ["spillway-rank-alive", "spillway-rank-other"])
+
+    def test_is_refused_without_a_place_for_its_files(self):
+        self.temporary.rmdir()
+        code, _, errors = self.run_script("true", rank=1)
+        self.assertEqual(code, 2)
+        self.assertRegex(errors[-1], r"error: cannot make a folder in .*/temporary for the files of this "
+                                     r"rank: No such file or directory \(name another with TMPDIR\)$")
+
+    def test_names_its_disk_where_that_is_full(self):
+        try:
+            disk = SmallDisk(self.room, 8 << 20)
+        except Unavailable as reason:
+            self.skipTest(str(reason))
+        self.addCleanup(disk.remove)
+        self.temporary = disk.point
+        script = "head -c 9M /dev/zero >large || echo \"[spillway] failed: $(wc -c <large)\" >&2"
+        code, _, errors = self.run_script(script, rank=1)
+        self.assertEqual(code, 0)
+        self.assertRegex(errors[0], rf"\[spillway 1\] warning: No space left in {disk.point}/spillway-rank-\d+-\w+, "
+                                    r"where the files of this rank are, .* \(name another place with TMPDIR")
+        self.assertRegex(errors[1], r"\[spillway 1\] failed: \d{7}$")
+        self.assertEqual(len(errors), 2, errors)
+        self.assertEqual((self.names(), self.left()), ([], []))
+
+    def test_stays_one_where_its_program_calls_the_command_again(self):
+        script = TELL_FOLDER + f"{COMMAND} run --nvme {self.room} -- sh -c 'echo x >made; {TELL_FOLDER}'; cat made >&2"
+        code, _, errors = self.run_script(script, rank=1)
+        self.assertEqual((code, len(errors), len(set(errors))), (0, 2, 1), errors)
+        self.assertEqual((self.names(), self.left()), ([], []))
+
+    def test_goes_on_with_programs_that_outlive_it(self):
+        script = "(sleep 0.3; echo '[spillway] later' >&2) & exit 0"
+        code, _, errors = self.run_script(script, rank=1)
+        self.assertEqual((code, errors, self.left()), (0, ["[spillway 1] later"], []))
+
+
+if __name__ == "__main__":
+    unittest.main()

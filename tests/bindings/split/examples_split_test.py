@@ -1,0 +1,53 @@
+"""The example trainers split over ranks train the same bits as in one process."""
+import os
+import pathlib
+import re
+import unittest
+
+from split_runs import SplitCase
+
+PROGRAMS = pathlib.Path(os.environ["SPILLWAY_TEST_PROGRAMS"])
+LEAVES = ["--losses", "losses", "--save-model", "model", "--checkpoint", "checkpoint"]
+TRAINERS = {
+    "text_gpt": ("/usr/share/common-licenses", ["--preset", "tiny", "--batch", "1", "--context", "128", "--width",
+                                                "192", "--warmup-steps", "2", "--steps", "4", "--evaluate-every", "2",
+                                                "--evaluate-batches", "1", "--sample-every", "3"]),
+    "brain_unet": ("/usr/share/mricron/templates/ch2.nii.gz", ["--preset", "tiny", "--patch", "32x32x32",
+                                                               "--steps", "3"]),
+    "photo_net": ("/usr/share/backgrounds/Painting-Colors_by__herobrine7gamer.jpg",
+                  ["--preset", "tiny", "--crop", "128x128", "--steps", "3"]),
+}
+
+
+class ExampleCase(SplitCase):
+    def told(self, output):
+        return re.sub(r"  [0-9.e+-]+ s/step.*", "", output)
+
+    def train(self, trainer, ranks, *options, half=False):
+        data, flags = TRAINERS[trainer]
+        if not pathlib.Path(data).exists():
+            self.skipTest(f"{data} is not on this machine")
+        words = [PROGRAMS / trainer, *flags, *LEAVES]
+        plain = self.run_plain(*words)
+        split = self.run_split(ranks, *words, options=options)
+        self.check_same(plain, split, archives=["checkpoint"])
+        if half:
+            self.check_half(ranks, words, plain, split, archives=["checkpoint"], options=options)
+
+
+class Examples(ExampleCase):
+    def test_text_gpt_on_two_ranks(self):
+        self.train("text_gpt", 2, half=True)
+
+    def test_text_gpt_in_two_shards_with_the_same_data(self):
+        self.train("text_gpt", 4, "--shards", "2", half=True)
+
+    def test_brain_unet_on_two_ranks(self):
+        self.train("brain_unet", 2)
+
+    def test_photo_net_on_four_ranks(self):
+        self.train("photo_net", 4)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,92 @@
+"""Models that are cut by a plan, or cut anew while they train: the same bits as in one process."""
+import os
+import pathlib
+import subprocess
+import unittest
+
+from clean_environment import clean_environment
+from examples_split_test import ExampleCase
+from python_split_test import PYTHON, TRAINERS, PythonCase
+from split_runs import COMMAND
+
+TEXT_GPT = pathlib.Path(os.environ["SPILLWAY_TEST_PROGRAMS"]) / "text_gpt"
+WORDS = [TEXT_GPT, "--preset", "tiny", "--steps", "4", "--micro-batches", "4", "--losses", "losses.txt",
+         "--checkpoint", "checkpoint.pt"]
+
+
+class Rebalancing(PythonCase):
+    def check_moves(self, kind, ranks=2, options=()):
+        words = [PYTHON, TRAINERS, f"work_before_parameters,16,{kind}"]
+        split = self.run_split(ranks, *words, options=["--log-level", "info", *options])
+        self.check_same(self.run_plain(*words), split)
+        moves = split.statistics["layer_moves"]
+        self.assertGreater(moves["times"], 0, split.said)
+        self.assertGreater(moves["parameters"], 0)
+        self.assertLess(moves["seconds_after"], moves["seconds_before"])
+        self.assertRegex(split.errors, r"before step \d+ \d+ parameters? moves? between ranks, with \S+ \S+: "
+                                       r"the slowest stage takes")
+        self.assertIn("layers moved ", split.errors)
+
+    def test_moves_layers_with_their_states(self):
+        self.check_moves("adamw")
+
+    def test_moves_gradients_that_are_kept(self):
+        self.check_moves("foreach")
+
+    def test_moves_both_copies_of_inverted_stages(self):
+        self.check_moves("sgd", options=["--schedule", "gems-mast"])
+
+    def test_moves_in_all_replicas(self):
+        self.check_moves("adamw", ranks=4, options=["--replicas", "2"])
+
+    def test_looks_at_models_of_all_kinds(self):
+        self.check("adds_in_place", "one_layer", "models_by_turns")
+        words = [PYTHON, TRAINERS, "models_by_turns", "adds_in_place"]
+        for name, options in (("gems", ["--schedule", "gems-mast"]), ("replicas", ["--replicas", "2"])):
+            self.check_same(self.run_plain(*words, name=f"plain-{name}"),
+                            self.run_split(2, *words, options=options, name=name))
+
+    def test_stays_where_it_is_not_wanted(self):
+        words = [PYTHON, TRAINERS, "work_before_parameters,8"]
+        split = self.run_split(2, *words, options=["--rebalance", "off"])
+        self.check_same(self.run_plain(*words), split)
+        self.assertEqual(split.statistics["layer_moves"]["times"], 0)
+
+
+class Plans(ExampleCase):
+    def command(self, *words):
+        done = subprocess.run([COMMAND, *map(str, words)], cwd=self.room, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, check=False, env=clean_environment(OMP_NUM_THREADS="1"))
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return done.stdout
+
+    def plan(self, *options):
+        self.command("profile", "--out", "step.json", "--", TEXT_GPT, "--preset", "tiny", "--steps", "6")
+        self.command("plan", "step.json", "--ranks", "2", "--micro-batches", "4", "--out", "plan.json", *options)
+        return self.room / "plan.json"
+
+    def test_cut_the_model_from_the_first_step_on(self):
+        plan = self.plan("--schedule", "1f1b", "--data-parallel", "1")
+        split = self.run_split(2, *WORDS, options=["--plan", plan, "--rebalance", "off"])
+        self.check_same(self.run_plain(*WORDS), split, archives=["checkpoint.pt"])
+        self.assertEqual([rank["stages"] for rank in split.statistics["ranks"]], [[0], [1]])
+
+    def test_place_it_as_their_schedule_does(self):
+        plan = self.plan("--schedule", "gems-mast", "--data-parallel", "1")
+        split = self.run_split(2, *WORDS, options=["--plan", plan])
+        self.check_same(self.run_plain(*WORDS), split, archives=["checkpoint.pt"])
+        self.assertEqual([rank["stages"] for rank in split.statistics["ranks"]], [[0, 1], [0, 1]])
+        for options, ranks, text in (
+                ((), 3, r"this plan is for 2 ranks, and the job has 3 \(start as many"),
+                (("--schedule", "gpipe"), 2, "--schedule gpipe has no place beside --plan"),
+                (("--plan", "none.json"), 2, "none.json")):
+            refused = self.run_split(ranks, *WORDS, options=["--plan", plan, *options], name=f"refused-{len(text)}")
+            self.assertEqual(refused.code, 2, refused.said)
+            self.assertRegex(refused.errors, text)
+        other = self.run_split(2, WORDS[0], *WORDS[1:-2], "--layers", "1", options=["--plan", plan], name="other")
+        self.assertNotEqual(other.code, 0)
+        self.assertRegex(other.errors, "this plan is for another model or another size: stage 1 begins with aten::")
+
+
+if __name__ == "__main__":
+    unittest.main()

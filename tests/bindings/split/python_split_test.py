@@ -1,0 +1,126 @@
+"""Trainers in Python split over ranks train the same bits as in one process."""
+import json
+import os
+import pathlib
+import sys
+import unittest
+
+from split_runs import COMMAND, SplitCase
+from torch_of_python import reason_to_skip
+
+PYTHON = os.environ.get("SPILLWAY_TEST_PYTHON") or sys.executable
+TRAINERS = pathlib.Path(__file__).with_name("python_trainers.py")
+
+
+class PythonCase(SplitCase):
+    def setUp(self):
+        reason = reason_to_skip(PYTHON, pathlib.Path(COMMAND))
+        if reason:
+            self.skipTest(reason)
+        super().setUp()
+
+    def check(self, *trainers, ranks=2, options=(), name=""):
+        """All of them in one process, one after the other."""
+        words = [PYTHON, TRAINERS, *trainers]
+        plain = self.run_plain(*words, name=f"plain{name}")
+        self.check_same(plain, self.run_split(ranks, *words, options=options, name=f"split{name}"))
+
+
+class Optimizers(PythonCase):
+    def test_adamw(self):
+        self.check("adamw_plain", "adamw_foreach", "adamw_fused")
+
+    def test_update_lists_where_their_tensors_are_kept(self):
+        for how in ("foreach", "fused"):
+            words = [PYTHON, TRAINERS, f"wide_adamw,{how}"]
+            split = self.run_split(2, *words, name=how)
+            self.check_same(self.run_plain(*words, name=f"plain-{how}"), split)
+            self.assertLess(split.statistics["needed_bytes"], 48 << 20)  # One process needs 64 MiB and more.
+
+    def test_sgd(self):
+        self.check("sgd_accumulating", "sgd_foreach_kept_gradients", "sgd_fused",
+                   options=["--schedule", "gems-mast"])
+
+    def test_many(self):
+        self.check("many_optimizers", "lbfgs", "two_optimizers", "learning_rates")
+
+
+class Models(PythonCase):
+    def test_with_buffers_and_recurrence(self):
+        self.check("batch_norm", "lstm", "weight_norm")
+
+    def test_transformers(self):
+        self.check("transformer", "tied_embedding", ranks=4, options=["--schedule", "interleaved"])
+
+    def test_parts_and_copies(self):
+        self.check("frozen_parts", "moving_average", "evaluation_between", "forwards_before_backwards",
+                   options=["--replicas", "2"])
+
+
+class Starts(PythonCase):
+    def test_initialise_where_it_is_needed(self):
+        trainers = ["initialised", "seeds_between", "walks", "data_in_memory"]
+        self.check(*trainers)
+        self.check(*trainers, name="again", ranks=4, options=["--schedule", "interleaved"])
+
+    def test_take_the_memory_of_a_share(self):
+        words = [PYTHON, TRAINERS, "large_model"]
+        split = self.run_split(4, *words, budget="150MiB")
+        self.check_same(self.run_plain(*words), split)
+        for rank in split.statistics["ranks"]:
+            self.assertEqual(rank["spilled_bytes"], 0, split.said)
+        alone = self.run_plain(COMMAND, "run", "--budget", "150MiB", "--nvme", self.room, "--stats",
+                               self.room / "alone.json", "--", *words, name="alone")
+        self.assertGreater(json.loads((self.room / "alone.json").read_text())["spilled_bytes"], 250 << 20, alone.said)
+
+
+class Autograd(PythonCase):
+    def test_functions_and_graphs(self):
+        self.check("custom_function", "checkpointed", "retained_graph", "double_backward", "functional_calls",
+                   "anomaly_mode")
+
+    def test_hooks(self):
+        self.check("hooks", "update_in_backward")
+
+    def test_short_floats(self):
+        self.check("autocast", "bfloat16_and_master")
+
+
+class Looks(PythonCase):
+    def test_at_numbers_texts_and_lists(self):
+        self.check("looks", "lists", "lazy_copies", "sparse_gradients")
+
+    def test_by_numpy(self):
+        self.check("numpy_reads", "kept_arrays")
+
+
+class Files(PythonCase):
+    def test_are_those_of_one_process(self):
+        self.check("saves", "state_in_memory", "best_so_far", "mapped_load")
+
+    def test_go_on_with_other_ranks(self):
+        def words(*trainers):
+            return [PYTHON, TRAINERS, *trainers]
+        whole = self.run_plain(*words("saves,a.pt", "saves,a.pt"))
+        split = self.run_split(2, *words("saves,a.pt"), name="first")
+        self.assertEqual(split.code, 0, split.said)
+        goes_on = words("saves,../first/a.pt")
+        for ranks in (1, 4):
+            kept = split.file("a.pt")
+            name = f"on-{ranks}"
+            run = self.run_plain(*goes_on, name=name) if ranks == 1 else self.run_split(ranks, *goes_on, name=name)
+            self.assertEqual(split.output + run.output, whole.output, run.said)
+            self.assertEqual(split.file("a.pt"), whole.file("a.pt"))
+            (split.folder / "a.pt").write_bytes(kept)
+
+
+class Processes(PythonCase):
+    def test_of_a_data_loader(self):
+        self.check("loader_processes")
+
+    def test_compile(self):
+        self.check("compiled", "scripted")
+
+
+if __name__ == "__main__":
+    unittest.main()

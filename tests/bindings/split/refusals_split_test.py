@@ -1,0 +1,44 @@
+"""Programs that cannot be split end on all ranks, with a sentence that names the reason."""
+import unittest
+
+from python_split_test import PYTHON, TRAINERS, PythonCase
+
+
+class Refusals(PythonCase):
+    def check_end(self, trainer, text, ranks=2):
+        run = self.run_split(ranks, PYTHON, TRAINERS, trainer)
+        self.assertNotEqual(run.code, 0, run.said)
+        self.assertRegex(run.errors, text)
+
+    def test_a_pointer_that_nobody_tells_of(self):
+        self.check_end("reads_by_address", r"after \S+ the program reads or writes a tensor, storage \d+ of "
+                                           r"rank \d, by a pointer that nobody has told of: read it by item")
+
+    def test_a_forked_child_that_reads_by_address(self):
+        run = self.run_split(2, PYTHON, TRAINERS, "reads_by_address_in_a_child")
+        self.assertEqual((run.code, run.output.splitlines()[-1]), (0, "signal 11"), run.said)
+        self.assertIn("a forked child reads a tensor whose bytes are in no memory of its own", run.errors)
+
+    def test_a_seed_by_chance(self):
+        self.check_end("seeded_by_chance", r"argument \d+ of call \d+, aten::\S+, differs between rank")
+
+    def test_a_program_that_is_steered_by_its_rank(self):
+        self.check_end("steered_by_rank", r"call \d+ is \S+ on rank \d.* and \S+ on rank \d.*seed the program equally")
+
+    def test_a_thread_that_trains(self):
+        self.check_end("trains_on_a_thread", r"runs on a thread of its own, .* train on the program's first thread")
+
+    def test_an_early_end_is_one(self):
+        run = self.run_split(2, PYTHON, TRAINERS, "leaves_in_mid_step")
+        self.assertEqual(run.code, 3, run.said)
+        self.assertIn("leaves", run.output)
+
+    def test_an_early_end_of_one_rank(self):
+        self.check_end("leaves_on_one_rank", r"is \S+ on rank 0 \S+ and the end of the program on rank 1 ")
+
+    def test_an_operator_that_fails_on_its_owner(self):
+        self.check_end("fails_for_a_value", r"aten::embedding has failed on the rank that computes it.*index out of")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,215 @@
+#include "spillway/pipeline/tasks/task_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+namespace spillway::pipeline {
+namespace {
+
+constexpr StorageOrdinal kA{1}, kB{2}, kC{3};
+constexpr std::uint64_t kWide = 100;
+
+using Storages = std::vector<StorageOrdinal>;
+
+class TaskQueueTest : public ::testing::Test {
+ protected:
+  TaskId add(const Storages& reads, const Storages& writes,
+             std::optional<std::uint64_t> micro_batch = std::nullopt, std::uint64_t order = 0,
+             Task::Kind kind = Task::Kind::kCompute) {
+    return queue_->add({kind, reads, writes, micro_batch, order});
+  }
+  void limit_window(std::uint64_t window) { queue_.emplace(window); }
+  /// Takes the next and ends it; none: nothing can run.
+  TaskId step() {
+    const std::optional<TaskId> task = queue_->next();
+    if (!task) return {};
+    queue_->done(*task);
+    return *task;
+  }
+
+  std::optional<TaskQueue> queue_{kWide};
+};
+
+TEST_F(TaskQueueTest, RunsAReaderAfterTheWriterBeforeIt) {
+  const TaskId writer = add({}, {kA});
+  const TaskId reader = add({kA}, {kB});
+  EXPECT_EQ(queue_->next(), writer);
+  EXPECT_EQ(queue_->next(), std::nullopt);
+  queue_->done(writer);
+  EXPECT_EQ(queue_->next(), reader);
+}
+
+TEST_F(TaskQueueTest, RunsAWriterAfterTheReadersBeforeIt) {
+  add({}, {kA});
+  step();
+  const TaskId first = add({kA}, {});
+  const TaskId second = add({kA}, {});
+  const TaskId writer = add({}, {kA});
+  EXPECT_EQ(queue_->next(), first);
+  EXPECT_EQ(queue_->next(), second);
+  queue_->done(second);
+  EXPECT_EQ(queue_->next(), std::nullopt);
+  queue_->done(first);
+  EXPECT_EQ(queue_->next(), writer);
+}
+
+TEST_F(TaskQueueTest, RunsWritersOfOneStorageInTheirOrder) {
+  const TaskId first = add({}, {kA});
+  add({}, {kA}, std::nullopt, 0, Task::Kind::kTransfer);
+  EXPECT_EQ(queue_->next(), first);
+  EXPECT_EQ(queue_->next(), std::nullopt);
+}
+
+TEST_F(TaskQueueTest, TakesATaskThatReadsWhatItWrites) {
+  EXPECT_TRUE(add({kA}, {kA}).is_some());
+  EXPECT_TRUE(step().is_some());
+  EXPECT_FALSE(queue_->is_in_use(kA));
+}
+
+TEST_F(TaskQueueTest, TakesLowerOrdersFirstAndThenOlderOnes) {
+  const TaskId late = add({}, {kA}, std::nullopt, 7);
+  const TaskId older = add({}, {kB}, std::nullopt, 3);
+  const TaskId younger = add({}, {kC}, std::nullopt, 3);
+  EXPECT_EQ(step(), older);
+  EXPECT_EQ(step(), younger);
+  EXPECT_EQ(step(), late);
+}
+
+TEST_F(TaskQueueTest, BeginsTransfersBeforeItComputes) {
+  const TaskId compute = add({}, {kA});
+  const TaskId transfer = add({}, {kB}, std::nullopt, 9, Task::Kind::kTransfer);
+  EXPECT_EQ(step(), transfer);
+  EXPECT_EQ(step(), compute);
+}
+
+TEST_F(TaskQueueTest, HoldsBackMicroBatchesBeyondTheWindow) {
+  limit_window(2);
+  std::vector<TaskId> tasks;
+  for (std::uint64_t i = 0; i < 3; ++i) tasks.push_back(add({}, {StorageOrdinal(i)}, i));
+  EXPECT_EQ(queue_->next(), tasks[0]);
+  EXPECT_EQ(queue_->next(), tasks[1]);
+  EXPECT_EQ(queue_->next(), std::nullopt);
+  queue_->done(tasks[1]);
+  EXPECT_EQ(queue_->next(), std::nullopt);  // The oldest has not ended.
+  queue_->done(tasks[0]);
+  EXPECT_EQ(queue_->next(), tasks[2]);
+}
+
+TEST_F(TaskQueueTest, LetsWhatBelongsToNoMicroBatchPassTheWindow) {
+  limit_window(1);
+  add({}, {kA}, 0);
+  queue_->next();
+  add({}, {kB}, 1);
+  const TaskId update = add({}, {kC});
+  EXPECT_EQ(queue_->next(), update);
+  EXPECT_EQ(queue_->next(), std::nullopt);
+}
+
+TEST_F(TaskQueueTest, LetsAllBeginOnceItsWindowIsLifted) {
+  limit_window(1);
+  const TaskId oldest = add({}, {kA}, 0);
+  EXPECT_EQ(queue_->next(), oldest);
+  const TaskId waiting = add({}, {kB}, 3);
+  EXPECT_EQ(queue_->next(), std::nullopt);
+  queue_->lift_window();
+  const TaskId later = add({}, {kC}, 7);
+  EXPECT_EQ(queue_->next(), waiting);
+  EXPECT_EQ(queue_->next(), later);
+  EXPECT_EQ(queue_->oldest_micro_batch(), 0u);
+}
+
+TEST_F(TaskQueueTest, PutsFirstWhatTheProgramWaitsForWithAllThatItNeeds) {
+  add({}, {kC}, 0);
+  const TaskId source = add({}, {kA}, 1);
+  const TaskId wanted = add({kA}, {kB}, 1);
+  queue_->demand(kB);
+  EXPECT_EQ(step(), source);
+  EXPECT_EQ(step(), wanted);
+}
+
+TEST_F(TaskQueueTest, KeepsItsWindowWhateverTheProgramWaitsFor) {
+  limit_window(1);
+  const TaskId oldest = add({}, {kC}, 0);
+  const TaskId wanted = add({}, {kB}, 1);
+  queue_->demand(kB);
+  EXPECT_EQ(step(), oldest);
+  EXPECT_EQ(step(), wanted);
+}
+
+TEST_F(TaskQueueTest, PutsBeforeOthersWhatAnotherRankWaitsFor) {
+  add({}, {kC});
+  const TaskId source = add({}, {kA});
+  const TaskId sent = add({kA}, {}, std::nullopt, 0, Task::Kind::kTransfer);
+  EXPECT_EQ(step(), source);
+  EXPECT_EQ(step(), sent);
+}
+
+TEST_F(TaskQueueTest, GoesOnWithTheSegmentThatItHasBegun) {
+  const auto add_to = [&](std::uint64_t segment, StorageOrdinal from, StorageOrdinal to) {
+    return queue_->add({.reads = {&from, 1}, .writes = {&to, 1}, .segment = segment});
+  };
+  const TaskId first = add_to(1, kA, kB);
+  const TaskId other = add_to(2, StorageOrdinal(77), StorageOrdinal(78));
+  const TaskId second = add_to(1, kB, kC);
+  EXPECT_EQ(step(), first);
+  EXPECT_EQ(step(), second);
+  EXPECT_EQ(step(), other);
+}
+
+TEST_F(TaskQueueTest, SaysWhatIsPromisedAndInUse) {
+  EXPECT_FALSE(queue_->is_promised(kA));
+  add({}, {kA});
+  add({kA}, {});
+  EXPECT_TRUE(queue_->is_promised(kA));
+  step();
+  EXPECT_FALSE(queue_->is_promised(kA));
+  EXPECT_TRUE(queue_->is_in_use(kA));
+  step();
+  EXPECT_FALSE(queue_->is_in_use(kA));
+  EXPECT_EQ(queue_->size(), 0u);
+}
+
+/// Tasks over few storages, several under way at a time, against the same one after the other.
+TEST_F(TaskQueueTest, GivesTheResultsOfTheProgramsOrderForRandomTasks) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    std::mt19937_64 draws(seed);
+    limit_window(1 + draws() % 3);
+    constexpr std::uint64_t kStorages = 6;
+    std::vector<std::uint64_t> in_order(kStorages), queued(kStorages);
+    std::vector<std::function<void(std::vector<std::uint64_t>&)>> jobs;
+    std::vector<TaskId> under_way;
+    const auto take_some = [&] {
+      while (draws() % 3 != 0) {
+        if (draws() % 2 == 0) {
+          if (const auto task = queue_->next()) under_way.push_back(*task);
+        } else if (!under_way.empty()) {
+          const std::size_t at = draws() % under_way.size();
+          jobs[under_way[at].value()](queued);
+          queue_->done(under_way[at]);
+          under_way.erase(under_way.begin() + static_cast<std::ptrdiff_t>(at));
+        }
+      }
+    };
+    for (std::uint64_t i = 0; i < 60; ++i) {
+      const std::uint64_t from = draws() % kStorages, to = draws() % kStorages;
+      jobs.emplace_back([=](std::vector<std::uint64_t>& bytes) {
+        bytes[to] = bytes[to] * 31 + bytes[from] * 17 + i;
+      });
+      jobs.back()(in_order);
+      add({StorageOrdinal(from), StorageOrdinal(to)}, {StorageOrdinal(to)}, i / 10, draws() % 4,
+          draws() % 4 == 0 ? Task::Kind::kTransfer : Task::Kind::kCompute);
+      if (draws() % 8 == 0) queue_->demand(StorageOrdinal(draws() % kStorages));
+      take_some();
+    }
+    for (int i = 0; queue_->size() > 0; ++i) {
+      ASSERT_LT(i, 10000) << "seed " << seed << ": nothing runs any more";
+      take_some();
+    }
+    ASSERT_EQ(queued, in_order) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace spillway::pipeline

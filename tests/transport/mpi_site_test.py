@@ -1,0 +1,33 @@
+"""What a process without a launcher is told of the site's MPI."""
+import ctypes
+import subprocess
+import unittest
+
+from mpi_launchers import PATIENCE_SECONDS
+from mpi_test import SCENARIOS
+
+
+class Site(unittest.TestCase):
+    def check(self, *words):
+        done = subprocess.run([SCENARIOS, "ring", *words], text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=PATIENCE_SECONDS, check=False)
+        self.assertEqual(done.returncode, 9, done.stdout)
+        return done.stdout
+
+    def test_a_library_that_cannot_be_opened_is_named(self):
+        self.assertRegex(self.check("/no/libmpi.so"), "cannot be opened: /no/libmpi.so: .*No such file")
+
+    def test_a_library_that_is_no_mpi_is_refused(self):
+        self.assertRegex(self.check("libm.so.6"), "libm.so.6 is no MPI")
+
+    def test_an_mpi_without_a_module_is_told_what_to_install(self):
+        try:
+            ctypes.CDLL("libmpich.so.12")
+        except OSError:
+            self.skipTest("MPICH is not installed")
+        self.assertRegex(self.check("libmpich.so.12", "/no"),
+                         "libmpich.so.12.* has the ABI of MPICH.*no /no/libspillway_mpi_mpich.so.*libmpich-dev")
+
+
+if __name__ == "__main__":
+    unittest.main()
