@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""How fast do ranks train? Steps of the example trainers on two MPI ranks of one thread, against one process."""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from measure import cases, report, spread, training  # noqa: E402  pylint: disable=wrong-import-position
+
+GOAL_OF_ONE_THREAD, GOAL_OF_TWO_THREADS = 1.7, 0.95
+ONE, TWO, SPLIT = "1 process x 1 thread", "1 process x 2 threads", "2 ranks x 1 thread"
+
+
+def goal(value, least):
+    return f"{value:.2f} (goal {least}: " + ("yes)" if value >= least else "**no**)")
+
+
+class Speed(report.Benchmark):
+    """Seconds of the last steps of a run, when layers have moved to even out the stages."""
+
+    rounds, steps, skipped = 3, 14, 8
+    quick_rounds, quick_steps = 2, 12
+
+    def __init__(self):
+        super().__init__(__file__, __doc__)
+        self.parser.add_argument("--mpiexec", default="mpiexec.hydra")
+
+    def train(self, options, case, prefix, threads):
+        command = [*prefix, *case.command(options.bin, options.steps, threads), "--micro-batches", 8]
+        run = training.train(command, environment={"OMP_NUM_THREADS": str(threads)}, time_limit=3600)
+        run.require_success(case.name)
+        return run.losses, run.step_seconds
+
+    def measure(self, options):
+        split = [options.mpiexec, "-n", 2, options.bin / "spillway", "run", "--split", "--quiet", "--budget", "8GiB",
+                 "--nvme", options.disk, "--"]
+        models = {}
+        for whole in (cases.BRAIN_UNET, cases.PHOTO_NET, cases.TEXT_ACTIVATIONS, cases.TEXT_PARAMETERS):
+            case = self.sized(options, whole)
+            ways = {ONE: ([], 1), TWO: ([], 2), SPLIT: (split, 1)}
+            seconds, losses = {way: [] for way in ways}, {}
+            for _number, way in spread.take_turns(list(ways), options.rounds):
+                losses[way], times = self.train(options, case, *ways[way])
+                seconds[way].append(times)
+                print(f"{case.name}, {way}: {times}", file=sys.stderr, flush=True)
+            if losses[SPLIT] != losses[ONE]:
+                raise training.Failure(f"{case.name}: other losses on two ranks than in one process")
+            models[case.name] = seconds
+        return {"models": models}
+
+    def report(self, results, folder):
+        skipped, rows = results["skipped"], []
+        for name, seconds in results["models"].items():
+            one = spread.ratio(seconds[ONE], seconds[SPLIT], skipped)
+            two = spread.ratio(seconds[TWO], seconds[SPLIT], skipped)
+            rows.append([name, *(spread.Spread(spread.pooled(seconds[way], skipped)).shown()
+                                 for way in (ONE, TWO, SPLIT)),
+                         goal(one.median, GOAL_OF_ONE_THREAD), goal(two.median, GOAL_OF_TWO_THREADS)])
+        self.plot(results, folder)
+        return (report.table(["model", f"s a step, {ONE}", TWO, SPLIT, "times as fast as one thread",
+                              "as two threads"], rows)
+                + "\n![Seconds of each step](plot.svg)\n")
+
+    def plot(self, results, folder):
+        models = results["models"]
+        figure, axes = report.drawing(12, 3, len(models))
+        for axis, (name, seconds) in zip(axes[0], models.items()):
+            for number, (way, runs) in enumerate(seconds.items()):
+                for at, run in enumerate(runs):
+                    axis.plot(run, color=f"C{number}", label=way if at == 0 else None, lw=1)
+            axis.set_title(name, fontsize=8)
+            axis.set_xlabel("step")
+            axis.set_ylim(bottom=0)
+        axes[0][0].set_ylabel("seconds")
+        axes[0][0].legend(fontsize=7)
+        report.save(figure, folder / "plot.svg")
+
+
+if __name__ == "__main__":
+    Speed().run()
