@@ -12,6 +12,7 @@
 #include "installation.h"
 #include "program_file.h"
 #include "spillway/base/error.h"
+#include "spillway/base/launcher.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/runtime/settings/budget.h"
 
@@ -256,7 +257,7 @@ Examination examine_process(const runtime::NamedTexts& given, const DoctorOption
 }
 
 int examine(const runtime::NamedTexts& given, const DoctorOptions& options) {
-  if (const auto launcher = transport::find_launcher(); launcher && launcher->is_of_mpi)
+  if (const auto launcher = find_launcher(); launcher && launcher->is_of_mpi)
     return examine_ranks(given, options, *launcher);
   std::vector<Finding> findings = examine_process(given, options, Examined::kMachine).findings;
   findings.push_back(check_mpi());

@@ -136,8 +136,8 @@ int examine_together(transport::MpiTransport& transport, const runtime::NamedTex
 }
 
 /// Where MPI does not start, each rank is alone with what it knows.
-int report_alone(const runtime::NamedTexts& given, DoctorOptions options,
-                 const transport::Launcher& launcher, const std::string& reason) {
+int report_alone(const runtime::NamedTexts& given, DoctorOptions options, const Launcher& launcher,
+                 const std::string& reason) {
   options.measures_disks = false;  // Others wait.
   transport::tell_once_on_host([&] {
     std::vector<Finding> findings = examined(given, options, Examined::kMachine).findings;
@@ -153,7 +153,7 @@ int report_alone(const runtime::NamedTexts& given, DoctorOptions options,
 }  // namespace
 
 int examine_ranks(const runtime::NamedTexts& given, const DoctorOptions& options,
-                  const transport::Launcher& launcher) {
+                  const Launcher& launcher) {
   std::unique_ptr<transport::MpiTransport> transport;
   try {
     transport = transport::make_mpi_transport();

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "doctor_command.h"
-#include "spillway/transport/mpi.h"
+#include "spillway/base/launcher.h"
 
 namespace spillway::cli {
 
@@ -9,6 +9,6 @@ namespace spillway::cli {
 /// the links between ranks, and on the first rank prints what all have found. Returns the same exit
 /// code on all ranks.
 int examine_ranks(const runtime::NamedTexts& given, const DoctorOptions& options,
-                  const transport::Launcher& launcher);
+                  const Launcher& launcher);
 
 }  // namespace spillway::cli

@@ -6,21 +6,20 @@
 #include <utility>
 
 #include "spillway/base/error.h"
+#include "spillway/base/launcher.h"
 #include "spillway/base/shown_text.h"
 
 namespace spillway::cli {
 
 Shard shard_of_this_process(const runtime::Settings& settings) {
-  const auto rank = runtime::launched_rank();
-  if (!settings.split || !rank) return {};
-  const auto ranks = runtime::launched_ranks();
-  if (!ranks)
+  const auto launcher = find_launcher();
+  if (!settings.split || !launcher) return {};
+  if (launcher->ranks == 0)
     throw ConfigError("--shards {}: the launcher does not say how many ranks it has started",
                       settings.shards);
   const std::uint32_t count = settings.shards;
-  if (*ranks % count != 0) return {0, count};
-  return {static_cast<std::uint32_t>(std::strtoul(rank->c_str(), nullptr, 10)) / (*ranks / count),
-          count};
+  if (launcher->ranks % count != 0) return {0, count};
+  return {launcher->rank / (launcher->ranks / count), count};
 }
 
 std::vector<std::string> words_for(const Shard& shard, std::vector<std::string> words) {

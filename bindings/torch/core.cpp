@@ -174,6 +174,9 @@ void Core::split_over_ranks() {
   facts.emplace_back("--stages", std::to_string(settings.stages));
   facts.emplace_back("--rebalance", settings.rebalance ? "on" : "off");
   facts.emplace_back("--plan", settings.plan);
+  facts.emplace_back("--window", std::to_string(settings.window));
+  facts.emplace_back("--min-storage", message("{}", settings.min_storage));
+  facts.emplace_back("--check-control", settings.check_control ? "on" : "off");
   facts.emplace_back("--trace", settings.trace);
   facts.emplace_back("--shards", std::to_string(settings.shards));
   facts.emplace_back("--gradients",

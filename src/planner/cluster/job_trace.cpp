@@ -1,6 +1,7 @@
 #include <map>
 #include <string>
 
+#include "spillway/base/error.h"
 #include "spillway/planner/cluster/job_simulation.h"
 #include "spillway/profile/chrome_trace.h"
 

@@ -58,7 +58,7 @@ std::string waits_text(const RankFigures& figures) {
     reasons.emplace_back(others, "other ranks");
   }
   reasons.emplace_back(figures.idle_for_reads_seconds, "bytes that the program reads");
-  reasons.emplace_back(figures.idle_for_program_seconds, "the program");
+  reasons.emplace_back(figures.idle_for_program_seconds, "the program to come so far");
   std::stable_sort(reasons.begin(), reasons.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::string text;
@@ -121,8 +121,7 @@ std::string uneven_advice(const RanksReport& report) {
       "others wait for it{}",
       &most - report.rows.data(), whole_percent(busy(most)), whole_percent(others),
       stages_text(most),
-      report.schedule == "interleaved" ? ""
-                                       : " (--schedule interleaved deals more, smaller stages)");
+      most.stages.size() > 1 ? "" : " (--schedule interleaved deals more, smaller stages)");
 }
 
 }  // namespace
@@ -183,11 +182,17 @@ std::vector<std::string> ranks_advice(const RanksReport& report) {
   }
   for (const std::string& one : {reads_advice(report), uneven_advice(report)})
     if (!one.empty()) advice.push_back(one);
-  if (advice.empty() && micro_batches < 2.0 * static_cast<double>(ranks))
+  if (!advice.empty()) return advice;
+  const double stages = static_cast<double>(ranks) / report.replicas;
+  const double bubble = (stages - 1.0) / (micro_batches / report.replicas + stages - 1.0);
+  if (bubble < kShareToAdvise)
     advice.push_back(
-        message("ranks were idle {} of the time; more micro-batches a step than {} let them "
-                "wait less",
-                whole_percent(idle), number(micro_batches)));
+        message("ranks were idle {} of the time: --trace FILE shows when", whole_percent(idle)));
+  else
+    advice.push_back(
+        message("ranks were idle {} of the time: with {} micro-batches a step, pipelines fill and "
+                "drain for {} of it; more of them make that less",
+                whole_percent(idle), number(micro_batches), whole_percent(bubble)));
   return advice;
 }
 

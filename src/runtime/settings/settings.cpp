@@ -13,6 +13,7 @@
 
 #include "setting_fields.h"
 #include "spillway/base/error.h"
+#include "spillway/base/launcher.h"
 #include "spillway/base/nearest_name.h"
 
 namespace spillway::runtime {
@@ -304,62 +305,13 @@ std::string expand_stats_path(std::string_view pattern, long process_id, std::st
 }
 
 std::optional<std::string> launched_rank() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK",
-                           "SLURM_PROCID", "RANK"}) {
-    const char* value = std::getenv(name);
-    if (value != nullptr && *value >= '0' && *value <= '9') return value;
-  }
-  return std::nullopt;
-}
-
-namespace {
-
-unsigned long number_in(const char* variable) {
-  const char* const value = std::getenv(variable);
-  return value == nullptr ? 0 : std::strtoul(value, nullptr, 10);
-}
-
-/// "4(x2),3" are 4 ranks on each of two hosts, and 3 on the third one.
-unsigned long slurm_ranks_here() {
-  const char* next = std::getenv("SLURM_STEP_TASKS_PER_NODE");
-  if (next == nullptr) return 0;
-  unsigned long before = number_in("SLURM_NODEID");
-  while (true) {
-    char* end = nullptr;
-    const unsigned long ranks = std::strtoul(next, &end, 10);
-    if (end == next) return 0;
-    unsigned long hosts = 1;
-    if (end[0] == '(' && end[1] == 'x') hosts = std::strtoul(end + 2, &end, 10);
-    if (before < hosts) return ranks;
-    before -= hosts;
-    while (*end == ')') ++end;
-    if (*end != ',') return ranks;
-    next = end + 1;
-  }
-}
-
-}  // namespace
-
-std::optional<std::uint32_t> launched_ranks() {
-  constexpr unsigned long kMost = 1'000'000;
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE",
-                           "SLURM_NTASKS", "WORLD_SIZE"}) {
-    const unsigned long count = number_in(name);
-    if (count >= 1 && count <= kMost) return static_cast<std::uint32_t>(count);
-  }
-  return std::nullopt;
+  const auto launcher = find_launcher();
+  return launcher ? std::optional(std::to_string(launcher->rank)) : std::nullopt;
 }
 
 unsigned launched_ranks_here() {
-  constexpr unsigned long kMost = 4096;
-  unsigned long count = 0;
-  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
-                           "MV2_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"}) {
-    count = number_in(name);
-    if (count >= 1 && count <= kMost) return static_cast<unsigned>(count);
-  }
-  count = slurm_ranks_here();
-  return count >= 1 && count <= kMost ? static_cast<unsigned>(count) : 1;
+  const auto launcher = find_launcher();
+  return launcher ? launcher->ranks_here : 1;
 }
 
 }  // namespace spillway::runtime

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "spillway/base/launcher.h"
 #include "spillway/base/log.h"
 #include "spillway/base/signals_blocked.h"
 
@@ -187,7 +188,7 @@ void Messenger::join_on_mpi_thread() {
 
 void Messenger::check_launcher_on_mpi_thread() {
   const std::optional<Launcher> launcher = find_launcher();
-  if (!launcher || launcher->ranks == 1 || ranks() != 1) return;
+  if (!launcher || launcher->ranks <= 1 || ranks() != 1) return;
   check_mpi(*site_.shim, site_.shim->close(is_ours_ ? 1 : 0), "its end");
   throw ConfigError(
       "{} has started {} ranks ({}), and {} ({}) knows nothing of it: each rank would be alone; "

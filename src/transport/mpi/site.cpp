@@ -190,32 +190,3 @@ void check_mpi(const Shim& shim, std::int32_t error, const char* what) {
 }
 
 }  // namespace spillway::transport::mpi
-
-namespace spillway::transport {
-
-std::optional<Launcher> find_launcher() {
-  struct Known {
-    const char* name;
-    const char* ranks;
-    const char* rank;
-    bool is_of_mpi = true;
-  };
-  constexpr Known kKnown[] = {
-      {"the launcher of Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
-      {"a launcher of the kind of MPICH's", mpi::kSizeOfMpich, "PMI_RANK"},
-      {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
-      {"torchrun", "WORLD_SIZE", "RANK", false}};
-  const auto number = [](const char* variable) {
-    const char* const value = std::getenv(variable);
-    return value == nullptr ? 0 : std::atoi(value);
-  };
-  for (const Known& known : kKnown) {
-    const int ranks = number(known.ranks);
-    if (ranks > 0)
-      return Launcher{known.name, known.ranks, static_cast<std::uint32_t>(ranks),
-                      static_cast<std::uint32_t>(std::max(0, number(known.rank))), known.is_of_mpi};
-  }
-  return std::nullopt;
-}
-
-}  // namespace spillway::transport

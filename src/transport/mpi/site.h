@@ -8,9 +8,6 @@
 
 namespace spillway::transport::mpi {
 
-/// How many ranks launchers of MPICH's kind have started.
-inline constexpr char kSizeOfMpich[] = "PMI_SIZE";
-
 /// The MPI of this machine, opened, and the table of functions for its ABI.
 struct Site {
   const Shim* shim = nullptr;

@@ -9,14 +9,12 @@
 #include <cstddef>
 #include <thread>
 
-#include "site.h"
 #include "spillway/base/error.h"
+#include "spillway/base/launcher.h"
 #include "spillway/transport/mpi.h"
 
 namespace spillway::transport {
 namespace {
-
-using mpi::kSizeOfMpich;
 
 /// For the others of the host to come, and for the one that tells to end.
 constexpr std::chrono::seconds kForOthers(2);
@@ -81,8 +79,8 @@ void tell_once_on_host(const std::function<void()>& tell) {
   }
   tell();
   const std::optional<Launcher> launcher = find_launcher();
-  const std::uint32_t others = launcher ? launcher->ranks - 1 : 0;
-  if (name.count(others) == others || launcher->variable != kSizeOfMpich) return;
+  const std::uint32_t others = launcher && launcher->ranks > 0 ? launcher->ranks - 1 : 0;
+  if (name.count(others) == others || launcher->variable != "PMI_SIZE") return;
   // Ranks that have started MPI wait there for this one. MPICH's launcher ends them for no exit
   // code, and for a signal.
   ::signal(SIGTERM, SIG_DFL);

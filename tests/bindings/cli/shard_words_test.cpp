@@ -58,7 +58,9 @@ TEST_F(ShardOfThisProcess, IsLeftToAllRanksWhereTheyDoNotDivide) {
 }
 
 TEST_F(ShardOfThisProcess, NeedsTheNumberOfRanks) {
-  EXPECT_THROW(of("2", nullptr, 2), ConfigError);
+  ::setenv("PMIX_RANK", "2", 1);
+  EXPECT_THROW(of(nullptr, nullptr, 2), ConfigError);
+  ::unsetenv("PMIX_RANK");
 }
 
 }  // namespace

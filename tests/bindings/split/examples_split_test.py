@@ -31,8 +31,19 @@ class ExampleCase(SplitCase):
         plain = self.run_plain(*words)
         split = self.run_split(ranks, *words, options=options)
         self.check_same(plain, split, archives=["checkpoint"])
+        self.check_is_divided(split, ranks)
         if half:
             self.check_half(ranks, words, plain, split, archives=["checkpoint"], options=options)
+
+
+    def check_is_divided(self, split, ranks):
+        """Equal bits alone would come from ranks that each compute all of it, too."""
+        rows = split.statistics["ranks"]
+        self.assertEqual(len(rows), ranks)
+        for number, row in enumerate(rows):
+            self.assertGreater(row["busy_seconds"], 0, f"rank {number}: {row}")
+        kept = [row["parameter_bytes"] for row in rows]
+        self.assertLess(max(kept), sum(kept), "one rank keeps all parameters")
 
 
 class Examples(ExampleCase):

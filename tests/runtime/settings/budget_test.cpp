@@ -107,32 +107,6 @@ TEST(ResolveBudget, SharesTheMachineAmongTheRanksOnIt) {
   EXPECT_EQ(resolve_budget(settings_with("3GiB"), machine_with(16_GiB, 8_GiB), 4).budget, 3_GiB);
 }
 
-TEST(LaunchedRanks, AreReadFromTheLauncher) {
-  EXPECT_EQ(launched_ranks(), std::nullopt);
-  ASSERT_EQ(::setenv("PMI_SIZE", "8", 1), 0);
-  EXPECT_EQ(launched_ranks(), 8u);
-  ASSERT_EQ(::setenv("PMI_SIZE", "0", 1), 0);
-  EXPECT_EQ(launched_ranks(), std::nullopt);
-  ASSERT_EQ(::unsetenv("PMI_SIZE"), 0);
-}
-
-TEST(LaunchedRanksHere, AreReadFromTheLauncher) {
-  EXPECT_EQ(launched_ranks_here(), 1u);
-  ASSERT_EQ(::setenv("MPI_LOCALNRANKS", "8", 1), 0);
-  EXPECT_EQ(launched_ranks_here(), 8u);
-  ASSERT_EQ(::setenv("MPI_LOCALNRANKS", "none", 1), 0);
-  EXPECT_EQ(launched_ranks_here(), 1u);
-  ASSERT_EQ(::unsetenv("MPI_LOCALNRANKS"), 0);
-  ASSERT_EQ(::setenv("SLURM_STEP_TASKS_PER_NODE", "4(x2),3", 1), 0);
-  for (const auto& [host, ranks] : {std::pair("0", 4u), {"1", 4u}, {"2", 3u}}) {
-    ASSERT_EQ(::setenv("SLURM_NODEID", host, 1), 0);
-    EXPECT_EQ(launched_ranks_here(), ranks) << host;
-  }
-  ASSERT_EQ(::unsetenv("SLURM_NODEID"), 0);
-  EXPECT_EQ(launched_ranks_here(), 4u);
-  ASSERT_EQ(::unsetenv("SLURM_STEP_TASKS_PER_NODE"), 0);
-}
-
 TEST(ResolveBudget, TakesASizeAsItIs) {
   const auto budget = resolve_budget(settings_with("3GiB"), machine_with(16_GiB, 4_GiB));
   EXPECT_EQ(budget.budget, 3_GiB);

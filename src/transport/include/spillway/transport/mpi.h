@@ -51,18 +51,6 @@ class MpiTransport : public Transport {
 /// launcher's, and TransportError where MPI fails.
 std::unique_ptr<MpiTransport> make_mpi_transport(const MpiOptions& options = {});
 
-/// What has started this process, by its environment.
-struct Launcher {
-  std::string name;      ///< "the launcher of Open MPI"
-  std::string variable;  ///< That says so.
-  std::uint32_t ranks = 0;
-  std::uint32_t rank = 0;  ///< Of this process.
-  bool is_of_mpi = true;   ///< Not so of torchrun.
-};
-
-/// None: nothing has that tells how many ranks there are.
-std::optional<Launcher> find_launcher();
-
 /// For where MPI does not start, so that ranks cannot tell one another, and most often all have the
 /// same to say: the first rank of this host that comes here calls `tell`, and then waits for the
 /// others for two seconds; these wait until it has ended. Then all are to end with an error. Where

@@ -10,10 +10,8 @@ namespace spillway::runtime {
 /// How a rank of a split program fared, as it tells the first one at the end: a message of bytes,
 /// between processes of the same Spillway.
 struct RankFigures {
-  static constexpr std::uint32_t kVersion = 1;
   static constexpr std::uint32_t kNobody = static_cast<std::uint32_t>(-1);
 
-  std::uint32_t version = kVersion;
   std::uint32_t threads = 0;  ///< That its operators compute with.
   std::uint64_t budget_bytes = 0;
   std::uint64_t parameter_bytes = 0;  ///< Of parameters that it keeps.

@@ -131,9 +131,6 @@ std::string expand_stats_path(std::string_view pattern, long process_id, std::st
 /// The rank that mpiexec, srun or torchrun gave this process, or nothing.
 std::optional<std::string> launched_rank();
 
-/// How many processes they started in all, or nothing where they do not say.
-std::optional<std::uint32_t> launched_ranks();
-
 /// How many processes of the same job they started on this machine; 1 without a launcher.
 unsigned launched_ranks_here();
 
