@@ -113,6 +113,7 @@ SPILLWAY_VISIBLE int spillway_preload_register(const SpillwayHooks* hooks) {
   if (hooks == nullptr || hooks->version != SPILLWAY_HOOKS_VERSION) return -1;
   spillway::preload::hooks = *hooks;
   spillway::preload::watch_tensor_access(*hooks);
+  spillway::preload::watch_process_flags(*hooks);
   __atomic_store_n(&spillway::preload::hooks_are_set, 1, __ATOMIC_RELEASE);
   return 0;
 }

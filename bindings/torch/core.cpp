@@ -71,6 +71,7 @@ void register_hooks(bool kernel_serves_faults, std::size_t bytes_at_once, bool i
     hooks.archived_tensor = &split::SplitProgram::archived_tensor;
     hooks.archived_bytes = &split::SplitProgram::archived_bytes;
     hooks.record_read = &split::SplitProgram::record_read;
+    hooks.before_flag = &split::SplitProgram::before_flag;
   }
   auto* const preloaded =
       reinterpret_cast<SpillwayPreloadRegister>(::dlsym(RTLD_DEFAULT, "spillway_preload_register"));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <limits>
 #include <mutex>
 #include <optional>
 
@@ -57,8 +58,8 @@ class Job::Impl final : private Questions::Listener {
         has_left_(transport.ranks()),
         questions_(transport, *this, options_.start_thread) {}
 
-  void wait_until(const std::function<bool()>& is_over, const std::function<Rank()>& peer,
-                  const std::function<std::string()>& what);
+  bool wait_until(const std::function<bool()>& is_over, const std::function<Rank()>& peer,
+                  const std::function<std::string()>& what, std::uint64_t calls);
   void notify() { notifier_->notify(); }
   void wait(const device::Event& event, Rank peer, const std::function<std::string()>& what);
   void compare();
@@ -93,7 +94,8 @@ class Job::Impl final : private Questions::Listener {
   void note_end_on_service_thread(Rank from, const Ended& ended);
   Packed position_for(const ControlHash::Position& theirs) const;
 
-  void watch(const std::function<Rank()>& peer_now, const std::function<bool()>& is_over);
+  bool watch(const std::function<Rank()>& peer_now, const std::function<bool()>& is_over,
+             std::uint64_t most_calls = std::numeric_limits<std::uint64_t>::max());
   Answer unpacked(const Packed& bytes) const;
   bool evaluate(Rank peer, const Answer& answer);
   void report(Rank peer, const Answer& answer, Duration waited);
@@ -165,15 +167,17 @@ void Job::Impl::wait(const device::Event& event, Rank peer,
                        name(transport_.rank()), name(peer), outcome.error);
 }
 
-void Job::Impl::wait_until(const std::function<bool()>& is_over, const std::function<Rank()>& peer,
-                           const std::function<std::string()>& what) {
-  if (is_over()) return;
+bool Job::Impl::wait_until(const std::function<bool()>& is_over, const std::function<Rank()>& peer,
+                           const std::function<std::string()>& what, std::uint64_t calls) {
+  if (is_over()) return true;
   const WaitNoted noted(*this, peer(), what);
-  watch(peer, is_over);
+  return watch(peer, is_over, calls);
 }
 
 /// Sleeps until `is_over`, and asks the peer that this depends on where it is when that takes long.
-void Job::Impl::watch(const std::function<Rank()>& peer_now, const std::function<bool()>& is_over) {
+/// False: that has made more than `most_calls`.
+bool Job::Impl::watch(const std::function<Rank()>& peer_now, const std::function<bool()>& is_over,
+                      std::uint64_t most_calls) {
   const TimePoint start = clock_.now();
   TimePoint ask_at = start + options_.patience;
   TimePoint expected_at = start;  // What it waits for could still be sent then.
@@ -192,12 +196,14 @@ void Job::Impl::watch(const std::function<Rank()>& peer_now, const std::function
       const TimePoint now = clock_.now();
       const Duration waited = now - start;
       if (evaluate(peer, answer)) expected_at = now;
+      if (answer.position.calls > most_calls) return is_over();
       if (now - expected_at >= kMostOnTheWay) end_unknown(peer, answer);
       if (waited >= options_.report && !std::exchange(is_reported, true))
         report(peer, answer, waited);
     }
     ask_at = clock_.now() + options_.patience;
   }
+  return true;
 }
 
 /// False: no answer will come, or it is over without. Counts the silence in short pieces, so that a
@@ -459,9 +465,9 @@ ControlHash& Job::control() { return impl_->control; }
 void Job::wait(const device::Event& event, Rank peer, const std::function<std::string()>& what) {
   impl_->wait(event, peer, what);
 }
-void Job::wait_until(const std::function<bool()>& is_over, const std::function<Rank()>& peer,
-                     const std::function<std::string()>& what) {
-  impl_->wait_until(is_over, peer, what);
+bool Job::wait_until(const std::function<bool()>& is_over, const std::function<Rank()>& peer,
+                     const std::function<std::string()>& what, std::uint64_t calls) {
+  return impl_->wait_until(is_over, peer, what, calls);
 }
 void Job::notify() { impl_->notify(); }
 void Job::compare() { impl_->compare(); }

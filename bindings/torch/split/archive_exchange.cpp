@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <chrono>
 #include <utility>
 
 #include "first_rank.h"
@@ -44,7 +45,7 @@ ArchiveExchange::~ArchiveExchange() {
 
 void ArchiveExchange::fetch(Rank holder, StorageOrdinal storage, device::DeviceSpan memory) {
   const std::uint64_t number = asked_[holder]++;
-  std::uint64_t asked = storage.value();
+  Question asked{storage.value(), job_.control().calls()};
   const device::Event sent = transport_.send(holder, question(number), device::host_span_of(asked));
   const auto what = [&] { return message("storage {}, for an archive,", storage.value()); };
   job_.wait(transport_.receive(holder, answer_to(number), memory), holder, what);
@@ -56,6 +57,7 @@ void ArchiveExchange::owe(StorageOrdinal storage, device::DeviceSpan bytes) {
   Owed& owed = owed_[storage];
   owed.bytes = bytes;
   ++owed.times;
+  owed_behind_ = job_.control().calls();
   owes_.store(true);
   changed_.notify_all();
 }
@@ -66,15 +68,27 @@ void ArchiveExchange::wait_for(StorageOrdinal storage) {
 }
 
 void ArchiveExchange::wait_for_all() {
-  job_.wait_until([&] { return !owes_any(); }, [] { return kFirst; },
-                  [] { return "the archive that it writes"; });
+  if (job_.wait_until([&] { return !owes_any(); }, [] { return kFirst; },
+                      [] { return "the archive that it writes"; }, owed_behind_))
+    return;
+  log_warning("the first rank has not written all of an archive that the program of rank {} has "
+              "written: its file is incomplete or missing",
+              transport_.rank().value());
+  const std::lock_guard lock(mutex_);
+  forget_locked();
+}
+
+void ArchiveExchange::forget_locked() {
+  owed_.clear();
+  owes_.store(false);
+  changed_.notify_all();
 }
 
 void ArchiveExchange::stop() noexcept {
   if (transport_.rank() != kFirst) return;
   try {
     for (std::uint32_t i = 1; i < transport_.ranks(); ++i) {
-      std::uint64_t none = StorageOrdinal::kNone;
+      Question none{StorageOrdinal::kNone, 0};
       wait(transport_.send(Rank(i), question(asked_[Rank(i)]++), device::host_span_of(none)));
     }
   } catch (const Error& error) {
@@ -85,10 +99,10 @@ void ArchiveExchange::stop() noexcept {
 void ArchiveExchange::answer() {
   try {
     for (std::uint64_t number = 0;; ++number) {
-      std::uint64_t asked = 0;
+      Question asked;
       wait(transport_.receive(kFirst, question(number), device::host_span_of(asked)));
-      if (asked == StorageOrdinal::kNone) return;
-      pay(StorageOrdinal(asked), number);
+      if (asked.storage == StorageOrdinal::kNone) return;
+      pay(asked, number);
     }
   } catch (const transport::TransportError&) {
     // The job ends, which the program's own thread tells.
@@ -99,19 +113,34 @@ void ArchiveExchange::answer() {
   }
 }
 
-void ArchiveExchange::pay(StorageOrdinal storage, std::uint64_t number) {
+void ArchiveExchange::pay(const Question& asked, std::uint64_t number) {
+  constexpr std::chrono::milliseconds kBetweenLooks(50);  // Calls of the program tell nobody.
+  const StorageOrdinal storage(asked.storage);
   device::DeviceSpan bytes;
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return owed_.contains(storage); });
-    bytes = owed_[storage].bytes;
+    while (true) {
+      if (owes_any() && owed_behind_ < asked.calls) forget_locked();
+      if (const auto found = owed_.find(storage); found != owed_.end()) {
+        bytes = found->second.bytes;
+        break;
+      }
+      if (job_.control().calls() > asked.calls)
+        job_.abort(
+            message("the first rank writes a tensor into an archive, storage {} behind call "
+                    "{}, and the program of rank {} has gone on without: let all ranks save "
+                    "at the same step, whatever clock, signal or number of the rank they see",
+                    asked.storage, asked.calls, transport_.rank().value()));
+      changed_.wait_for(lock, kBetweenLooks);
+    }
   }
   StagedBytes staged(bytes.size);
   staged.fill_from(runtime_, bytes.data);
   wait(transport_.send(kFirst, answer_to(number), staged.span()));
   {
     const std::lock_guard lock(mutex_);
-    if (--owed_[storage].times == 0) owed_.erase(storage);
+    const auto found = owed_.find(storage);
+    if (found != owed_.end() && --found->second.times == 0) owed_.erase(found);
     owes_.store(!owed_.empty());
   }
   changed_.notify_all();

@@ -18,7 +18,9 @@ namespace spillway::split {
 /// The first rank writes a program's archives, whatever their order is there: optimizers save their
 /// states in the order of addresses, which differs between ranks. It asks whoever holds a tensor
 /// when it comes to it. A holder keeps the bytes as they are until it has been asked for all that
-/// its program has archived meanwhile; a thread of its own answers.
+/// its program has archived meanwhile; a thread of its own answers. A question tells behind which
+/// call of the program it comes, so bytes of another step never get into an archive. Where the
+/// first rank has gone on without its archive, as with a full disk, the holders do, too.
 class ArchiveExchange {
  public:
   ArchiveExchange(runtime::Runtime& runtime, transport::Transport& transport, pipeline::Job& job);
@@ -31,12 +33,13 @@ class ArchiveExchange {
   /// Throws TransportError.
   void fetch(Rank holder, pipeline::StorageOrdinal storage, device::DeviceSpan memory);
 
-  /// On a holder: the first rank will ask for these bytes.
+  /// On a holder: the first rank will ask for these bytes. Before the program's next call,
+  /// `wait_for_all`.
   void owe(pipeline::StorageOrdinal storage, device::DeviceSpan bytes);
   bool owes_any() const noexcept { return owes_.load(std::memory_order_relaxed); }
   /// Waits until the first rank has that storage, or all.
-  void wait_for(pipeline::StorageOrdinal storage);  ///< Any thread.
-  void wait_for_all();
+  void wait_for(pipeline::StorageOrdinal storage);  ///< Not on the program's thread.
+  void wait_for_all();                              ///< On that.
 
   /// On the first rank, when all programs have ended: so do the threads of the others.
   void stop() noexcept;
@@ -46,8 +49,13 @@ class ArchiveExchange {
     device::DeviceSpan bytes;
     std::uint32_t times = 0;
   };
+  struct Question {
+    std::uint64_t storage = 0;
+    std::uint64_t calls = 0;  ///< That the program of the first rank has made.
+  };
   void answer();
-  void pay(pipeline::StorageOrdinal storage, std::uint64_t number);
+  void pay(const Question& asked, std::uint64_t number);
+  void forget_locked();
 
   runtime::Runtime& runtime_;
   transport::Transport& transport_;
@@ -56,6 +64,7 @@ class ArchiveExchange {
   std::mutex mutex_;
   std::condition_variable changed_;  ///< For the thread that answers.
   std::unordered_map<pipeline::StorageOrdinal, Owed> owed_;
+  std::uint64_t owed_behind_ = 0;  ///< So many calls of the program.
   std::atomic<bool> owes_{false};
   std::thread thread_;  ///< Of holders.
 };

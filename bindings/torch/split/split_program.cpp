@@ -215,6 +215,13 @@ class SplitProgram::Impl {
     if (may_ask() && has_absent_archives_) storages_.note_loaded(memory);
   }
 
+  void before_flag() {
+    if (!may_ask()) return;
+    job_.control().begin_call("a flag of LibTorch");
+    job_.control().end_call();
+    executor_.wait_until_left(0);
+  }
+
   const void* archived_bytes(const void* memory, std::size_t size) {
     const auto ordinal = may_ask() ? storages_.at(memory) : std::nullopt;
     if (!ordinal) return memory;
@@ -363,11 +370,20 @@ class SplitProgram::Impl {
 
   void ended(const void* address) noexcept {
     if (archives_.owes_any())
-      if (const auto ordinal = storages_.at(address)) archives_.wait_for(*ordinal);
+      if (const auto ordinal = storages_.at(address)) keep_until_archived(*ordinal);
     storages_.ended(address);
   }
 
  private:
+  void keep_until_archived(StorageOrdinal ordinal) noexcept {
+    if (!is_on_this_thread()) return archives_.wait_for(ordinal);
+    try {
+      archives_.wait_for_all();
+    } catch (const std::exception& error) {
+      job_.abort(error.what());
+    }
+  }
+
   using Members = std::vector<std::size_t>;  ///< Numbers of tensors in a list.
 
   /// The tensors of a list by the rank that keeps them; none: all.
@@ -1218,6 +1234,10 @@ void SplitProgram::record_read(const void* record) {
   if (SplitProgram* const program = running())
     program->impl_->record_read(
         std::get<0>(*static_cast<const std::tuple<c10::DataPtr, std::size_t>*>(record)));
+}
+
+void SplitProgram::before_flag() {
+  if (SplitProgram* const program = running()) program->impl_->before_flag();
 }
 
 void SplitProgram::read_past_operators(const void* address) noexcept {

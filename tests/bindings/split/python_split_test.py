@@ -90,6 +90,9 @@ class Looks(PythonCase):
     def test_at_numbers_texts_and_lists(self):
         self.check("looks", "lists", "lazy_copies", "sparse_gradients")
 
+    def test_flags_hold_for_what_was_called_under_them(self):
+        self.check("sets_flags")
+
     def test_by_numpy(self):
         self.check("numpy_reads", "kept_arrays")
 
@@ -112,6 +115,13 @@ class Files(PythonCase):
             self.assertEqual(split.output + run.output, whole.output, run.said)
             self.assertEqual(split.file("a.pt"), whole.file("a.pt"))
             (split.folder / "a.pt").write_bytes(kept)
+
+
+    def test_are_the_first_ranks_alone(self):
+        words = [PYTHON, TRAINERS, "saves_on_rank,1"]
+        split = self.run_split(2, *words)
+        self.check_same(self.run_plain(*words), split)
+        self.assertIn("the first rank has not written all of an archive that the program of rank 1 has", split.errors)
 
 
 class Processes(PythonCase):

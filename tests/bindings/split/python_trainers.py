@@ -883,6 +883,31 @@ def steered_by_rank():
     train(model, optimizer, steps=50)
 
 
+def saves_on_rank(rank):
+    """As scripts for one process a rank do."""
+    model = layers(3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    train(model, optimizer, steps=1)
+    if os.environ.get("PMI_RANK") == rank:
+        torch.save(model.state_dict(), os.path.join(os.environ["TMPDIR"], "own.pt"))
+    train_and_tell(model, optimizer, steps=2)
+
+
+def sets_flags(times="200"):
+    """While operators wait that were called under others."""
+    model = layers(6)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(int(times)):
+        loss_of(model).backward()
+        torch.set_default_dtype(torch.float64)
+        made = torch.zeros(3)
+        torch.set_default_dtype(torch.float32)
+        optimizer.step()
+        optimizer.zero_grad()
+        assert (made.dtype, torch.get_default_dtype()) == (torch.float64, torch.float32)
+    tell_model(model)
+
+
 def trains_on_a_thread():
     import threading
     model = layers(3)

@@ -25,6 +25,9 @@ class Refusals(PythonCase):
     def test_a_program_that_is_steered_by_its_rank(self):
         self.check_end("steered_by_rank", r"call \d+ is \S+ on rank \d.* and \S+ on rank \d.*seed the program equally")
 
+    def test_an_archive_of_the_first_rank_alone(self):
+        self.check_end("saves_on_rank,0", r"the program of rank 1 has gone on without: let all ranks save at the same")
+
     def test_a_thread_that_trains(self):
         self.check_end("trains_on_a_thread", r"runs on a thread of its own, .* train on the program's first thread")
 

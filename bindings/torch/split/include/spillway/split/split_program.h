@@ -93,6 +93,8 @@ class SplitProgram {
   static const void* archived_bytes(const void* memory, std::size_t size);
   /// An archive of this run's own has the bytes on the first rank alone: that holds what is read.
   static void record_read(const void* record);
+  /// Waits until what was called under the present flags of the process is done.
+  static void before_flag();
 
   /// The program, or a system call of it, is about to read or write memory that is not there. Ends
   /// the job with a sentence that names the tensor; in a forked child it tells it and returns.

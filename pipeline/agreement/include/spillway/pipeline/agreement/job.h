@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -64,9 +66,12 @@ class Job {
   void wait(const device::Event& event, Rank peer, const std::function<std::string()>& what);
 
   /// Waits for what other threads of this rank bring about, which `notify` then. While they wait
-  /// for a message themselves, `peer` is where from; else none. Asks as `wait` does.
-  void wait_until(const std::function<bool()>& is_over, const std::function<Rank()>& peer,
-                  const std::function<std::string()>& what);
+  /// for a message themselves, `peer` is where from; else none. Asks as `wait` does. False: it is
+  /// not over, and the program of `peer` has made more than `calls` calls, behind which it does
+  /// nothing for that.
+  bool wait_until(const std::function<bool()>& is_over, const std::function<Rank()>& peer,
+                  const std::function<std::string()>& what,
+                  std::uint64_t calls = std::numeric_limits<std::uint64_t>::max());
   void notify();  ///< Any thread.
 
   /// Once a step, at the same call on all ranks: compares hashes in a ring. Looks at the answer of
