@@ -291,12 +291,12 @@ constexpr std::array<SettingField, 37> kFields{{
    [](Settings& s, Text t) { s.replicas = parse_count(t, 1, kMostRanks); }},
   {{"shards", "COUNT", "1",
     "With --split: programs with data of their own, each split over as many of the ranks, which train "
-    "on the mean of their gradients; {shard} and {shards} in the program's arguments, and the variable "
-    "SPILLWAY_SHARD, say which one and how many."},
+    "on the mean of their gradients. {shard} and {shards} in the program's arguments become its number and "
+    "their count, as do SPILLWAY_SHARD and SPILLWAY_SHARDS."},
    [](Settings& s, Text t) { s.shards = parse_count(t, 1, kMostRanks); }},
   {{"gradients", {}, "ordered",
-    "With --shards: ordered adds the gradients of the shards one after the other, fast in the order that "
-    "sends least; both are the same on every run."},
+    "With --shards: ordered adds in the order of the shards (the bits of one process that does), fast in that "
+    "of a ring or tree, which sends fewer bytes. Both are the same on every run."},
    [](Settings& s, Text t) { s.gradients = value_named(t, kGradientOrders, "value"); },
    &names_of<kGradientOrders>},
   {{"schedule", "NAME", "1f1b",
