@@ -67,7 +67,7 @@ class Memory(report.Benchmark):
                 ranks, parameters = run["ranks"], run["parameters"]
                 # With replicas or stages in both directions a parameter is kept once, too.
                 share = max(parameters) * ranks / max(sum(parameters), 1)
-                rows.append([name, ranks, run["way"], report.against_goal(share, GOAL),
+                rows.append([name, ranks, run["way"], f"{share:.2f} ({report.against_goal(share, GOAL)})",
                              f"{max(run['peak']) / 2**20:.0f} MiB",
                              f"{model['needed'] / 2**20:.0f} MiB", f"{max(run['peak']) / model['needed']:.2f}",
                              f"{max(run['resident']) / 2**20:.0f} of {model['resident'] / 2**20:.0f} MiB"])

@@ -87,8 +87,8 @@ class Migration(report.Benchmark):
         before = step_of(even, slow=None)
         return (report.table(["way", "s a step before", "s a step at the end", "end / before",
                               "steps until within 5 % of the end", "parameters that moved (first round)"], rows)
-                + "\nBy the time that a pipeline of these stages takes, fill and drain included, the best stages of whole "
-                  f"layers take {best_step() / before:.2f} times as long as before, and stages that stay "
+                + "\nBy the time that a pipeline of these stages takes, fill and drain included, the best stages of "
+                  f"whole layers take {best_step() / before:.2f} times as long as before, and stages that stay "
                   f"{step_of(even) / before:.2f} times.\n"
                   "\n![Seconds of each step](plot.svg)\n")
 
