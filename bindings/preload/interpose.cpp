@@ -8,6 +8,7 @@
 #include "core_loader.h"
 #include "kept_environment.h"
 #include "next_definition.h"
+#include "process_flags.h"
 #include "registered_hooks.h"
 #include "run_listener.h"
 #include "tensor_access.h"
