@@ -1,5 +1,6 @@
 #include "run_listener.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -131,8 +132,19 @@ void report_plain_run() {
 
 namespace {
 
-[[noreturn]] void end_at_once(int code) {
+/// The core ends the process so itself, where nothing may be waited for.
+bool is_of_core(const void* caller, const SpillwayHooks& hooks) {
+  Dl_info of_caller{}, of_core{};
+  return dladdr(caller, &of_caller) != 0 &&
+         dladdr(reinterpret_cast<const void*>(hooks.program_leaves), &of_core) != 0 &&
+         of_caller.dli_fbase == of_core.dli_fbase;
+}
+
+[[noreturn]] void end_at_once(int code, const void* caller) {
   const int saved_errno = errno;
+  const SpillwayHooks* told = spillway::preload::registered_hooks();
+  if (told != nullptr && told->program_leaves != nullptr && !is_of_core(caller, *told))
+    told->program_leaves();
   spillway::preload::report_plain_run();
   spillway::preload::note_end(code);
   errno = saved_errno;
@@ -144,8 +156,8 @@ namespace {
 // Some shells leave without running destructors.
 extern "C" {
 
-SPILLWAY_VISIBLE void _exit(int code) { end_at_once(code); }
+SPILLWAY_VISIBLE void _exit(int code) { end_at_once(code, __builtin_return_address(0)); }
 
-SPILLWAY_VISIBLE void _Exit(int code) noexcept { end_at_once(code); }
+SPILLWAY_VISIBLE void _Exit(int code) noexcept { end_at_once(code, __builtin_return_address(0)); }
 
 }  // extern "C"

@@ -67,6 +67,7 @@ void register_hooks(bool kernel_serves_faults, std::size_t bytes_at_once, bool i
   if (is_split) {
     hooks.program_begins = &spillway_core_is_loaded;
     hooks.program_ends = &split::SplitProgram::program_ends;
+    hooks.program_leaves = [] { core().leave(); };
     hooks.before_pointer = &split::SplitProgram::before_pointer;
     hooks.archived_tensor = &split::SplitProgram::archived_tensor;
     hooks.archived_bytes = &split::SplitProgram::archived_bytes;
@@ -244,6 +245,12 @@ runtime::TrainerFacts Core::trainer_facts() const {
   facts.recorded_peak = records->most_copied();
   facts.verified = records->verified();
   return facts;
+}
+
+void Core::leave() noexcept {
+  // Other ranks may need what this one has: an archive is not written before the first one has it.
+  if (::getpid() == process_ && split_ != nullptr && split_->is_on_this_thread())
+    finish(runtime::Runtime::Ending::kByItself);
 }
 
 void Core::finish(runtime::Runtime::Ending ending) noexcept {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -46,6 +48,8 @@ class Core {
   /// Writes the statistics file and the summary: once, at exit or before a signal ends the process,
   /// and not in a forked child. Returns when they are written, whoever writes them.
   void finish(runtime::Runtime::Ending ending) noexcept;
+  /// Before _exit: of a split program what `finish` does, on its thread.
+  void leave() noexcept;
 
  private:
   explicit Core(const runtime::Settings& settings);
@@ -66,6 +70,7 @@ class Core {
   std::unique_ptr<split::SplitProgram> split_;
   std::atomic<bool> is_drained_{false};  ///< It has ended by itself, and no task of it is left.
   std::atomic<bool> is_child_{false};
+  const pid_t process_ = ::getpid();  ///< A child of vfork has this object, too.
 };
 
 }  // namespace spillway::torch_binding

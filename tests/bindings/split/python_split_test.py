@@ -117,6 +117,9 @@ class Files(PythonCase):
             (split.folder / "a.pt").write_bytes(kept)
 
 
+    def test_are_whole_where_the_program_leaves_at_once(self):
+        self.check("leaves_behind_a_save")
+
     def test_are_the_first_ranks_alone(self):
         words = [PYTHON, TRAINERS, "saves_on_rank,1"]
         split = self.run_split(2, *words)

@@ -927,6 +927,15 @@ def leaves_in_mid_step():
     sys.exit(3)
 
 
+def leaves_behind_a_save():
+    """Without destructors and functions at exit, as programs do that have had hanging threads."""
+    model = layers(3)
+    train(model, torch.optim.SGD(model.parameters(), 0.1), steps=1)
+    torch.save(model.state_dict(), "last.pt")
+    sys.stdout.flush()
+    os._exit(0)
+
+
 def leaves_on_one_rank():
     import os
     model = layers(3)

@@ -47,6 +47,8 @@ struct SpillwayHooks {
   void (*program_begins)(void);
   /** The program's main has returned, or it calls exit: before anything of it is destroyed. */
   void (*program_ends)(void);
+  /** It calls _exit, behind which nothing of it runs. Any thread; children of vfork, too. */
+  void (*program_leaves)(void);
 
   /*
    * Null unless the program is split over ranks: its tensors' bytes may then be absent from this
