@@ -4,6 +4,7 @@
 #include <ATen/Version.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/headeronly/version.h>
 #include <unistd.h>
@@ -199,10 +200,26 @@ void Core::split_over_ranks() {
                           .hidden_keys = Interceptor::keys(),
                           .compute = &Interceptor::compute,
                           .deleter = cpu_allocator_deleter()});
+  answer_signals();
   run_.ranks_at_end = [this](const runtime::RunStatistics& mine) { return gather(mine); };
   run_.trace_of_ranks = [this](runtime::RecordedTrace mine, bool joins) {
     return trace_of_ranks(std::move(mine), joins);
   };
+}
+
+/// Whoever wonders why nothing moves sends SIGUSR2, to a rank or to the launcher.
+void Core::answer_signals() {
+  {
+    const std::lock_guard lock(saying_);
+    said_ = &shards_->job();
+  }
+  runtime::answer_signal(SIGUSR2, [] { core().say_what_it_does(); });
+}
+
+void Core::say_what_it_does() {
+  const std::lock_guard lock(saying_);
+  if (said_ == nullptr) return;
+  for (const std::string& line : said_->describe()) log_line(LogLevel::kInfo, line);
 }
 
 void Core::watch_forks() {
@@ -272,6 +289,10 @@ void Core::finish(runtime::Runtime::Ending ending) noexcept {
   } catch (const std::exception& error) {
     log_error("{}", error.what());
     run_.finish(ending);
+  }
+  {
+    const std::lock_guard lock(saying_);
+    said_ = nullptr;
   }
   // Other threads may be on their way through it.
   static_cast<void>(split_.release());

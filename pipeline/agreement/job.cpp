@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <limits>
 #include <mutex>
@@ -67,7 +68,11 @@ class Job::Impl final : private Questions::Listener {
   [[noreturn]] void abort(const std::string& reason) {
     end_job(message("{} ({})", reason, name(transport_.rank())));
   }
-  std::string describe() const;
+  std::vector<std::string> describe() const;
+  void describe_by(std::function<std::vector<std::string>()> more) {
+    const std::lock_guard lock(more_mutex_);
+    more_ = std::move(more);
+  }
 
   ControlHash control;
 
@@ -108,6 +113,8 @@ class Job::Impl final : private Questions::Listener {
 
   std::string name(Rank rank) const { return name_of(rank, options_.hosts); }
   std::string doing() const;
+  void tell_what_ranks_do(Rank silent);
+  std::string silent_text(Rank peer) const;
   NamedCalls my_calls() const { return {name(transport_.rank()), control.latest()}; }
   [[noreturn]] void end_apart(Rank peer);
   [[noreturn]] void end_silent(Rank peer);
@@ -130,6 +137,10 @@ class Job::Impl final : private Questions::Listener {
   bool has_ended_ = false;
   std::vector<std::optional<Ended>> ended_;  ///< Of each rank.
   std::vector<bool> has_left_;
+
+  mutable std::mutex more_mutex_;
+  std::function<std::vector<std::string>()> more_;
+  std::atomic<bool> is_told_{false};  ///< What ranks do, by this one or by one that has asked it.
 
   Questions questions_;  ///< Its thread uses what is above.
 };
@@ -251,6 +262,7 @@ bool Job::Impl::evaluate(Rank peer, const Answer& answer) {
 }
 
 void Job::Impl::end_unknown(Rank peer, const Answer& answer) {
+  tell_what_ranks_do(Rank());
   end_job(message("{} waits for {}, which {}: their programs went apart, {}",
                   name(transport_.rank()), name(peer), answer.doing,
                   options_.check_control
@@ -345,7 +357,7 @@ void Job::Impl::leave() {
     };
     // All have ended, and have nothing to do but to say so.
     while (!has_left()) {
-      if (silence >= options_.silence) end_silent(Rank(i));
+      if (silence >= options_.silence) end_job(silent_text(Rank(i)));
       const TimePoint before = clock_.now();
       notifier_->wait(before + piece);
       silence += std::min(clock_.now() - before, piece);
@@ -359,6 +371,14 @@ Packed Job::Impl::answer_on_service_thread(Rank from, const Questions::Question&
   switch (question.kind) {
     case Kind::kPosition: return position_for(theirs);
     case Kind::kLatestCalls: return packed_calls(control.latest());
+    case Kind::kDescription: {
+      is_told_.store(true);
+      Packer packer;
+      const std::vector<std::string> lines = describe();
+      packer.add(lines.size());
+      for (const std::string& line : lines) packer.add(line);
+      return packer.take();
+    }
     case Kind::kEnded:
       note_end_on_service_thread(from, {.position = theirs, .comparisons = question.words[2]});
       break;
@@ -417,7 +437,7 @@ std::string Job::Impl::doing() const {
                  (*waiting_.what)(), waiting_.peer.is_some() ? " of " + name(waiting_.peer) : "");
 }
 
-std::string Job::Impl::describe() const {
+std::vector<std::string> Job::Impl::describe() const {
   constexpr std::size_t kShown = 8;
   std::string text = message("{} {}", name(transport_.rank()), doing());
   const char* separator = "; its latest calls: ";
@@ -425,7 +445,12 @@ std::string Job::Impl::describe() const {
     text += message("{}{} {}", separator, call.index, call.name);
     separator = ", ";
   }
-  return text;
+  std::vector<std::string> lines{std::move(text)};
+  const std::lock_guard lock(more_mutex_);
+  if (more_)
+    for (const std::string& line : more_())
+      lines.push_back(message("{} {}", name(transport_.rank()), line));
+  return lines;
 }
 
 void Job::Impl::end_apart(Rank peer) {
@@ -440,9 +465,35 @@ void Job::Impl::end_apart(Rank peer) {
   end_job(text_apart(my_calls(), control.calls(), theirs, count));
 }
 
+/// Before the job ends for want of an answer. Those that cannot tell it soon are left out.
+void Job::Impl::tell_what_ranks_do(Rank silent) {
+  if (!log_enabled(LogLevel::kError) || is_told_.exchange(true)) return;
+  std::vector<std::shared_ptr<const Questions::Asked>> asked;
+  for (std::uint32_t i = 0; i < transport_.ranks(); ++i)
+    if (Rank(i) != transport_.rank() && Rank(i) != silent)
+      asked.push_back(questions_.ask(Rank(i), Kind::kDescription));
+  for (const std::string& line : describe()) log_line(LogLevel::kInfo, line);
+  const TimePoint until = clock_.now() + options_.silence / 5;
+  for (const auto& one : asked) {
+    while (!one->is_done() && clock_.now() < until) {
+      notifier_->wait(until);
+      questions_.settle();
+    }
+    if (!one->is_done() || !one->error().empty()) continue;
+    Unpacker unpacker(one->answer());
+    for (std::uint64_t lines = unpacker.number(); lines > 0; --lines)
+      log_line(LogLevel::kInfo, unpacker.text());
+  }
+}
+
 void Job::Impl::end_silent(Rank peer) {
-  end_job(message("{} does not answer {} for {}: it is stopped, or its host is: look at it there",
-                  name(peer), name(transport_.rank()), in_seconds(options_.silence)));
+  tell_what_ranks_do(peer);
+  end_job(silent_text(peer));
+}
+
+std::string Job::Impl::silent_text(Rank peer) const {
+  return message("{} does not answer {} for {}: it is stopped, or its host is: look at it there",
+                 name(peer), name(transport_.rank()), in_seconds(options_.silence));
 }
 
 void compare_facts(transport::Transport& transport, const JobFacts& facts,
@@ -473,6 +524,9 @@ void Job::notify() { impl_->notify(); }
 void Job::compare() { impl_->compare(); }
 void Job::end() { impl_->end(); }
 void Job::abort(const std::string& reason) { impl_->abort(reason); }
-std::string Job::describe() const { return impl_->describe(); }
+std::vector<std::string> Job::describe() const { return impl_->describe(); }
+void Job::describe_by(std::function<std::vector<std::string>()> more) {
+  impl_->describe_by(std::move(more));
+}
 
 }  // namespace spillway::pipeline

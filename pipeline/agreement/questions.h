@@ -21,6 +21,7 @@ class Questions {
   enum class Kind : std::uint64_t {
     kPosition,     ///< Where are you?
     kLatestCalls,  ///< What have you called?
+    kDescription,  ///< What do you do? For people.
     kEnded,        ///< No question: the program has ended.
     kLeaving,      ///< No question, and the last message of its rank.
   };

@@ -16,6 +16,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "alarm.h"
 #include "spillway/base/default_signal.h"
@@ -50,6 +51,8 @@ struct Watch {
   std::int64_t copies_within_ns = 0;
   Duration words_within{};
   std::function<void()> last_words;
+  std::atomic<bool> is_questioned{false};
+  std::function<void()> answer;
 };
 
 // Leaked: a signal may come while static destructors run.
@@ -75,6 +78,13 @@ void on_ending_signal(int signal) {
     const bool is_repeated = since != 0 && now_ns() - since >= here.copies_within_ns;
     if (!is_ours || is_repeated) raise_default(signal);
   }
+  errno = saved_errno;
+}
+
+void on_question(int /*signal*/) {
+  const int saved_errno = errno;
+  Watch& here = *watch.load();
+  if (::getpid() == here.owner && !here.is_questioned.exchange(true)) ::sem_post(&here.asked);
   errno = saved_errno;
 }
 
@@ -142,6 +152,7 @@ void take_stranded_signal() {
   }
 }
 
+/// For last words.
 void wait_until_asked(Watch& here) {
   while (true) {
     timespec until{};
@@ -149,8 +160,11 @@ void wait_until_asked(Watch& here) {
     until.tv_nsec += kLookEveryNs;
     until.tv_sec += until.tv_nsec / kSecondNs;
     until.tv_nsec %= kSecondNs;
-    if (::sem_clockwait(&here.asked, CLOCK_MONOTONIC, &until) == 0) return;
-    if (errno == ETIMEDOUT) take_stranded_signal();
+    const int error =
+        ::sem_clockwait(&here.asked, CLOCK_MONOTONIC, &until) == 0 ? 0 : errno;
+    if (here.is_questioned.exchange(false)) here.answer();
+    if (here.signal.load() != 0) return;
+    if (error == ETIMEDOUT) take_stranded_signal();
   }
 }
 
@@ -207,6 +221,17 @@ void watch_endings(std::function<void()> last_words, Duration copies_within,
     if (has_handler(signal, SIG_DFL)) ::sigaction(signal, &action, nullptr);
   here->earlier = std::set_terminate(&on_uncaught_exception);
 }
+
+void answer_signal(int signal, std::function<void()> answer) {
+  watch.load()->answer = std::move(answer);
+  if (!has_handler(signal, SIG_DFL)) return;
+  struct sigaction action {};
+  action.sa_handler = &on_question;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
+  ::sigaction(signal, &action, nullptr);
+}
+
+bool is_answered(int signal) noexcept { return has_handler(signal, &on_question); }
 
 void unwatch_endings_in_child() noexcept {
   for (const int signal : kEndingSignals)

@@ -15,6 +15,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using transport::InProcessRanks;
@@ -144,6 +145,7 @@ TEST(Job, LetsASlowRankTakeItsTimeAndTellsOfItOnce) {
 TEST(Job, NamesARankThatDoesNotAnswer) {
   for (const bool is_silent : {true, false}) {
     JobRanks ranks({.ranks = 3, .latency = milliseconds(1)});
+    ::testing::internal::CaptureStderr();
     const std::string failure = ranks.failure_of([&](Transport& transport) {
       JobOptions options = ranks.options();
       options.hosts = {"a", "b", "c"};
@@ -158,11 +160,20 @@ TEST(Job, NamesARankThatDoesNotAnswer) {
           });
         };
       Job job(transport, {}, options);
+      job.describe_by([] { return std::vector<std::string>{"computes nothing"}; });
       if (is_stopped) ranks.ranks().work(stop);
       job.end();
     });
+    const std::string log = ::testing::internal::GetCapturedStderr();
     EXPECT_EQ(failure.empty(), !is_silent) << failure;
+    EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), is_silent ? 4 : 0) << log;
     if (is_silent) {
+      for (const char* const rank : {"rank 0 (a)", "rank 2 (c)"}) {
+        EXPECT_THAT(log, HasSubstr(message("info: {} has ended before its first call, and has "
+                                           "waited 6 s for the end of the program of rank 1 (b)\n",
+                                           rank)));
+        EXPECT_THAT(log, HasSubstr(message("info: {} computes nothing\n", rank)));
+      }
       EXPECT_THAT(failure, HasSubstr("rank 1 (b) does not answer rank "));
       EXPECT_THAT(failure, HasSubstr("for 5 s: it is stopped, or its host is"));
     }
@@ -339,7 +350,7 @@ TEST(Job, EndsWithTheReasonAndThePlaceOfWhoEndsIt) {
 
 TEST(Job, DescribesWhatARankDoes) {
   JobRanks ranks({.ranks = 2});
-  std::string before, working, waiting, ended;
+  std::vector<std::string> before, working, waiting, ended;
   EXPECT_EQ(ranks.run([&](Transport& transport, Job& job) {
     if (transport.rank() == Rank(1)) {
       call(job, "aten::conv", 1);
@@ -354,7 +365,9 @@ TEST(Job, DescribesWhatARankDoes) {
     working = job.describe();
     ranks.ranks().start([&] {
       ranks.ranks().work(seconds(10));
+      job.describe_by([] { return std::vector<std::string>{"computes", "has computed"}; });
       waiting = job.describe();
+      job.describe_by({});
     });
     std::vector<std::byte> bytes(8);
     job.wait(transport.receive(Rank(1), {Stream::kValues, 0}, span_of(bytes)), Rank(1), kValue);
@@ -362,13 +375,15 @@ TEST(Job, DescribesWhatARankDoes) {
     ended = job.describe();
   }),
             "");
-  EXPECT_EQ(before, "rank 0 is before its first call");
-  EXPECT_EQ(working, "rank 0 is at call 0, aten::conv; its latest calls: 0 aten::conv");
-  EXPECT_EQ(
-      waiting,
-      "rank 0 is at call 0, aten::conv, and has waited 10 s for the value of aten::mm of rank "
-      "1; its latest calls: 0 aten::conv");
-  EXPECT_EQ(ended, "rank 0 has ended at call 0, aten::conv; its latest calls: 0 aten::conv");
+  EXPECT_THAT(before, ElementsAre("rank 0 is before its first call"));
+  EXPECT_THAT(working,
+              ElementsAre("rank 0 is at call 0, aten::conv; its latest calls: 0 aten::conv"));
+  EXPECT_THAT(waiting,
+              ElementsAre("rank 0 is at call 0, aten::conv, and has waited 10 s for the value of "
+                          "aten::mm of rank 1; its latest calls: 0 aten::conv",
+                          "rank 0 computes", "rank 0 has computed"));
+  EXPECT_THAT(ended,
+              ElementsAre("rank 0 has ended at call 0, aten::conv; its latest calls: 0 aten::conv"));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <semaphore>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -123,6 +124,60 @@ TEST(EndingSignals, ThatTheProgramHandlesStayItsOwn) {
   ASSERT_TRUE(WIFEXITED(ended.status));
   EXPECT_EQ(WEXITSTATUS(ended.status), 5);
   EXPECT_EQ(ended.said, "alive");
+}
+
+TEST(AnsweredSignals, AreAnsweredAndEndNothing) {
+  const Ended ended = run_in_child([](int file) {
+    static std::binary_semaphore answered(0);
+    watch_endings([file] { say(file, "bye"); });
+    answer_signal(SIGUSR2, [file] {
+      say(file, "here;");
+      answered.release();
+    });
+    if (!is_answered(SIGUSR2)) ::_exit(3);
+    for (int time = 0; time < 3; ++time) {
+      ::raise(SIGUSR2);
+      answered.acquire();
+    }
+    ::raise(SIGTERM);
+  });
+  require_death_by(SIGTERM, ended);
+  EXPECT_EQ(ended.said, "here;here;here;bye");
+}
+
+TEST(AnsweredSignals, ThatTheProgramHandlesStayItsOwn) {
+  for (const bool is_later : {false, true}) {
+    const Ended ended = run_in_child([is_later](int file) {
+      if (!is_later) ::signal(SIGUSR2, &ignore_in_vain);
+      watch_endings([file] { say(file, "bye"); });
+      answer_signal(SIGUSR2, [file] { say(file, "here;"); });
+      ::signal(SIGUSR2, &ignore_in_vain);
+      if (is_answered(SIGUSR2)) ::_exit(3);
+      ::raise(SIGUSR2);
+      ::raise(SIGTERM);
+    });
+    require_death_by(SIGTERM, ended);
+    EXPECT_EQ(ended.said, "bye");
+  }
+}
+
+TEST(AnsweredSignals, ArePassedOverByForkedChildren) {
+  const Ended ended = run_in_child([](int file) {
+    watch_endings([file] { say(file, "bye"); });
+    answer_signal(SIGUSR2, [file] { say(file, "here;"); });
+    const pid_t child = ::fork();
+    if (child == 0) {
+      unwatch_endings_in_child();
+      ::raise(SIGUSR2);
+      ::_exit(5);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    say(file, WIFEXITED(status) && WEXITSTATUS(status) == 5 ? "child lives;" : "child died;");
+    ::raise(SIGTERM);
+  });
+  require_death_by(SIGTERM, ended);
+  EXPECT_EQ(ended.said, "child lives;bye");
 }
 
 TEST(EndingSignals, ThatAreIgnoredStayIgnored) {

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "spillway/base/mix.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/recompute/operator_cache.h"
 
 namespace spillway::split {
@@ -62,6 +63,11 @@ std::uint64_t number_of(const c10::IValue& value, StorageTable& storages) {
 std::string_view kept_name_of(const c10::OperatorHandle& op) {
   thread_local recompute::OperatorCache<OperatorName> names;
   return names.of(op).text;
+}
+
+std::string failure_text(const std::exception& error) {
+  return with_next_step(first_line(error.what()),
+                        "without --split the program gets this error at the call, and may catch it");
 }
 
 void add_arguments(pipeline::ControlHash& hash, StorageTable& storages,

@@ -4,6 +4,8 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
+#include <exception>
+#include <string>
 #include <string_view>
 
 #include "spillway/pipeline/ownership/control_hash.h"
@@ -33,6 +35,9 @@ void for_each_tensor(c10::ArrayRef<c10::IValue> arguments, const Visit& visit) {
 
 /// Name and overload of an operator, for as long as the process lives.
 std::string_view kept_name_of(const c10::OperatorHandle& op);
+
+/// Why an operator has failed on one rank, and what to do, where the error does not say so.
+std::string failure_text(const std::exception& error);
 
 /// Adds a call to the hash of what the program does: tensors by number, type, sizes and strides,
 /// other arguments by value.

@@ -10,7 +10,6 @@
 #include "call_arguments.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
-#include "spillway/base/shown_text.h"
 #include "spillway/base/signals_blocked.h"
 
 namespace spillway::split {
@@ -67,12 +66,14 @@ Executor::Executor(runtime::Runtime& runtime, transport::Transport& transport, p
   const SignalsBlocked blocked;
   thread_ = std::thread([this] { work_off(); });
   ::pthread_setname_np(thread_.native_handle(), "spill-executor");
+  have_job_described(true);
 }
 
 Executor::~Executor() { stop(); }
 
 void Executor::stop() {
   if (!thread_.joinable()) return;
+  have_job_described(false);
   {
     const std::lock_guard lock(mutex_);
     is_ending_ = true;
@@ -103,7 +104,9 @@ void Executor::add_call(PendingCall call, std::span<const StorageOrdinal> reads,
        .writes = writes,
        .micro_batch = micro_batch,
        .segment = segment},
-      {.compute = [this, kept] { run_call(*kept); }});
+      {.compute = [this, kept] { run_call(*kept); },
+       .name = kept_name_of(kept->op),
+       .action = kept->action});
 }
 
 void Executor::add_move(const Move& move, Bytes size, MicroBatch micro_batch,
@@ -134,9 +137,17 @@ void Executor::add_effort(std::unique_ptr<Effort> effort, std::span<const Storag
       std::move(work));
 }
 
-void Executor::add_barrier(std::function<void()> work) {
+void Executor::add_barrier(std::uint64_t step, std::function<void()> work) {
   const std::span<const StorageOrdinal> written(&kProgramOrder, 1);
-  add({.kind = Task::Kind::kCompute, .writes = written}, {.compute = std::move(work)});
+  auto begin = [this, step, work = std::move(work)] {
+    {
+      const std::lock_guard lock(mutex_);
+      latest_work_.begin_step(step);
+    }
+    work();
+  };
+  add({.kind = Task::Kind::kCompute, .writes = written},
+      {.compute = std::move(begin), .name = "the begin of a step"});
 }
 
 void Executor::hold(StorageOrdinal storage, c10::Storage bytes) {
@@ -244,10 +255,39 @@ void Executor::notify_program() {
   if (shards_ != nullptr) shards_->job().notify();
 }
 
+LatestWork::Piece Executor::piece_of(const UnderWay& message) const {
+  using Kind = LatestWork::Piece::Kind;
+  const bool sends = message.move.from == transport_.rank();
+  return {.kind = sends ? Kind::kSends : Kind::kReceives,
+          .action = message.action,
+          .storage = message.move.storage,
+          .size = message.size,
+          .peer = sends ? message.move.to : message.move.from};
+}
+
+/// Both jobs: either may ask where this rank is.
+void Executor::have_job_described(bool is_running) {
+  std::function<std::vector<std::string>()> more;
+  if (is_running) more = [this] { return describe(); };
+  job_.describe_by(more);
+  if (shards_ != nullptr) shards_->job().describe_by(more);
+}
+
+std::vector<std::string> Executor::describe() const {
+  const TimePoint now = clock_.now();
+  const std::lock_guard lock(mutex_);
+  return latest_work_.describe(now, queue_.size());
+}
+
 void Executor::finish(TaskId task, bool is_computed) {
   {
     const std::lock_guard lock(mutex_);
-    if (is_computed) occupation_.end(clock_.now());
+    if (is_computed) {
+      const TimePoint now = clock_.now();
+      occupation_.end(now);
+      latest_work_.end(now);
+    }
+    latest_work_.has_come(task);
     work_.erase(task);
     queue_.done(task);
     waits_for_ = Rank();
@@ -338,6 +378,10 @@ void Executor::begin_effort(TaskId task, Work& work) {
     storages.push_back(held(storage));
     SPILLWAY_ASSERT(storages.back().unsafeGetStorageImpl() != nullptr);
   }
+  {
+    const std::lock_guard lock(mutex_);
+    latest_work_.add({.kind = LatestWork::Piece::Kind::kExchanges});
+  }
   work.effort->begin(std::move(storages));
   efforts_.emplace_back(task, std::move(work.effort));
 }
@@ -380,6 +424,7 @@ void Executor::begin_move(TaskId task, const Work& work) {
   begun.event = transport_.receive(move.from, tag_of(move), begun.bytes.span());
   const std::lock_guard lock(mutex_);
   messages_ = under_way_.size();
+  latest_work_.expect(task, piece_of(begun));
   if (!waits_for_.is_some()) waits_for_ = move.from;
 }
 
@@ -393,6 +438,7 @@ void Executor::send(UnderWay& begun) {
   {
     const std::lock_guard lock(mutex_);
     messages_ = under_way_.size();
+    latest_work_.add(piece_of(begun));
   }
   finish(begun.task, /*is_computed=*/false);
 }
@@ -422,8 +468,9 @@ void Executor::run_call(const PendingCall& call) {
     if (call.unit) add_time(call, ended - begun);
     if (log_ != nullptr) log_->add_operator(call.action, begun, ended);
   } catch (const std::exception& error) {
-    throw Error("{} has failed on the rank that computes it, and the others went on: {}",
-                kept_name_of(call.op), first_line(error.what()));
+    throw Error("{} has failed on the rank that computes it{} in step {}, and the others went on: {}",
+                kept_name_of(call.op), purpose_of(call.action), latest_work_.step(),
+                failure_text(error));
   }
   std::size_t number = 0;
   auto expected = call.results.begin();
@@ -463,7 +510,11 @@ void Executor::run(TaskId task) {
   {
     const std::lock_guard lock(mutex_);
     work = std::move(work_.at(task));
-    if (work.compute) occupation_.begin(task, clock_.now());
+    if (work.compute) {
+      const TimePoint now = clock_.now();
+      occupation_.begin(task, now);
+      latest_work_.begin({.name = work.name, .action = work.action}, now);
+    }
   }
   if (work.move) {
     postponed_.emplace(task, std::move(work));

@@ -13,12 +13,14 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "effort.h"
+#include "latest_work.h"
 #include "occupation.h"
 #include "rank_log.h"
 #include "shard_exchange.h"
@@ -99,7 +101,8 @@ class Executor {
   void add_effort(std::unique_ptr<Effort> effort, std::span<const pipeline::StorageOrdinal> on,
                   bool writes);
   /// Runs when all that was asked for before is done, and before all that is asked for later.
-  void add_barrier(std::function<void()> work);
+  /// What the program asks for later is of step `step`, counted from 1.
+  void add_barrier(std::uint64_t step, std::function<void()> work);
 
   /// Gives it bytes that the program has.
   void hold(pipeline::StorageOrdinal storage, c10::Storage bytes);
@@ -126,6 +129,7 @@ class Executor {
     std::function<void()> compute{};       ///< Of what is computed.
     std::optional<pipeline::Move> move{};  ///< Of what is sent or received.
     Bytes size{};
+    std::string_view name{};  ///< Of what is computed.
     ForAction action{};
     pipeline::StorageOrdinal dropped{};
     std::unique_ptr<Effort> effort{};
@@ -152,6 +156,9 @@ class Executor {
   bool waits_for_shard() const;
   Rank rank_in_job(Rank shard, Rank rank) const;
   void notify_program();
+  void have_job_described(bool is_running);
+  std::vector<std::string> describe() const;
+  LatestWork::Piece piece_of(const UnderWay& message) const;
   void run(pipeline::TaskId task);
   bool may_begin(pipeline::TaskId task, bool sends, Bytes size) const;
   void begin_postponed();
@@ -176,6 +183,7 @@ class Executor {
   mutable std::mutex mutex_;  ///< Of all that follows.
   pipeline::TaskQueue queue_;
   Occupation occupation_;
+  LatestWork latest_work_;
   std::vector<pipeline::UnitSeconds> unit_seconds_;
   std::unordered_map<pipeline::TaskId, Work> work_;
   std::unordered_map<pipeline::StorageOrdinal, c10::Storage> held_;

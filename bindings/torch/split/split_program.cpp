@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/CPUAllocator.h>
+#include <signal.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -33,13 +34,13 @@
 #include "shard_exchange.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/log.h"
-#include "spillway/base/shown_text.h"
 #include "spillway/phantoms/output_memo.h"
 #include "spillway/phantoms/phantom_memory.h"
 #include "spillway/phantoms/plain_tensor.h"
 #include "spillway/recompute/generators.h"
 #include "spillway/recompute/operator_rules.h"
 #include "spillway/recompute/surroundings.h"
+#include "spillway/runtime/endings.h"
 #include "spillway/runtime/recording/op_uses.h"
 #include "staged_bytes.h"
 #include "storage_table.h"
@@ -266,6 +267,7 @@ class SplitProgram::Impl {
   }
 
   void begin_step() {
+    if (steps_ == 1) look_at_signal();
     const bool has_mean = std::exchange(means_, 0) > 0;
     if (std::exchange(has_updated_, false) && shards_ && !has_mean)
       job_.abort(message("step {} has updated parameters without gradients that --shards has "
@@ -281,10 +283,18 @@ class SplitProgram::Impl {
         job_.abort(error.what());  // The programs of other ranks go on.
       }
     }
-    executor_.add_barrier([this, units, rebalances, step = steps_] {
+    executor_.add_barrier(steps_ + 1, [this, units, rebalances, step = steps_] {
       runtime_.step_boundary();
       if (rebalances) rebalancing_->measured(step, executor_.take_unit_seconds(units));
     });
+  }
+
+  /// By now the program has set up what it wants.
+  void look_at_signal() const {
+    if (transport_.rank() == kFirst && log_enabled(LogLevel::kWarning) &&
+        !runtime::is_answered(SIGUSR2))
+      log_line(LogLevel::kInfo, "the program takes SIGUSR2 for itself, which would else tell what each "
+                                "rank does: that is told only where a rank does not answer");
   }
 
   /// The child has copies of what this process has, and asks nobody: what the program has drawn
@@ -951,8 +961,9 @@ class SplitProgram::Impl {
 
   /// Other ranks go on.
   [[noreturn]] void end_alone(std::string_view name, const std::exception& error) {
-    job_.abort(message("{} has failed on one rank, and the others went on: {}", name,
-                       first_line(error.what())));
+    job_.abort(message("{} has failed on one rank{} in step {}, and the others went on: {}", name,
+                       decision_ == nullptr ? std::string() : purpose_of(action_), steps_ + 1,
+                       failure_text(error)));
     std::terminate();  // Unreached.
   }
 

@@ -3,6 +3,8 @@
 Each prints what it has seen and, as whole numbers, the bits of what it has made."""
 import copy
 import os
+import random
+import signal
 import sys
 import warnings
 
@@ -944,6 +946,57 @@ def leaves_on_one_rank():
     if os.environ.get("PMI_RANK") == "1":
         sys.exit(0)
     train(model, optimizer, steps=50)
+
+
+def rank_here():
+    return int(os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or 0)
+
+
+def tells_steps(steps, handled=""):
+    """Says which process each rank is, and its steps; 64 MiB of parameters, gradients and moments."""
+    if handled:
+        signal.signal(signal.SIGUSR2, lambda number, frame: print("handled", flush=True))
+    print("[spillway] process", os.getpid(), file=sys.stderr, flush=True)
+    model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(4)))
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    for step in range(int(steps)):
+        optimizer.zero_grad()
+        for _ in range(4):
+            value = model(torch.randn(16, 1024)).square().mean()
+            value.backward()
+        optimizer.step()
+        print("step", step, value.item().hex(), flush=True)
+    tell_model(model, optimizer)
+
+
+def goes_apart(seed):
+    """At a moment and in a way that a seed draws, on a rank that it draws."""
+    drawn = random.Random(int(seed))
+    rank, step, micro_batch = drawn.randrange(2), drawn.randrange(5), drawn.randrange(3)
+    way = drawn.choice(("operator", "argument", "more", "less", "leaves", "raises"))
+    print("goes apart", way, "on rank", rank, "in step", step, "at micro-batch", micro_batch, flush=True)
+    model = layers(3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for now in range(12):
+        optimizer.zero_grad()
+        for of_step in range(3):
+            is_it = (rank_here(), now, of_step) == (rank, step, micro_batch)
+            value = loss_of(model)
+            if is_it and way == "operator":
+                value = value.abs()
+            elif is_it and way == "argument":
+                value = value * 3
+            elif not is_it and way in ("operator", "argument"):
+                value = value * 2
+            elif is_it and way == "more":
+                value = value + 1
+            elif is_it and way == "leaves":
+                sys.exit(0)
+            elif is_it and way == "raises":
+                raise RuntimeError("this rank has had enough")
+            if not (is_it and way == "less"):
+                value.backward()
+        optimizer.step()
 
 
 def fails_for_a_value():

@@ -23,8 +23,18 @@ void watch_endings(std::function<void()> last_words,
                    Duration copies_within = std::chrono::seconds(1),
                    Duration words_within = std::chrono::seconds(30));
 
-/// Gives the signals back their default in a forked child, which has no thread that would answer.
-/// Its uncaught exceptions go past the last words without that.
+/// From now on that signal, where it would end the process by default, has `answer` called on the
+/// thread of `watch_endings`, which comes before, instead; the process goes on. Not once last words
+/// are said. Signals that come while one is answered are answered once. A signal that the program
+/// handles or ignores stays the program's, also when it decides so later. A forked child, which a
+/// launcher signals together with its parent, passes over it. `answer` must not throw. Call once
+/// per process.
+void answer_signal(int signal, std::function<void()> answer);
+/// Whether that is what such a signal does now.
+bool is_answered(int signal) noexcept;
+
+/// Gives the ending signals back their default in a forked child, which has no thread that would
+/// answer. Its uncaught exceptions go past the last words without that.
 void unwatch_endings_in_child() noexcept;
 
 }  // namespace spillway::runtime

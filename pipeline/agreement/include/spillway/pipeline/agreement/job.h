@@ -40,7 +40,7 @@ void compare_facts(transport::Transport& transport, const JobFacts& facts,
                    const JobOptions& options);
 
 /// What the ranks of a split program agree on, and how they end together. All methods from the one
-/// thread of the program, apart from `abort` and `describe`. A thread of its own (spillway-job)
+/// thread of the program, apart from those that say so. A thread of its own (spillway-job)
 /// answers the questions of other ranks, whatever the program does meanwhile.
 ///
 /// A reason to end the job names the ranks, their hosts and the next step, and reaches all ranks as
@@ -86,8 +86,13 @@ class Job {
   /// Ends the job with `reason`, this rank and its host. Any thread.
   [[noreturn]] void abort(const std::string& reason);
 
-  /// For people: the latest calls of this rank, and what it waits for since when. Any thread.
-  std::string describe() const;
+  /// For people, a sentence each: the latest calls of this rank and what it waits for since when;
+  /// and what `describe_by` adds. Where a rank does not answer and so ends the job, the log has
+  /// these of all others. Any thread.
+  std::vector<std::string> describe() const;
+  /// `more` tells what the other threads of this rank do, on any thread, until something else does;
+  /// empty: nothing. Any thread.
+  void describe_by(std::function<std::vector<std::string>()> more);
 
  private:
   class Impl;

@@ -1,0 +1,239 @@
+"""Ranks that are killed, stopped, slow, or do something else, at moments that a seed draws: the job goes on with the
+same bits, or ends on all ranks with a sentence. It leaves nothing behind."""
+import os
+import pathlib
+import queue
+import random
+import re
+import select
+import signal
+import subprocess
+import threading
+import unittest
+
+from clean_environment import clean_environment
+from mpi_launchers import RANKS_ALLOWED
+from python_split_test import PYTHON, TRAINERS, PythonCase
+from split_runs import COMMAND, PATIENCE_SECONDS
+
+STEPS = 24
+BUDGET = "24MiB"  # A third of what a rank of two needs: its swap file is in use.
+SEEDS = range(3)
+
+
+def processes_with(text):
+    """Descriptors of the processes that have it in their environment."""
+    found = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if text.encode() in path.read_bytes() and int(path.parent.name) != os.getpid():
+                found[int(path.parent.name)] = os.pidfd_open(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+class RunningJob:
+    """Ranks that train, what they write, and their processes."""
+
+    def __init__(self, case, ranks, *words, options=()):
+        folder, self.temporary = case.room / "running", case.room / "temporary-running"
+        folder.mkdir()
+        self.temporary.mkdir()
+        environment = clean_environment(TMPDIR=str(self.temporary), HOME=str(case.room), OMP_NUM_THREADS="1",
+                                        OMP_WAIT_POLICY="passive", **RANKS_ALLOWED)
+        command = [case.launcher, "-n", ranks, COMMAND, "run", "--split", "--budget", BUDGET, "--nvme", case.room,
+                   *options, "--", *words]
+        self.process = subprocess.Popen([str(word) for word in command], cwd=folder, env=environment, text=True,
+                                        errors="replace", start_new_session=True, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE)
+        self.written = {"out": "", "errors": ""}
+        self.lines = queue.Queue()
+        self.readers = [threading.Thread(target=self.read, args=(name, pipe)) for name, pipe in
+                        (("out", self.process.stdout), ("errors", self.process.stderr))]
+        for reader in self.readers:
+            reader.start()
+        case.addCleanup(self.kill)
+
+    def read(self, name, pipe):
+        with pipe:
+            for line in pipe:
+                self.lines.put((name, line))
+
+    def kill(self):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def said(self):
+        return self.written["out"] + self.written["errors"]
+
+    def count(self, pattern):
+        return len(re.findall(pattern, self.said()))
+
+    def until(self, pattern, times=1):
+        """Reads on until that is written so often, on one of both; returns these places."""
+        while True:
+            for text in self.written.values():
+                found = re.findall(pattern, text)
+                if len(found) >= times:
+                    return found
+            try:
+                name, line = self.lines.get(timeout=PATIENCE_SECONDS)
+            except queue.Empty:
+                raise AssertionError(f"no {pattern} in: {self.said()}") from None
+            self.written[name] += line
+
+    def processes(self, ranks):
+        """Of each rank, once all have come."""
+        found = {}
+        for rank in range(ranks):
+            mark = f" {rank}" if rank else ""
+            found[rank] = int(self.until(rf"\[spillway{mark}\] process (\d+)\n")[0])
+        return found
+
+    def end(self):
+        """Its exit code."""
+        code = self.process.wait(timeout=PATIENCE_SECONDS)
+        for reader in self.readers:
+            reader.join(PATIENCE_SECONDS)
+        while not self.lines.empty():
+            name, line = self.lines.get()
+            self.written[name] += line
+        return code
+
+
+class FailureCase(PythonCase):
+    def begin(self, ranks=2, steps=STEPS, handled="", **more):
+        return RunningJob(self, ranks, PYTHON, TRAINERS, f"tells_steps,{steps},{handled}", **more)
+
+    def check_nothing_left(self, job, before):
+        for process, descriptor in processes_with(str(job.temporary)).items():
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            self.assertTrue(poll.poll(PATIENCE_SECONDS * 1000), f"process {process} stays")
+            os.close(descriptor)
+        self.assertEqual(list(job.temporary.iterdir()), [])
+        self.assertEqual(sorted(self.room.iterdir()), before)
+
+    def check_moment(self, seed, send, reason, ranks=3):
+        """A rank gets a signal in a step that is drawn; what the job says, once it has ended."""
+        self.setUp()
+        drawn = random.Random(seed)
+        rank, step = drawn.randrange(ranks), drawn.randrange(STEPS // 2)
+        with self.subTest(rank=rank, step=step):
+            job = self.begin(ranks)
+            before = sorted(self.room.iterdir())
+            process = job.processes(ranks)[rank]
+            job.until(f"step {step} ")
+            os.kill(process, send)
+            self.assertNotEqual(job.end(), 0, job.said())
+            self.assertNotIn(f"step {STEPS - 1} ", job.said())
+            self.assertRegex(job.written["errors"], reason.replace("RANK", str(rank)))
+            self.check_nothing_left(job, before)
+
+    def check_killed(self):
+        for seed in SEEDS:
+            self.check_moment(seed, signal.SIGKILL, "")
+
+    def check_stopped(self):
+        told = (r"(?s)\[spillway.*\] info: rank \d \(\S+\) is at call \d+, aten::\S+, and has waited \d+ s for .* of "
+                r"rank RANK .*\[spillway.*\] info: rank \d \(\S+\) has computed nothing for \d+ s.*in step \d+; "
+                r"\d+ tasks? .*\] info: rank \d \(\S+\) did last, in this order: in step \d+ .*"
+                r"rank RANK \(\S+\) does not answer rank \d \(\S+\) for 5 s")
+        for seed in SEEDS:
+            self.check_moment(seed, signal.SIGSTOP, told)
+
+
+class Mpich(FailureCase):
+    def test_a_killed_rank_ends_the_job(self):
+        self.check_killed()
+
+    def test_a_stopped_rank_ends_the_job_and_others_tell_what_they_did(self):
+        self.check_stopped()
+
+
+class OpenMpi(FailureCase):
+    mpi = "Open MPI"
+
+    def test_a_killed_rank_ends_the_job(self):
+        self.check_killed()
+
+    def test_a_stopped_rank_ends_the_job_and_others_tell_what_they_did(self):
+        self.check_stopped()
+
+
+class GoesOn(FailureCase):
+    def check_same_bits(self, job):
+        self.assertEqual(job.end(), 0, job.said())
+        plain = self.run_plain(PYTHON, TRAINERS, f"tells_steps,{STEPS},", name=f"plain-{self.mpi}")
+        self.assertEqual(job.written["out"].replace("handled\n", ""), plain.output, job.said())
+
+    def test_with_a_rank_that_is_slow(self):
+        """It is stopped until another one waits for it, again and again."""
+        drawn = random.Random(7)
+        job = self.begin()
+        processes = job.processes(2)
+        for step in sorted(drawn.sample(range(STEPS - 2), 4)):
+            slow = drawn.randrange(2)
+            other = " 1" if slow == 0 else ""
+            job.until(f"step {step} ")
+            os.kill(processes[slow], signal.SIGSTOP)
+            line = rf"\[spillway{other}\] info: rank {1 - slow} \(\S+\) "
+            waits, last = line + r"has computed nothing for \d+ s, and waits for", line + "did last"
+            seen = job.count(waits)
+            while job.count(waits) == seen:
+                os.kill(processes[1 - slow], signal.SIGUSR2)
+                job.until(last, job.count(last) + 1)
+            os.kill(processes[slow], signal.SIGCONT)
+        self.check_same_bits(job)
+
+
+class Signal(GoesOn):
+    def check_told(self, send):
+        job = self.begin()
+        processes = job.processes(2)
+        job.until("step 2 ")
+        send(job, processes)
+        for rank, mark in ((0, ""), (1, " 1")):
+            start = rf"\[spillway{mark}\] info: rank {rank} \(\S+\) "
+            job.until(start + r"is at call \d+, \S+?(?:; its latest calls: |, and has waited)")
+            job.until(start + r"has (?:computed nothing|been computing)")
+            job.until(start + r"did last, in this order: in step \d+ .*\d[FB]\d")
+        self.check_same_bits(job)
+
+    def test_to_the_ranks_is_answered_by_each(self):
+        self.check_told(lambda job, processes: [os.kill(process, signal.SIGUSR2) for process in processes.values()])
+
+    def test_to_the_launcher_reaches_all(self):
+        self.check_told(lambda job, processes: os.kill(job.process.pid, signal.SIGUSR2))
+
+    def test_that_the_program_handles_is_its_own(self):
+        job = self.begin(handled="again")
+        process = job.processes(2)[0]
+        job.until("the program takes SIGUSR2 for itself")
+        os.kill(process, signal.SIGUSR2)
+        job.until("handled")
+        self.check_same_bits(job)
+        self.assertNotIn("did last", job.said())
+        self.assertEqual(job.said().count("takes SIGUSR2 for itself"), 1)
+
+
+class SignalOfOpenMpi(Signal):
+    mpi = "Open MPI"
+
+
+class Apart(FailureCase):
+    def test_ranks_that_go_apart_are_named(self):
+        for seed in range(8):
+            with self.subTest(seed=seed):
+                self.setUp()
+                job = RunningJob(self, 2, PYTHON, TRAINERS, f"goes_apart,{seed}")
+                before = sorted(self.room.iterdir())
+                self.assertNotEqual(job.end(), 0, job.said())
+                self.assertRegex(job.written["errors"], r"rank \d ends the job: .* rank [01] \(\S+\)", job.said())
+                self.check_nothing_left(job, before)
+
+
+if __name__ == "__main__":
+    unittest.main()
