@@ -140,7 +140,8 @@ class Job::Impl final : private Questions::Listener {
 
   mutable std::mutex more_mutex_;
   std::function<std::vector<std::string>()> more_;
-  std::atomic<bool> is_told_{false};  ///< What ranks do, by this one or by one that has asked it.
+  /// The lowest rank that has asked what this one does, and tells it.
+  std::atomic<Rank> teller_{Rank()};
 
   Questions questions_;  ///< Its thread uses what is above.
 };
@@ -372,7 +373,7 @@ Packed Job::Impl::answer_on_service_thread(Rank from, const Questions::Question&
     case Kind::kPosition: return position_for(theirs);
     case Kind::kLatestCalls: return packed_calls(control.latest());
     case Kind::kDescription: {
-      is_told_.store(true);
+      if (from < teller_.load()) teller_.store(from);
       Packer packer;
       const std::vector<std::string> lines = describe();
       packer.add(lines.size());
@@ -465,25 +466,36 @@ void Job::Impl::end_apart(Rank peer) {
   end_job(text_apart(my_calls(), control.calls(), theirs, count));
 }
 
-/// Before the job ends for want of an answer. Those that cannot tell it soon are left out.
+/// Before the job ends for want of an answer: by the lowest of the ranks that find it. Those that
+/// cannot answer soon are left out.
 void Job::Impl::tell_what_ranks_do(Rank silent) {
-  if (!log_enabled(LogLevel::kError) || is_told_.exchange(true)) return;
-  std::vector<std::shared_ptr<const Questions::Asked>> asked;
-  for (std::uint32_t i = 0; i < transport_.ranks(); ++i)
-    if (Rank(i) != transport_.rank() && Rank(i) != silent)
-      asked.push_back(questions_.ask(Rank(i), Kind::kDescription));
-  for (const std::string& line : describe()) log_line(LogLevel::kInfo, line);
   const TimePoint until = clock_.now() + options_.silence / 5;
-  for (const auto& one : asked) {
-    while (!one->is_done() && clock_.now() < until) {
+  std::vector<std::string> lines = describe();
+  const auto wait_for = [&](const auto& is_over) {
+    while (!is_over() && clock_.now() < until) {
       notifier_->wait(until);
       questions_.settle();
     }
-    if (!one->is_done() || !one->error().empty()) continue;
-    Unpacker unpacker(one->answer());
-    for (std::uint64_t lines = unpacker.number(); lines > 0; --lines)
-      log_line(LogLevel::kInfo, unpacker.text());
+  };
+  if (!teller_.load().is_some()) {
+    std::vector<std::shared_ptr<const Questions::Asked>> asked;
+    for (std::uint32_t i = 0; i < transport_.ranks(); ++i)
+      if (Rank(i) != transport_.rank() && Rank(i) != silent)
+        asked.push_back(questions_.ask(Rank(i), Kind::kDescription));
+    for (const auto& one : asked) {
+      wait_for([&one] { return one->is_done(); });
+      if (!one->is_done() || !one->error().empty()) continue;
+      Unpacker unpacker(one->answer());
+      for (std::uint64_t count = unpacker.number(); count > 0; --count)
+        lines.push_back(unpacker.text());
+    }
+    if (transport_.rank() < teller_.load()) {
+      if (log_enabled(LogLevel::kError))
+        for (const std::string& line : lines) log_line(LogLevel::kInfo, line);
+      return;
+    }
   }
+  wait_for([] { return false; });  // For the other one to end the job.
 }
 
 void Job::Impl::end_silent(Rank peer) {

@@ -20,8 +20,8 @@ Tag head_tag(std::uint64_t number) { return {Stream::kRequests, 3 * number + 1};
 Tag body_tag(std::uint64_t number) { return {Stream::kRequests, 3 * number + 2}; }
 
 bool is_answered(Questions::Kind kind) {
-  using Kind = Questions::Kind;
-  return kind == Kind::kPosition || kind == Kind::kLatestCalls || kind == Kind::kDescription;
+  using enum Questions::Kind;
+  return kind == kPosition || kind == kLatestCalls || kind == kDescription;
 }
 
 }  // namespace

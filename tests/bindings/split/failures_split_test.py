@@ -176,10 +176,9 @@ class GoesOn(FailureCase):
         processes = job.processes(2)
         for step in sorted(drawn.sample(range(STEPS - 2), 4)):
             slow = drawn.randrange(2)
-            other = " 1" if slow == 0 else ""
             job.until(f"step {step} ")
             os.kill(processes[slow], signal.SIGSTOP)
-            line = rf"\[spillway{other}\] info: rank {1 - slow} \(\S+\) "
+            line = rf"\[spillway {1 - slow}\] info: rank {1 - slow} \(\S+\) "
             waits, last = line + r"has computed nothing for \d+ s, and waits for", line + "did last"
             seen = job.count(waits)
             while job.count(waits) == seen:
@@ -195,8 +194,8 @@ class Signal(GoesOn):
         processes = job.processes(2)
         job.until("step 2 ")
         send(job, processes)
-        for rank, mark in ((0, ""), (1, " 1")):
-            start = rf"\[spillway{mark}\] info: rank {rank} \(\S+\) "
+        for rank in range(2):
+            start = rf"\[spillway {rank}\] info: rank {rank} \(\S+\) "
             job.until(start + r"is at call \d+, \S+?(?:; its latest calls: |, and has waited)")
             job.until(start + r"has (?:computed nothing|been computing)")
             job.until(start + r"did last, in this order: in step \d+ .*\d[FB]\d")
