@@ -10,7 +10,16 @@ namespace {
 constexpr std::string_view kMark = "[spillway";
 constexpr std::size_t kLineMax = std::size_t{1} << 16;
 constexpr std::size_t kLastWords = 3;
-constexpr std::size_t kFarthestLevel = 16;  // Behind a rank.
+constexpr std::size_t kFarthestLevel = 16;        // Behind a rank.
+constexpr std::string_view kEndOfMpi = "Abort(";  // How MPICH begins when it ends a job.
+constexpr std::string_view kEndByUs = "application called MPI_Abort";
+constexpr std::string_view kEarlyEnd = "the end of the program on rank ";
+
+/// Neither in a trace of LibTorch, nor by MPI of what Spillway has told.
+bool is_told_by_program(std::string_view line) {
+  return !line.starts_with("frame #") &&
+         !(line.starts_with(kEndOfMpi) && line.find(kEndByUs) != std::string_view::npos);
+}
 
 }  // namespace
 
@@ -44,15 +53,21 @@ std::string SpillwayLines::last_words() const {
 
 void SpillwayLines::take(std::string& shown) {
   const std::size_t at = line_.find(kMark);
-  if (at == std::string::npos && line_.size() > 1 && line_.rfind("frame #", 0) != 0) {
+  if (at == std::string::npos && line_.size() > 1 && is_told_by_program(line_)) {
     line_.back() = '\n';
     last_.push_back(line_);
     if (last_.size() > kLastWords) last_.pop_front();
+    if (line_.starts_with(kEndOfMpi)) {
+      shown.append(last_words());
+      has_told_error_ = true;
+    }
   }
   if (at != std::string::npos) {
     std::string_view line = std::string_view(line_).substr(at + kMark.size());
-    has_told_error_ = has_told_error_ || line.find("] error: ") < kFarthestLevel ||
-                      line.find("] fatal: ") < kFarthestLevel;
+    const bool is_error =
+        line.find("] error: ") < kFarthestLevel || line.find("] fatal: ") < kFarthestLevel;
+    // Why a program has ended before others it has said itself.
+    if (is_error && line.find(kEarlyEnd) == std::string_view::npos) has_told_error_ = true;
     // The log of the core has the rank already.
     if (line.rfind("]", 0) == 0) shown.append(kMark).append(" ").append(rank_).append(line);
     if (line.rfind(" ", 0) == 0) shown.append(kMark).append(line);

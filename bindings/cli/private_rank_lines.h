@@ -18,7 +18,9 @@ class SpillwayLines {
   /// What is left of a line without an end, which is then given one.
   std::string rest();
   /// The last three lines that the program wrote itself, for a rank that has failed. Those of
-  /// LibTorch's traces do not count. Nothing where Spillway has told an error, which is why then.
+  /// LibTorch's traces do not count. Nothing where Spillway has told an error, which is why then,
+  /// unless it is that the program has ended early. (Those of an MPI that ends the job come out at
+  /// once: `of`.)
   std::string last_words() const;
 
  private:

@@ -26,6 +26,7 @@
 #include "spillway/runtime/settings/budget.h"
 #include "spillway/runtime/settings/spill_directories.h"
 #include "spillway/topology/disk_rates.h"
+#include "spillway/transport/mpi.h"
 
 namespace spillway::cli {
 namespace {
@@ -194,6 +195,43 @@ std::string hint_for_program(const std::string& name) {
   return {};
 }
 
+/// Returns where it does not start.
+int start_program(const runtime::SettingSources& sources, const runtime::Settings& settings,
+                  const std::vector<std::string>& given_program,
+                  const std::function<int(const ProgramStart&)>& start) {
+  if (given_program.empty())
+    throw ConfigError("no program to run (spillway run [options] -- program arguments...)");
+  std::optional<Shard> shard;
+  if (is_given("shards", sources, settings)) shard = shard_of_this_process(settings);
+  const std::vector<std::string> program = shard ? words_for(*shard, given_program) : given_program;
+  check_settings(settings, program);
+  const ProgramLookup found = find_program(program.front(), variable("PATH"));
+  if (found.path.empty()) {
+    log_error("program not found: {}{}", program.front(), hint_for_program(program.front()));
+    return kNotFound;
+  }
+  if (!found.hindrance.empty()) {
+    log_error("cannot start {}: {}", found.path, found.hindrance);
+    return kNotExecutable;
+  }
+  const ProgramFile file = inspect_program(found.path);
+  refuse_unreachable(file, found.path);
+  const std::string preload = usable_preload();
+  note_program_without_torch(settings, file, found.path);
+  prepare_environment(sources, preload, linked_sanitizer(file, found.path));
+  if (shard) set_variables_of(*shard, given_program);
+  const auto become = [&] {
+    become_rank(settings);
+    return execute(found.path, program);
+  };
+  if (!start) {
+    if (is_given("budget", sources, settings)) ask_whether_under_spillway();
+    return become();
+  }
+  return start(
+      {settings.profile_out, found.path, linked_torch(file, found.path).has_value(), become});
+}
+
 }  // namespace
 
 RunArguments split_run_arguments(const std::vector<std::string>& arguments) {
@@ -238,42 +276,22 @@ std::string with_preload(const std::string& preload, const std::string& existing
   return first + preload + others;
 }
 
-int run_program(const runtime::NamedTexts& given, const std::vector<std::string>& given_program,
+int run_program(const runtime::NamedTexts& given, const std::vector<std::string>& program,
                 const std::function<int(const ProgramStart&)>& start) {
   const runtime::SettingSources sources{given, runtime::spillway_environment()};
   const runtime::Settings settings = runtime::load_settings(sources);
   configure_log(settings.quiet ? LogLevel::kError : settings.log_level);
-  if (given_program.empty())
-    throw ConfigError("no program to run (spillway run [options] -- program arguments...)");
-  std::optional<Shard> shard;
-  if (is_given("shards", sources, settings)) shard = shard_of_this_process(settings);
-  const std::vector<std::string> program = shard ? words_for(*shard, given_program) : given_program;
-  check_settings(settings, program);
-  const ProgramLookup found = find_program(program.front(), variable("PATH"));
-  if (found.path.empty()) {
-    log_error("program not found: {}{}", program.front(), hint_for_program(program.front()));
-    return kNotFound;
+  if (start || !settings.split || !runtime::launched_rank())
+    return start_program(sources, settings, program, start);
+  int code = kWrongUsage;
+  try {
+    code = start_program(sources, settings, program, start);
+  } catch (const std::exception& error) {
+    log_error("{}", error.what());
   }
-  if (!found.hindrance.empty()) {
-    log_error("cannot start {}: {}", found.path, found.hindrance);
-    return kNotExecutable;
-  }
-  const ProgramFile file = inspect_program(found.path);
-  refuse_unreachable(file, found.path);
-  const std::string preload = usable_preload();
-  note_program_without_torch(settings, file, found.path);
-  prepare_environment(sources, preload, linked_sanitizer(file, found.path));
-  if (shard) set_variables_of(*shard, given_program);
-  const auto become = [&] {
-    become_rank(settings);
-    return execute(found.path, program);
-  };
-  if (!start) {
-    if (is_given("budget", sources, settings)) ask_whether_under_spillway();
-    return become();
-  }
-  return start(
-      {settings.profile_out, found.path, linked_torch(file, found.path).has_value(), become});
+  // It has not become the program, for which other ranks may wait in MPI.
+  transport::tell_once_on_host([] {});
+  return code;
 }
 
 }  // namespace spillway::cli

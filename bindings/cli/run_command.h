@@ -30,8 +30,8 @@ struct ProgramStart {
 };
 
 /// Becomes the program, so returns only an exit code for why it could not; or does what `start`
-/// does instead. Throws ConfigError and UnsupportedError. `given` are the options of the command
-/// line.
+/// does instead. Throws ConfigError and UnsupportedError. A rank of a split program tells these,
+/// and ends the others where only some cannot. `given` are the options of the command line.
 int run_program(const runtime::NamedTexts& given, const std::vector<std::string>& program,
                 const std::function<int(const ProgramStart&)>& start = {});
 

@@ -71,8 +71,8 @@ class Core {
   std::unique_ptr<split::Shards> shards_;
   std::optional<split::Layout> layout_;
   std::unique_ptr<split::SplitProgram> split_;
-  std::mutex saying_;  ///< Of `said_`, while it says what it does.
-  pipeline::Job* said_ = nullptr;  ///< Null: it is not split, or has ended.
+  std::mutex saying_;                    ///< Of `said_`, while it says what it does.
+  pipeline::Job* said_ = nullptr;        ///< Null: it is not split, or has ended.
   std::atomic<bool> is_drained_{false};  ///< It has ended by itself, and no task of it is left.
   std::atomic<bool> is_child_{false};
   const pid_t process_ = ::getpid();  ///< A child of vfork has this object, too.

@@ -160,8 +160,7 @@ void wait_until_asked(Watch& here) {
     until.tv_nsec += kLookEveryNs;
     until.tv_sec += until.tv_nsec / kSecondNs;
     until.tv_nsec %= kSecondNs;
-    const int error =
-        ::sem_clockwait(&here.asked, CLOCK_MONOTONIC, &until) == 0 ? 0 : errno;
+    const int error = ::sem_clockwait(&here.asked, CLOCK_MONOTONIC, &until) == 0 ? 0 : errno;
     if (here.is_questioned.exchange(false)) here.answer();
     if (here.signal.load() != 0) return;
     if (error == ETIMEDOUT) take_stranded_signal();

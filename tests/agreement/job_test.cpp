@@ -382,8 +382,8 @@ TEST(Job, DescribesWhatARankDoes) {
               ElementsAre("rank 0 is at call 0, aten::conv, and has waited 10 s for the value of "
                           "aten::mm of rank 1; its latest calls: 0 aten::conv",
                           "rank 0 computes", "rank 0 has computed"));
-  EXPECT_THAT(ended,
-              ElementsAre("rank 0 has ended at call 0, aten::conv; its latest calls: 0 aten::conv"));
+  EXPECT_THAT(
+      ended, ElementsAre("rank 0 has ended at call 0, aten::conv; its latest calls: 0 aten::conv"));
 }
 
 }  // namespace

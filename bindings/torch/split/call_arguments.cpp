@@ -66,8 +66,9 @@ std::string_view kept_name_of(const c10::OperatorHandle& op) {
 }
 
 std::string failure_text(const std::exception& error) {
-  return with_next_step(first_line(error.what()),
-                        "without --split the program gets this error at the call, and may catch it");
+  return with_next_step(
+      first_line(error.what()),
+      "without --split the program gets this error at the call, and may catch it");
 }
 
 void add_arguments(pipeline::ControlHash& hash, StorageTable& storages,

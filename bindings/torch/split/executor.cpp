@@ -468,9 +468,9 @@ void Executor::run_call(const PendingCall& call) {
     if (call.unit) add_time(call, ended - begun);
     if (log_ != nullptr) log_->add_operator(call.action, begun, ended);
   } catch (const std::exception& error) {
-    throw Error("{} has failed on the rank that computes it{} in step {}, and the others went on: {}",
-                kept_name_of(call.op), purpose_of(call.action), latest_work_.step(),
-                failure_text(error));
+    throw Error(
+        "{} has failed on the rank that computes it{} in step {}, and the others went on: {}",
+        kept_name_of(call.op), purpose_of(call.action), latest_work_.step(), failure_text(error));
   }
   std::size_t number = 0;
   auto expected = call.results.begin();

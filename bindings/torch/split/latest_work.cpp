@@ -86,9 +86,8 @@ std::string LatestWork::now_text(TimePoint now, std::size_t left) const {
     return message("has been computing {}{} in step {} for {}; {}", piece.name,
                    purpose_of(piece.action), step_, in_seconds(now - latest_), tasks);
   }
-  std::string text =
-      has_begun_ ? message("has computed nothing for {}", in_seconds(now - latest_))
-                 : std::string("has computed nothing so far");
+  std::string text = has_begun_ ? message("has computed nothing for {}", in_seconds(now - latest_))
+                                : std::string("has computed nothing so far");
   std::size_t shown = 0;
   for (const auto& [task, piece] : expected_) {
     if (shown == kShownExpected) break;

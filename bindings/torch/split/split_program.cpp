@@ -293,8 +293,9 @@ class SplitProgram::Impl {
   void look_at_signal() const {
     if (transport_.rank() == kFirst && log_enabled(LogLevel::kWarning) &&
         !runtime::is_answered(SIGUSR2))
-      log_line(LogLevel::kInfo, "the program takes SIGUSR2 for itself, which would else tell what each "
-                                "rank does: that is told only where a rank does not answer");
+      log_line(LogLevel::kInfo,
+               "the program takes SIGUSR2 for itself, which would else tell what each "
+               "rank does: that is told only where a rank does not answer");
   }
 
   /// The child has copies of what this process has, and asks nobody: what the program has drawn

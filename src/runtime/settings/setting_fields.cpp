@@ -279,8 +279,8 @@ constexpr std::array<SettingField, 37> kFields{{
    &names_of<kChildren>},
   {{"split", "on|off", "off",
     "One training on all ranks of the job that mpiexec or srun has started: each holds and computes "
-    "its part, with the bits of one process; SIGUSR2 to a rank, or to the launcher for all, tells "
-    "what each does and waits for. Off: each rank trains for itself.", true},
+    "its part, with the bits of one process; SIGUSR2 has a rank tell what it does and waits "
+    "for (Open MPI's launcher hands it on to all). Off: each rank trains for itself.", true},
    [](Settings& s, Text t) { s.split = parse_switch(t); }},
   {{"stages", "COUNT|auto", "auto",
     "With --split: parts into which the model is cut; auto takes as many as ranks and schedule "

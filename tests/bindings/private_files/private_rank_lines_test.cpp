@@ -44,6 +44,23 @@ TEST(SpillwayLines, KeepNothingWhereAReasonIsTold) {
   EXPECT_EQ(lines.last_words(), "");
 }
 
+TEST(SpillwayLines, KeepWhyAProgramHasEndedBeforeOthers) {
+  SpillwayLines lines("2");
+  lines.of(
+      "OSError: no space\n[spillway 2] error: call 7 is the end of the program on rank 2 (a) and\n"
+      "Abort(1) on node 2 (rank 2 in comm 1): application called MPI_Abort(comm, 1) - process 2\n");
+  EXPECT_EQ(lines.last_words(), "[spillway 2] error: this rank has failed: OSError: no space\n");
+}
+
+TEST(SpillwayLines, ShowAtOnceWhyMpiEndsTheJob) {
+  SpillwayLines lines("2");
+  const std::string begin = "[spillway 2] error: this rank has failed: ";
+  EXPECT_EQ(lines.of("one\ntwo\nUCX ERROR: three\nAbort(9) on node 2: Other MPI error\ntrace\n"),
+            begin + "two\n" + begin + "UCX ERROR: three\n" + begin +
+                "Abort(9) on node 2: Other MPI error\n");
+  EXPECT_EQ(lines.last_words(), "");
+}
+
 TEST(SpillwayLines, AreCutWhereTheyHaveNoEnd) {
   SpillwayLines lines("1");
   EXPECT_EQ(lines.of(std::string(1 << 20, 'x')), "");

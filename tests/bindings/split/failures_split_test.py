@@ -113,7 +113,7 @@ class FailureCase(PythonCase):
             poll.register(descriptor, select.POLLIN)
             self.assertTrue(poll.poll(PATIENCE_SECONDS * 1000), f"process {process} stays")
             os.close(descriptor)
-        self.assertEqual(list(job.temporary.iterdir()), [])
+        self.assertEqual(list(job.temporary.glob("spillway*")), [])  # LibTorch leaves something there.
         self.assertEqual(sorted(self.room.iterdir()), before)
 
     def check_moment(self, seed, send, reason, ranks=3):
@@ -129,7 +129,8 @@ class FailureCase(PythonCase):
             os.kill(process, send)
             self.assertNotEqual(job.end(), 0, job.said())
             self.assertNotIn(f"step {STEPS - 1} ", job.said())
-            self.assertRegex(job.written["errors"], reason.replace("RANK", str(rank)))
+            if reason:
+                self.assertRegex(job.written["errors"], reason.replace("RANK", str(rank)))
             self.check_nothing_left(job, before)
 
     def check_killed(self):
@@ -204,9 +205,6 @@ class Signal(GoesOn):
     def test_to_the_ranks_is_answered_by_each(self):
         self.check_told(lambda job, processes: [os.kill(process, signal.SIGUSR2) for process in processes.values()])
 
-    def test_to_the_launcher_reaches_all(self):
-        self.check_told(lambda job, processes: os.kill(job.process.pid, signal.SIGUSR2))
-
     def test_that_the_program_handles_is_its_own(self):
         job = self.begin(handled="again")
         process = job.processes(2)[0]
@@ -220,6 +218,10 @@ class Signal(GoesOn):
 
 class SignalOfOpenMpi(Signal):
     mpi = "Open MPI"
+
+    def test_to_the_launcher_reaches_all(self):
+        """MPICH's ends by it."""
+        self.check_told(lambda job, processes: os.kill(job.process.pid, signal.SIGUSR2))
 
 
 class Apart(FailureCase):

@@ -42,10 +42,11 @@ TEST_F(LatestWorkTest, HasNothingAtFirst) {
 TEST_F(LatestWorkTest, TellsWhatIsBeingComputed) {
   compute("aten::mm", kForward, 1, 2);
   work_.begin({.name = "aten::gelu", .action = kForward}, at(3));
-  EXPECT_THAT(work_.describe(at(8), 1),
-              ElementsAre("has been computing aten::gelu for forward of stage 1, micro-batch 3 in "
-                          "step 1 for 5 s; 1 task is left",
-                          "did last, in this order: in step 1 2 operators of 1F3 up to aten::gelu"));
+  EXPECT_THAT(
+      work_.describe(at(8), 1),
+      ElementsAre("has been computing aten::gelu for forward of stage 1, micro-batch 3 in "
+                  "step 1 for 5 s; 1 task is left",
+                  "did last, in this order: in step 1 2 operators of 1F3 up to aten::gelu"));
 }
 
 TEST_F(LatestWorkTest, TellsWhatItWaitsForUntilThatHasCome) {
