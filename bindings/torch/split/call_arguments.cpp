@@ -1,7 +1,11 @@
 #include "call_arguments.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <unordered_set>
@@ -26,6 +30,19 @@ struct OperatorName {
   std::string_view text;
 };
 
+/// Of a number of the program that LibTorch has just made a tensor of, the bits; else 0. Who
+/// computes takes its own.
+std::uint64_t written_number(const c10::TensorImpl& impl, const StorageTable& storages) {
+  if (!impl.is_wrapped_number()) return 0;
+  const c10::StorageImpl& storage = *impl.unsafe_storage().unsafeGetStorageImpl();
+  if (storage.data() == nullptr || storages.knows(storage)) return 0;
+  std::array<std::uint64_t, 2> bits{};  // It may be complex.
+  const std::size_t item = std::min(impl.itemsize(), sizeof bits);
+  std::memcpy(bits.data(),
+              static_cast<const std::byte*>(storage.data()) + impl.storage_offset() * item, item);
+  return mix(bits[0], bits[1]);
+}
+
 std::uint64_t number_of(const at::Tensor& tensor, StorageTable& storages) {
   constexpr std::uint64_t kUndefined = 1;
   if (!tensor.defined()) return kUndefined;
@@ -37,6 +54,7 @@ std::uint64_t number_of(const at::Tensor& tensor, StorageTable& storages) {
     hash = mix(hash, static_cast<std::uint64_t>(stride));
   // Views are seen here alone.
   hash = mix(hash, static_cast<std::uint64_t>(impl.storage_offset()));
+  hash = mix(hash, written_number(impl, storages));
   const c10::StorageImpl& storage = *impl.unsafe_storage().unsafeGetStorageImpl();
   const auto ordinal = storage.data() == nullptr ? std::nullopt : storages.ordinal_of(storage);
   return mix(hash, ordinal ? ordinal->value() : pipeline::StorageOrdinal::kNone);

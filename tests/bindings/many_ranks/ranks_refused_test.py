@@ -1,5 +1,8 @@
 """What a user has done wrong is one sentence from one rank, and ends all ranks with the same code."""
+import pathlib
 import re
+import shutil
+import tempfile
 import unittest
 
 from mpi_launchers import mpi_launcher
@@ -31,6 +34,24 @@ class Refusals(RanksCase):
     def test_other_arguments(self):
         self.check_refused(self.launch_two((*RUN, *TRAIN), (*RUN, *TRAIN, "--seed", "3")),
                            "arguments .* on rank 0 .* on rank 1")
+
+    def test_another_build_of_the_program(self):
+        with tempfile.TemporaryDirectory() as room:
+            other = pathlib.Path(room, "trainer")
+            shutil.copy(TRAINER[0], other)
+            with other.open("ab") as file:
+                file.write(b"another")
+            self.check_refused(self.launch_two((*RUN, *TRAIN), (*RUN, "--", other, *TRAIN[2:])),
+                               "is .* on rank 0 .* on rank 1")
+
+    def test_a_program_that_one_rank_lacks(self):
+        """Which then never comes to MPI, where the other one waits for it."""
+        run = self.launch_two((*RUN, *TRAIN), (*RUN, "--", "/no/trainer", *TRAIN[2:]))
+        said = [line for line in run.stderr.splitlines() if line.startswith("[spillway")]
+        self.assertNotEqual(run.returncode, 0)
+        self.assertEqual(len(said), 1, run.stderr)
+        self.assertIn("program not found: /no/trainer", said[0])
+        self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_another_environment(self):
         self.check_refused(self.launch_two((*RUN, *TRAIN), ("env", "OMP_NUM_THREADS=2", *RUN, *TRAIN)),

@@ -12,9 +12,11 @@ import threading
 import unittest
 
 from clean_environment import clean_environment
+from memory_group import Unavailable
 from mpi_launchers import RANKS_ALLOWED
 from python_split_test import PYTHON, TRAINERS, PythonCase
 from split_runs import COMMAND, PATIENCE_SECONDS
+from surroundings import SmallDisk
 
 STEPS = 24
 BUDGET = "24MiB"  # A third of what a rank of two needs: its swap file is in use.
@@ -234,6 +236,67 @@ class Apart(FailureCase):
                 self.assertNotEqual(job.end(), 0, job.said())
                 self.assertRegex(job.written["errors"], r"rank \d ends the job: .* rank [01] \(\S+\)", job.said())
                 self.check_nothing_left(job, before)
+
+
+class Surroundings(PythonCase):
+    """Of the second rank, which are other than those of the first one."""
+
+    def check_ends(self, reason, *before, nvme=None, trainer="tells_steps,3,"):
+        def words(folder):
+            return [COMMAND, "run", "--split", "--budget", BUDGET, "--nvme", folder, "--", PYTHON, TRAINERS, trainer]
+
+        run = self.start([self.launcher, "-n", 1, *words(self.room), ":", "-n", 1, *before, *words(nvme or self.room)],
+                         "split")
+        self.assertNotEqual(run.code, 0, run.said)
+        self.assertNotIn("no end after", run.errors)
+        self.assertRegex(run.errors, reason)
+        self.assertEqual(list((self.room / "temporary-split").glob("spillway*")), [])
+        self.assertEqual(run.files(), [])
+
+    def check_limit(self, limit, reason):
+        self.check_ends(reason, "bash", "-c", f'ulimit {limit} && exec "$@"', "bash")
+
+    def small_disk(self):
+        try:
+            disk = SmallDisk(self.room, 8 << 20)
+        except Unavailable as reason:
+            self.skipTest(str(reason))
+        self.addCleanup(disk.remove)
+        return disk
+
+    def test_with_little_address_space(self):
+        self.check_limit("-v 1000000", r"rank 1 \(\S+\): a budget of 24.0 MiB does not fit: the address-space limit")
+
+    def test_with_too_little_address_space_for_the_program(self):
+        self.check_limit("-v 3000000", r"\[spillway 1\] error: this rank has failed: \w*Error")
+
+    def test_with_small_files_only(self):
+        """MPI's own may be too large, too."""
+        self.check_limit("-f 1000", r"\[spillway 1\] error: this rank has failed: \S+|see ulimit -f")
+
+    def test_with_few_descriptors(self):
+        self.check_limit("-n 12", r"\[spillway[ 01]*\] error: ")
+
+    def test_without_a_place_for_its_files(self):
+        self.check_ends("cannot make a folder in /none for the files of this rank: No such file",
+                        "env", "TMPDIR=/none")
+
+    def test_without_its_spill_directory(self):
+        self.check_ends(r"rank 1 \(\S+\): spill directory /none does not exist", nvme="/none")
+
+    def test_with_a_spill_directory_that_takes_no_files(self):
+        self.check_ends(r"\[spillway 0\] error: rank 1 \(\S+\): .*/sys", nvme="/sys")
+
+    def test_with_a_full_disk(self):
+        self.check_ends(r"aten::\S+ has failed on the rank that computes it.* in step 1, and the others went on: "
+                        r"No space left in .*/small .*\(rank 1 ", nvme=self.small_disk().point)
+
+    def test_with_a_disk_that_is_full_for_the_first_rank(self):
+        """It alone writes what the program saves."""
+        disk = self.small_disk()
+        disk.fill(4096)
+        self.check_ends(r"(?s)rank \d ends the job: .*the end of the program on rank 0 ",
+                        trainer=f"saves,{disk.point}/a.pt")
 
 
 if __name__ == "__main__":

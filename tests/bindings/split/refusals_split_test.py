@@ -40,7 +40,10 @@ class Refusals(PythonCase):
         self.check_end("leaves_on_one_rank", r"is \S+ on rank 0 \S+ and the end of the program on rank 1 ")
 
     def test_an_operator_that_fails_on_its_owner(self):
-        self.check_end("fails_for_a_value", r"aten::embedding has failed on the rank that computes it.*index out of")
+        self.check_end("fails_for_a_value", r"aten::embedding has failed on the rank that computes it for forward of "
+                                               r"stage 0, micro-batch \d in step 4, and the others went on: index out "
+                                               r"of range in self \(without --split the program gets this error at "
+                                               r"the call, and may catch it\) \(rank \d ")
 
 
 if __name__ == "__main__":
