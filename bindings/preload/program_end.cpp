@@ -9,10 +9,6 @@
 #include "registered_hooks.h"
 
 namespace spillway::preload {
-
-/// See rank_notices.h: null in a core that a program is linked with.
-__attribute__((weak)) void note_end(int exit_code);
-
 namespace {
 
 using Main = int (*)(int, char**, char**);
@@ -22,9 +18,7 @@ Main main_of_program = nullptr;
 StartMain known_start = nullptr;
 decltype(&::exit) known_exit;
 
-/// A rank that fails may end the job in what its hook does.
-void tell_of_end(int exit_code) {
-  if (note_end != nullptr) note_end(exit_code);
+void tell_of_end() {
   const SpillwayHooks* told = registered_hooks();
   if (told != nullptr && told->program_ends != nullptr) told->program_ends();
 }
@@ -33,7 +27,7 @@ int run_main(int count, char** words, char** environment) {
   const SpillwayHooks* told = registered_hooks();
   if (told != nullptr && told->program_begins != nullptr) told->program_begins();
   const int code = main_of_program(count, words, environment);
-  tell_of_end(code);
+  tell_of_end();
   return code;
 }
 
@@ -52,7 +46,7 @@ SPILLWAY_VISIBLE int __libc_start_main(spillway::preload::Main main, int count, 
 }
 
 SPILLWAY_VISIBLE void exit(int code) noexcept {
-  spillway::preload::tell_of_end(code);
+  spillway::preload::tell_of_end();
   spillway::preload::next_function(spillway::preload::known_exit, "exit")(code);
   abort();  // Unreached.
 }
