@@ -13,7 +13,7 @@ constexpr std::size_t kLastWords = 3;
 constexpr std::size_t kFarthestLevel = 16;        // Behind a rank.
 constexpr std::string_view kEndOfMpi = "Abort(";  // How MPICH begins when it ends a job.
 constexpr std::string_view kEndByUs = "application called MPI_Abort";
-constexpr std::string_view kEarlyEnd = "the end of the program on rank ";
+constexpr char kEarlyEnd[] = "the end of the program on rank ";
 
 /// Neither in a trace of LibTorch, nor by MPI of what Spillway has told.
 bool is_told_by_program(std::string_view line) {
@@ -40,14 +40,13 @@ std::string SpillwayLines::rest() {
 }
 
 std::string SpillwayLines::last_words() const {
+  return has_told_error_ ? std::string() : last_lines("] error: this rank has failed: ");
+}
+
+std::string SpillwayLines::last_lines(std::string_view beginning) const {
   std::string shown;
-  if (has_told_error_) return shown;
   for (const std::string& line : last_)
-    shown.append(kMark)
-        .append(" ")
-        .append(rank_)
-        .append("] error: this rank has failed: ")
-        .append(line);
+    shown.append(kMark).append(" ").append(rank_).append(beginning).append(line);
   return shown;
 }
 
@@ -66,8 +65,10 @@ void SpillwayLines::take(std::string& shown) {
     std::string_view line = std::string_view(line_).substr(at + kMark.size());
     const bool is_error =
         line.find("] error: ") < kFarthestLevel || line.find("] fatal: ") < kFarthestLevel;
-    // Why a program has ended before others it has said itself.
-    if (is_error && line.find(kEarlyEnd) == std::string_view::npos) has_told_error_ = true;
+    // Why a program has ended before those of others it has said itself.
+    if (is_error && line.find(kEarlyEnd + rank_ + " ") != std::string_view::npos)
+      shown.append(last_lines("] info: this rank said last: "));
+    has_told_error_ = has_told_error_ || is_error;
     // The log of the core has the rank already.
     if (line.rfind("]", 0) == 0) shown.append(kMark).append(" ").append(rank_).append(line);
     if (line.rfind(" ", 0) == 0) shown.append(kMark).append(line);

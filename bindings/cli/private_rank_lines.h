@@ -18,13 +18,14 @@ class SpillwayLines {
   /// What is left of a line without an end, which is then given one.
   std::string rest();
   /// The last three lines that the program wrote itself, for a rank that has failed. Those of
-  /// LibTorch's traces do not count. Nothing where Spillway has told an error, which is why then,
-  /// unless it is that the program has ended early. (Those of an MPI that ends the job come out at
-  /// once: `of`.)
+  /// LibTorch's traces do not count. Nothing where Spillway has told an error, which is why then.
+  /// (Where MPI ends the job, or this program has ended before others, they come out at once:
+  /// `of`.)
   std::string last_words() const;
 
  private:
   void take(std::string& shown);
+  std::string last_lines(std::string_view beginning) const;
 
   std::string rank_;
   std::string line_;

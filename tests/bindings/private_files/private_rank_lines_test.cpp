@@ -44,12 +44,14 @@ TEST(SpillwayLines, KeepNothingWhereAReasonIsTold) {
   EXPECT_EQ(lines.last_words(), "");
 }
 
-TEST(SpillwayLines, KeepWhyAProgramHasEndedBeforeOthers) {
+TEST(SpillwayLines, ShowAtOnceWhyAProgramHasEndedBeforeOthers) {
   SpillwayLines lines("2");
-  lines.of(
-      "OSError: no space\n[spillway 2] error: call 7 is the end of the program on rank 2 (a) and\n"
-      "Abort(1) on node 2 (rank 2 in comm 1): application called MPI_Abort(comm, 1) - process 2\n");
-  EXPECT_EQ(lines.last_words(), "[spillway 2] error: this rank has failed: OSError: no space\n");
+  const std::string error =
+      "[spillway 2] error: call 7 is the end of the program on rank 2 (a) and";
+  EXPECT_EQ(lines.of("OSError: no space\n" + error + "\n"),
+            "[spillway 2] info: this rank said last: OSError: no space\n" + error + "\n");
+  EXPECT_EQ(lines.of("Abort(1) on node 2: application called MPI_Abort(comm, 1)\n"), "");
+  EXPECT_EQ(lines.last_words(), "");
 }
 
 TEST(SpillwayLines, ShowAtOnceWhyMpiEndsTheJob) {

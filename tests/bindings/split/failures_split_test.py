@@ -35,6 +35,16 @@ def processes_with(text):
     return found
 
 
+def check_gone(case, temporary):
+    """Processes of a run, which has that folder for temporary files, and what they had there."""
+    for process, descriptor in processes_with(str(temporary)).items():
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        case.assertTrue(poll.poll(PATIENCE_SECONDS * 1000), f"process {process} stays")
+        os.close(descriptor)
+    case.assertEqual(list(temporary.glob("spillway*")), [])  # LibTorch leaves something there.
+
+
 class RunningJob:
     """Ranks that train, what they write, and their processes."""
 
@@ -110,12 +120,7 @@ class FailureCase(PythonCase):
         return RunningJob(self, ranks, PYTHON, TRAINERS, f"tells_steps,{steps},{handled}", **more)
 
     def check_nothing_left(self, job, before):
-        for process, descriptor in processes_with(str(job.temporary)).items():
-            poll = select.poll()
-            poll.register(descriptor, select.POLLIN)
-            self.assertTrue(poll.poll(PATIENCE_SECONDS * 1000), f"process {process} stays")
-            os.close(descriptor)
-        self.assertEqual(list(job.temporary.glob("spillway*")), [])  # LibTorch leaves something there.
+        check_gone(self, job.temporary)
         self.assertEqual(sorted(self.room.iterdir()), before)
 
     def check_moment(self, seed, send, reason, ranks=3):
@@ -249,8 +254,8 @@ class Surroundings(PythonCase):
                          "split")
         self.assertNotEqual(run.code, 0, run.said)
         self.assertNotIn("no end after", run.errors)
+        check_gone(self, self.room / "temporary-split")
         self.assertRegex(run.errors, reason)
-        self.assertEqual(list((self.room / "temporary-split").glob("spillway*")), [])
         self.assertEqual(run.files(), [])
 
     def check_limit(self, limit, reason):
@@ -268,7 +273,7 @@ class Surroundings(PythonCase):
         self.check_limit("-v 1000000", r"rank 1 \(\S+\): a budget of 24.0 MiB does not fit: the address-space limit")
 
     def test_with_too_little_address_space_for_the_program(self):
-        self.check_limit("-v 3000000", r"\[spillway 1\] error: this rank has failed: \w*Error")
+        self.check_limit("-v 3000000", r"\[spillway 1\] info: this rank said last: \w*Error")
 
     def test_with_small_files_only(self):
         """MPI's own may be too large, too."""
