@@ -280,7 +280,7 @@ class Surroundings(PythonCase):
         self.check_limit("-f 1000", r"\[spillway 1\] error: this rank has failed: \S+|see ulimit -f")
 
     def test_with_few_descriptors(self):
-        self.check_limit("-n 12", r"\[spillway[ 01]*\] error: ")
+        self.check_limit("-n 20", r"\[spillway[ 01]*\] error: ")
 
     def test_without_a_place_for_its_files(self):
         self.check_ends("cannot make a folder in /none for the files of this rank: No such file",
