@@ -202,7 +202,7 @@ const RecordMemory* RecordMemory::around(const void* address) noexcept {
   const std::lock_guard lock(records().mutex);
   const auto found = records().by_end.upper_bound(static_cast<const std::byte*>(address));
   return found != records().by_end.end() && address >= found->second->pages_ ? found->second
-                                                                            : nullptr;
+                                                                             : nullptr;
 }
 
 void RecordMemory::observe_ends(EndObserver observer) { end_observer.store(observer); }

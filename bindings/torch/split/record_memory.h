@@ -60,7 +60,7 @@ class RecordMemory {
   bool becomes_the_file();
 
   std::byte* pages_ = nullptr;
-  std::size_t mapped_ = 0;     ///< Bytes of pages.
+  std::size_t mapped_ = 0;      ///< Bytes of pages.
   std::byte* begin_ = nullptr;  ///< As far into its page as in the file.
   FileRange range_;             ///< Without a file: memory that is to be filled.
 };

@@ -153,7 +153,7 @@ class SplitProgram::Impl {
         torch::jit::last(stack, op.schema().arguments().size());
     if (shards_) exchange_before(op, arguments, traits.autograd.phase);
     if (traits.autograd.phase == OpPhase::kOther && is_by_element(op, arguments)) {
-      const auto groups = by_place(arguments[0].toTensorList());
+      const auto groups = by_place(arguments);
       if (groups.size() > 1) {
         run_in_groups(op, below, stack, traits, groups);
         return;
@@ -422,20 +422,28 @@ class SplitProgram::Impl {
 
   using Members = std::vector<std::size_t>;  ///< Numbers of tensors in a list.
 
-  /// The tensors of a list by the rank that keeps them; none: all.
-  std::map<Rank, Members> by_place(const c10::List<at::Tensor>& list) {
-    std::map<Rank, Members> groups;
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      const at::Tensor tensor = list.get(i);
-      Rank rank;
-      if (tensor.defined() && tensor.has_storage() && storage_of(tensor).data() != nullptr)
-        if (const auto ordinal = number_of(storage_of(tensor))) {
-          const pipeline::StorageFacts& facts = ownership_.directory().at(*ordinal);
-          rank = facts.home.is_some() ? facts.home : facts.computed_by;
-        }
-      groups[rank].push_back(i);
+  /// The tensors of lists by the rank that keeps them; none: all. Where the first list's is on all,
+  /// as a loaded state is, the next one's tells.
+  std::map<Rank, Members> by_place(c10::ArrayRef<c10::IValue> arguments) {
+    std::vector<Rank> ranks(arguments[0].toTensorList().size());
+    for (const c10::IValue& argument : arguments) {
+      if (!argument.isTensorList() || argument.toTensorList().size() != ranks.size()) continue;
+      const c10::List<at::Tensor> list = argument.toTensorList();
+      for (std::size_t i = 0; i < ranks.size(); ++i)
+        if (!ranks[i].is_some()) ranks[i] = place_of(list.get(i));
     }
+    std::map<Rank, Members> groups;
+    for (std::size_t i = 0; i < ranks.size(); ++i) groups[ranks[i]].push_back(i);
     return groups;
+  }
+
+  Rank place_of(const at::Tensor& tensor) {
+    if (!tensor.defined() || !tensor.has_storage() || storage_of(tensor).data() == nullptr)
+      return {};
+    const auto ordinal = number_of(storage_of(tensor));
+    if (!ordinal) return {};
+    const pipeline::StorageFacts& facts = ownership_.directory().at(*ordinal);
+    return facts.home.is_some() ? facts.home : facts.computed_by;
   }
 
   /// A call for the tensors of each rank, in place of one that would bring all to the first's.
