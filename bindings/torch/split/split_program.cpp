@@ -153,7 +153,7 @@ class SplitProgram::Impl {
         torch::jit::last(stack, op.schema().arguments().size());
     if (shards_) exchange_before(op, arguments, traits.autograd.phase);
     if (traits.autograd.phase == OpPhase::kOther && is_by_element(op, arguments)) {
-      const auto groups = by_place(arguments);
+      const auto groups = by_place(op, arguments);
       if (groups.size() > 1) {
         run_in_groups(op, below, stack, traits, groups);
         return;
@@ -423,8 +423,10 @@ class SplitProgram::Impl {
   using Members = std::vector<std::size_t>;  ///< Numbers of tensors in a list.
 
   /// The tensors of lists by the rank that keeps them; none: all. Where the first list's is on all,
-  /// as a loaded state is, the next one's tells.
-  std::map<Rank, Members> by_place(c10::ArrayRef<c10::IValue> arguments) {
+  /// as a loaded state is, the next one's tells. One of which nothing tells, and whose call may
+  /// wait, waits alone.
+  std::vector<Members> by_place(const c10::OperatorHandle& op,
+                                c10::ArrayRef<c10::IValue> arguments) {
     std::vector<Rank> ranks(arguments[0].toTensorList().size());
     for (const c10::IValue& argument : arguments) {
       if (!argument.isTensorList() || argument.toTensorList().size() != ranks.size()) continue;
@@ -432,8 +434,18 @@ class SplitProgram::Impl {
       for (std::size_t i = 0; i < ranks.size(); ++i)
         if (!ranks[i].is_some()) ranks[i] = place_of(list.get(i));
     }
-    std::map<Rank, Members> groups;
-    for (std::size_t i = 0; i < ranks.size(); ++i) groups[ranks[i]].push_back(i);
+    std::map<Rank, Members> placed;
+    std::vector<Members> groups;
+    const bool may_wait = DeferRule::of(op).may_wait;
+    const c10::List<at::Tensor> first = arguments[0].toTensorList();
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      if (may_wait && !ranks[i].is_some() && first.get(i).nbytes() >= kSmall) {
+        groups.push_back({i});
+      } else {
+        placed[ranks[i]].push_back(i);
+      }
+    }
+    for (auto& [rank, members] : placed) groups.push_back(std::move(members));
     return groups;
   }
 
@@ -449,13 +461,13 @@ class SplitProgram::Impl {
   /// A call for the tensors of each rank, in place of one that would bring all to the first's.
   void run_in_groups(const c10::OperatorHandle& op, c10::DispatchKeySet below,
                      torch::jit::Stack& stack, const runtime::OpTraits& traits,
-                     const std::map<Rank, Members>& groups) {
+                     const std::vector<Members>& groups) {
     const std::size_t count = op.schema().arguments().size();
     const torch::jit::Stack whole(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
     torch::jit::drop(stack, count);
     const std::size_t size = whole[0].toListRef().size();
     std::vector<at::Tensor> results(size);
-    for (const auto& [rank, members] : groups) {
+    for (const Members& members : groups) {
       torch::jit::Stack part = arguments_for(whole, size, members);
       is_in_parts(op, part);
       run(op, below, part, traits);
