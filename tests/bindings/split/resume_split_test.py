@@ -48,14 +48,13 @@ class Resume(ResumeCase):
 class Shares(ResumeCase):
     def test_are_all_that_ranks_hold(self):
         self.write("1280", "16")
-        for update in ("", "foreach", "fused"):
-            # 100 MiB of parameters; with states and gradients 400 MiB, so 100 MiB for each rank.
+        # 100 MiB of parameters, so 25 MiB for each rank; with states, gradients and room for an update 150 MiB.
+        for update, most in (("nothing", 40 << 20), ("plain", 160 << 20), ("foreach", 160 << 20), ("fused", 160 << 20)):
             words = self.words(f"resume_large,{update}")
-            split = self.run_split(4, *words, budget="160MiB", name=f"split-{update}")
+            split = self.run_split(4, *words, budget=f"{most}B", name=f"split-{update}")
             self.check_same(self.run_plain(*words, name=f"plain-{update}"), split)
             for rank in split.statistics["ranks"]:
                 self.assertEqual(rank["spilled_bytes"], 0, split.said)
-                self.assertLess(rank["peak_bytes"], 140 << 20, split.said)
 
 
 class Changed(ResumeCase):
