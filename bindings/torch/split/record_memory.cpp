@@ -192,8 +192,8 @@ bool RecordMemory::becomes_the_file() {
   return range_.file->map(range_.from / kPage * kPage, pages_, mapped_);
 }
 
-RecordMemory* RecordMemory::of(const c10::StorageImpl& storage) {
-  return storage.data_ptr().cast_context<RecordMemory>(&release);
+RecordMemory* RecordMemory::of(const c10::DataPtr& memory) {
+  return memory.cast_context<RecordMemory>(&release);
 }
 
 c10::DeleterFnPtr RecordMemory::deleter() { return &release; }

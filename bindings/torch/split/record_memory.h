@@ -37,7 +37,8 @@ class RecordMemory {
   static bool read_part(int descriptor, void* memory, std::size_t size, off_t from) noexcept;
 
   /// That of a storage, or null.
-  static RecordMemory* of(const c10::StorageImpl& storage);
+  static RecordMemory* of(const c10::StorageImpl& storage) { return of(storage.data_ptr()); }
+  static RecordMemory* of(const c10::DataPtr& memory);
   static c10::DeleterFnPtr deleter();
   /// That around an address. For threads that do not end storages meanwhile.
   static const RecordMemory* around(const void* address) noexcept;
@@ -53,6 +54,8 @@ class RecordMemory {
   const FileRange& range() const { return range_; }
   /// Whether the program's thread has used it in an operator, so that it has a number.
   bool is_numbered = false;
+  /// The first rank alone has the bytes, and what is here stands for them.
+  bool is_elsewhere = false;
 
  private:
   friend class RecordReading;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <exception>
@@ -220,7 +221,10 @@ class SplitProgram::Impl {
   }
 
   void record_read(const c10::DataPtr& memory) {
-    if (may_ask() && has_absent_archives_) storages_.note_loaded(memory);
+    if (!has_absent_archives_) return;
+    storages_.note_loaded(memory);
+    if (RecordMemory* const record = RecordMemory::of(memory))
+      record->is_elsewhere = transport_.rank() != kFirst;
   }
 
   void before_flag() {
@@ -233,7 +237,7 @@ class SplitProgram::Impl {
   /// What was loaded and the split program has not used is another thread's as well.
   void fill_for_other_thread(c10::StorageImpl& storage) {
     const RecordMemory* const record = RecordMemory::of(storage);
-    if (record == nullptr || record->is_numbered) return;
+    if (record == nullptr || record->is_numbered || record->is_elsewhere) return;
     try {
       c10::DataPtr filled = c10::GetCPUAllocator()->allocate(storage.nbytes());
       record->range().read_to(runtime_, filled.get());
@@ -554,7 +558,7 @@ class SplitProgram::Impl {
     exchange_of(ordinal);
     const pipeline::RankSet& holders = ownership_.directory().at(ordinal).holders;
     const Rank here = transport_.rank();
-    has_absent_archives_ |= !holders.is_all();
+    if (!holders.is_all()) has_absent_archives_ = true;
     const bool is_here = holders.contains(here);
     if (is_here) deferred_.want(ordinal, false);
     if (is_here && executor_.has(ordinal))
@@ -600,6 +604,10 @@ class SplitProgram::Impl {
     const auto ordinal = storages_.ordinal_of(storage);
     RecordMemory* const record = RecordMemory::of(storage);
     if (!ordinal || record == nullptr || record->is_numbered) return ordinal;
+    if (record->is_elsewhere) {
+      take_memory(storage);
+      return ordinal;
+    }
     record->is_numbered = true;
     deferred_.add(call_to_read(record->range()), {},
                   std::array{DeferredCalls::Written{*ordinal, &storage, false, true}});
@@ -1282,7 +1290,7 @@ class SplitProgram::Impl {
   std::uint64_t first_of_step_ = 0;  ///< Number of the first storage that it may make.
   /// The latest step that has made what it took for a parameter, and such ones before it.
   std::uint64_t latest_made_ = 0, made_in_a_row_ = 0;
-  bool has_absent_archives_ = false;
+  std::atomic<bool> has_absent_archives_{false};  ///< Written by the program's thread.
 
   std::optional<recompute::Surroundings::Flags> flags_;  ///< Of the latest call in the queue.
   std::uint64_t queued_ = 0;                             ///< Calls.

@@ -36,7 +36,7 @@ class Resume(ResumeCase):
         self.check_trainers("resume_what_the_program_changes", "resume_what_the_program_looks_at")
 
     def test_in_a_thread_and_in_training(self):
-        self.check_trainers("resume_in_a_thread", "resume_in_training")
+        self.check_trainers("resume_in_a_thread", "resume_in_training", "resume_from_what_it_has_written")
 
     def test_read_by_other_means(self):
         self.check_trainers("resume_read_by_other_means", "resume_from_a_part")

@@ -126,6 +126,18 @@ def resume_views():
     tell("views", *views)
 
 
+def resume_from_what_it_has_written():
+    model, optimizer = made()
+    train(model, optimizer, 1)
+    for _ in range(2):
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "own.pt")
+        train(model, optimizer, 1)
+        model, optimizer = made()
+        state = torch.load("own.pt")
+        tell("own", *(value * 2 for value in state["model"].values()))
+        go_on(model, optimizer, state)
+
+
 def resume_in_a_thread():
     model, optimizer = made()
     states = []
