@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_HOOKS_VERSION 8
+#define SPILLWAY_HOOKS_VERSION 9
 
 /** What the core wants to be told. Members may be null. The structure is copied. */
 struct SpillwayHooks {
