@@ -49,21 +49,64 @@ int place_to_open(int folder, const char* path, int flags, Place& place) {
   return refused != 0 ? refused : folder_of_new(place.file);
 }
 
+/// A file that a call is about to empty while tensors are still to be read from it: what has it
+/// open keeps it, without a name, and the call makes a new one, with the mode of the old one.
+class Emptied {
+ public:
+  Emptied(int folder, const char* path, int flags) {
+    const SpillwayHooks* hooks = registered_hooks();
+    if ((flags & O_TRUNC) == 0 || (flags & O_ACCMODE) == O_RDONLY || (flags & O_EXCL) != 0 ||
+        hooks == nullptr || hooks->keeps_file == nullptr || path == nullptr)
+      return;
+    const long file = raw::value(SYS_openat, folder, path, O_PATH | O_CLOEXEC);
+    if (file < 0) return;
+    char link[64];
+    char name[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%ld", file);
+    // A file of several names would not be emptied under the others.
+    if (raw::call(SYS_newfstatat, file, "", &facts_, AT_EMPTY_PATH) == 0 &&
+        S_ISREG(facts_.st_mode) && facts_.st_nlink == 1 &&
+        hooks->keeps_file(facts_.st_dev, facts_.st_ino) != 0 && raw::read_link(link, name) == 0)
+      is_replaced_ = raw::access_to(name, W_OK) == 0 && raw::remove_file(name) == 0;
+    raw::close_file(static_cast<int>(file));
+  }
+
+  int flags(int flags) const { return is_replaced_ ? flags | O_CREAT : flags; }
+  int opened(int file) const {
+    if (is_replaced_ && file >= 0) raw::call(SYS_fchmod, file, facts_.st_mode & 07777);
+    return file;
+  }
+
+ private:
+  bool is_replaced_ = false;
+  struct stat facts_ {};
+};
+
 int open_at(int folder, const char* path, int flags, mode_t mode) {
   const auto call = next_function(known_openat, "openat");
-  if (!has_private_files() || path == nullptr) return call(folder, path, flags, mode);
+  const auto open_there = [&](int from, const char* file) {
+    const Emptied emptied(from, file, flags);
+    return emptied.opened(call(from, file, emptied.flags(flags), mode));
+  };
+  if (!has_private_files() || path == nullptr) return open_there(folder, path);
   Place place;
   const int error = place_to_open(folder, path, flags, place);
-  return error != 0 ? told_result(error) : noted(call(place.folder, place.file, flags, mode));
+  return error != 0 ? told_result(error) : noted(open_there(place.folder, place.file));
 }
 
 /// Calls `call` with the path to open; where there is none, null with errno set.
 template <class Call>
 FILE* open_stream(const char* path, const char* mode, const Call& call) {
-  if (!has_private_files() || path == nullptr) return call(path);
+  const auto open_there = [&](const char* file) {
+    const Emptied emptied(AT_FDCWD, file, flags_of(mode));
+    FILE* const stream = call(file);
+    if (stream != nullptr) emptied.opened(fileno(stream));
+    return stream;
+  };
+  if (!has_private_files() || path == nullptr) return open_there(path);
   Place place;
   const int error = place_to_open(AT_FDCWD, path, flags_of(mode), place);
-  return told_result(error) != 0 ? nullptr : call(static_cast<const char*>(place.file));
+  return told_result(error) != 0 ? nullptr : open_there(static_cast<const char*>(place.file));
 }
 
 /// Fills the six letters of a template at random until `make` makes something new of that name;

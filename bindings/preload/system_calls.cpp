@@ -36,6 +36,7 @@ constexpr uintptr_t kTouchEvery = 4096;
 // Times that memory may leave between its being touched and the kernel's coming to it.
 constexpr int kAttempts = 1000;
 constexpr size_t kPartsMax = IOV_MAX;
+constexpr size_t kLeastOfRecord = size_t{32} << 10;
 constexpr unsigned kParts = 64;  // Of one vector call on a pipe or socket; the rest is left over.
 constexpr size_t kBufferBytes = size_t{1} << 20;  // Of direct I/O that cannot go on in place.
 constexpr size_t kBlock = 4096;                   // What direct I/O may want its memory aligned to.
@@ -513,6 +514,25 @@ ssize_t transfer_between_processes(decltype(&::process_vm_readv) call, Use local
       [&] { return call(process, near, near_count, is_own ? far : remote, far_count, flags); });
 }
 
+/// Whether what a call is to read is there already, as a part of a record (hooks.h).
+bool is_part_of_record(int file, void* memory, size_t size, off_t from) {
+  if (size < kLeastOfRecord) return false;
+  const SpillwayHooks* hooks = registered_hooks();
+  const KeptErrno kept;
+  return hooks != nullptr && hooks->read_part != nullptr &&
+         hooks->read_part(file, memory, size, from) != 0;
+}
+
+bool is_part_of_record(FILE* file, void* memory, size_t size) {
+  if (size < kLeastOfRecord) return false;
+  const SpillwayHooks* hooks = registered_hooks();
+  if (hooks == nullptr || hooks->read_part == nullptr) return false;
+  const KeptErrno kept;
+  const off_t from = ftello(file);
+  return from >= 0 && hooks->read_part(fileno(file), memory, size, from) != 0 &&
+         fseeko(file, from + static_cast<off_t>(size), SEEK_SET) == 0;
+}
+
 /// For preadv2 and pwritev2, to which -1 means where the file is.
 off_t place_after(off_t start, ssize_t done) { return start == -1 ? start : start + done; }
 
@@ -550,6 +570,7 @@ extern "C" {
 
 SPILLWAY_VISIBLE ssize_t read(int file, void* memory, size_t size) {
   note_input(file);
+  if (is_part_of_record(file, memory, size, -1)) return static_cast<ssize_t>(size);
   const auto call = real().read;
   return transfer(file, memory, size, Use::kFilled,
                   [&](void* piece, size_t, size_t count) { return call(file, piece, count); });
@@ -563,6 +584,7 @@ SPILLWAY_VISIBLE ssize_t write(int file, const void* memory, size_t size) {
 }
 
 SPILLWAY_VISIBLE ssize_t pread(int file, void* memory, size_t size, off_t from) {
+  if (from >= 0 && is_part_of_record(file, memory, size, from)) return static_cast<ssize_t>(size);
   const auto call = real().pread;
   return transfer(file, memory, size, Use::kFilled, [&](void* piece, size_t begin, size_t count) {
     return call(file, piece, count, from + static_cast<off_t>(begin));
@@ -724,6 +746,7 @@ SPILLWAY_VISIBLE ssize_t process_vm_writev(pid_t process, const iovec* local, un
 
 SPILLWAY_VISIBLE size_t fread(void* memory, size_t item, size_t items, FILE* file) {
   if (file == stdin) note_input(0);
+  if (is_part_of_record(file, memory, item * items)) return items;
   const auto call = real().fread;
   return transfer_items(
       memory, item, items, file, /*locks=*/true, Use::kFilled,
@@ -731,6 +754,7 @@ SPILLWAY_VISIBLE size_t fread(void* memory, size_t item, size_t items, FILE* fil
 }
 
 SPILLWAY_VISIBLE size_t fread_unlocked(void* memory, size_t item, size_t items, FILE* file) {
+  if (is_part_of_record(file, memory, item * items)) return items;
   const auto call = real().fread_unlocked;
   return transfer_items(
       memory, item, items, file, /*locks=*/false, Use::kFilled,

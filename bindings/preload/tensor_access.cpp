@@ -15,7 +15,7 @@ namespace {
 decltype(SpillwayHooks::before_pointer) before_pointer = nullptr;
 decltype(SpillwayHooks::archived_tensor) archived_tensor = nullptr;
 decltype(SpillwayHooks::archived_bytes) archived_bytes = nullptr;
-decltype(SpillwayHooks::record_read) record_read = nullptr;
+decltype(SpillwayHooks::read_record) read_record = nullptr;
 
 template <class Function>
 Function read(const Function& shared) {
@@ -65,7 +65,7 @@ void watch_tensor_access(const SpillwayHooks& hooks) {
   __atomic_store_n(&before_pointer, hooks.before_pointer, __ATOMIC_RELEASE);
   __atomic_store_n(&archived_tensor, hooks.archived_tensor, __ATOMIC_RELEASE);
   __atomic_store_n(&archived_bytes, hooks.archived_bytes, __ATOMIC_RELEASE);
-  __atomic_store_n(&record_read, hooks.record_read, __ATOMIC_RELEASE);
+  __atomic_store_n(&read_record, hooks.read_record, __ATOMIC_RELEASE);
 }
 
 // A PointerGiver. Its name here says nothing: the program knows it by its symbol.
@@ -202,9 +202,9 @@ void* spillway_get_record(void* result, void* reader, const void* name,
                           OptionalAllocator allocator) {
   static GetRecord known;
   const auto real = next(known, SPILLWAY_GET_RECORD, __builtin_return_address(0));
-  real(result, reader, name, allocator);
-  const auto tell = read(record_read);
-  if (tell != nullptr) tell(result);
+  const auto read_it = read(read_record);
+  if (read_it == nullptr) return real(result, reader, name, allocator);
+  read_it(reinterpret_cast<void (*)()>(real), result, reader, name, &allocator);
   return result;
 }
 

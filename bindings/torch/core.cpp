@@ -72,7 +72,9 @@ void register_hooks(bool kernel_serves_faults, std::size_t bytes_at_once, bool i
     hooks.before_pointer = &split::SplitProgram::before_pointer;
     hooks.archived_tensor = &split::SplitProgram::archived_tensor;
     hooks.archived_bytes = &split::SplitProgram::archived_bytes;
-    hooks.record_read = &split::SplitProgram::record_read;
+    hooks.read_record = &split::SplitProgram::read_record;
+    hooks.read_part = &split::SplitProgram::read_part;
+    hooks.keeps_file = &split::SplitProgram::keeps_file;
     hooks.before_flag = &split::SplitProgram::before_flag;
   }
   auto* const preloaded =

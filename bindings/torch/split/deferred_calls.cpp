@@ -36,8 +36,13 @@ DeferRule::DeferRule(const c10::OperatorHandle& op) {
                     "aten::rand_like", "aten::randn_like", "aten::eye",       "aten::arange",
                     "aten::clone",     "aten::_to_copy",   "aten::tril",      "aten::triu",
                     "aten::tril_",     "aten::triu_",      "aten::cat",       "aten::stack"});
-  may_wait = of_any_type || (op.hasTag(at::Tag::pointwise) && name.starts_with("aten::") &&
-                             name.find("bernoulli") == std::string_view::npos);
+  // What optimizers do to states alone.
+  const bool is_of_list =
+      is_any(name, {"aten::_foreach_mul_", "aten::_foreach_add_", "aten::_foreach_sub_"}) &&
+      op.operator_name().overload_name.starts_with("Scalar");
+  may_wait = of_any_type || is_of_list ||
+             (op.hasTag(at::Tag::pointwise) && name.starts_with("aten::") &&
+              name.find("bernoulli") == std::string_view::npos);
   const std::string& overload = op.operator_name().overload_name;
   with_generator = c10::Dispatcher::singleton().findSchema(
       {op.operator_name().name, overload.empty() ? "generator" : overload + "_generator"});

@@ -459,6 +459,10 @@ void Executor::run_call(const PendingCall& call) {
   const recompute::SurroundingsGuard surroundings(*call.surroundings, {});
   for (const PendingResult& blank : call.blanks)
     hold(blank.storage, made_storage(blank.size.count()));
+  if (call.bytes.file != nullptr) {
+    call.bytes.read_to(runtime_, held(call.blanks.front().storage).mutable_data());
+    return;
+  }
   torch::jit::Stack stack =
       stack_of(call, [this](StorageOrdinal storage) { return held(storage); });
   try {

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "archive_file.h"
 #include "effort.h"
 #include "latest_work.h"
 #include "occupation.h"
@@ -66,6 +67,7 @@ struct PendingCall {
   std::vector<ArgumentTensor> tensors{};
   std::vector<PendingResult> results{};
   std::vector<PendingResult> blanks{};  ///< Storages that it begins anew.
+  FileRange bytes{};  ///< With a file: all that its one blank gets, and the operator does not run.
   std::shared_ptr<const recompute::Surroundings> surroundings{};
   runtime::OpTraits traits{};
   std::optional<std::uint32_t> unit{};  ///< Whose time it takes; none: nobody's.

@@ -7,6 +7,8 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <exception>
@@ -22,6 +24,7 @@
 #include "absent_bytes.h"
 #include "absent_reads.h"
 #include "archive_exchange.h"
+#include "archive_file.h"
 #include "call_arguments.h"
 #include "deferred_calls.h"
 #include "executor.h"
@@ -31,6 +34,7 @@
 #include "rank_figures.h"
 #include "rank_log.h"
 #include "rebalancing.h"
+#include "record_memory.h"
 #include "shard_exchange.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/log.h"
@@ -63,8 +67,10 @@ constexpr std::string_view kReadByOperators =
     "read it by item(), tolist(), numpy() or a pointer with a type (data_ptr<float>()), which "
     "LibTorch tells of, or train without --split";
 
+/// Nothing is there to be used by kernels: bytes are elsewhere, promised, or in a file.
 bool is_phantom(const c10::StorageImpl& storage) {
-  return storage.data_ptr().get_deleter() == PhantomMemory::deleter();
+  const c10::DeleterFnPtr deleter = storage.data_ptr().get_deleter();
+  return deleter == PhantomMemory::deleter() || deleter == RecordMemory::deleter();
 }
 
 c10::StorageImpl& storage_of(const at::TensorBase& tensor) {
@@ -149,7 +155,7 @@ class SplitProgram::Impl {
         torch::jit::last(stack, op.schema().arguments().size());
     if (shards_) exchange_before(op, arguments, traits.autograd.phase);
     if (traits.autograd.phase == OpPhase::kOther && is_by_element(op, arguments)) {
-      const auto groups = by_place(arguments[0].toTensorList());
+      const auto groups = by_place(op, arguments);
       if (groups.size() > 1) {
         run_in_groups(op, below, stack, traits, groups);
         return;
@@ -192,6 +198,7 @@ class SplitProgram::Impl {
 
   void check_other_thread(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
     for_each_tensor(arguments, [&](const at::Tensor& tensor, std::size_t) {
+      fill_for_other_thread(storage_of(tensor));
       if (is_phantom(storage_of(tensor)))
         job_.abort(
             message("{} runs on a thread of its own, with a tensor of the part of the program "
@@ -201,10 +208,12 @@ class SplitProgram::Impl {
   }
 
   void before_pointer(const at::TensorBase& tensor, bool writes, bool keeps) {
-    if (!may_ask() || !tensor.unsafeGetTensorImpl()->has_storage()) return;
+    if (!tensor.unsafeGetTensorImpl()->has_storage()) return;
     c10::StorageImpl& storage = storage_of(tensor);
     if (storage.data() == nullptr) return;
-    const auto ordinal = storages_.ordinal_of(storage);
+    if (!is_on_this_thread()) fill_for_other_thread(storage);
+    if (!may_ask()) return;
+    const auto ordinal = number_of(storage);
     if (!ordinal) return;
     exchange_of(*ordinal);
     const CallMark mark(*this);
@@ -213,7 +222,10 @@ class SplitProgram::Impl {
   }
 
   void record_read(const c10::DataPtr& memory) {
-    if (may_ask() && has_absent_archives_) storages_.note_loaded(memory);
+    if (!has_absent_archives_) return;
+    storages_.note_loaded(memory);
+    if (RecordMemory* const record = RecordMemory::of(memory))
+      record->is_elsewhere = transport_.rank() != kFirst;
   }
 
   void before_flag() {
@@ -223,9 +235,25 @@ class SplitProgram::Impl {
     executor_.wait_until_left(0);
   }
 
+  /// What was loaded and the split program has not used is another thread's as well.
+  void fill_for_other_thread(c10::StorageImpl& storage) {
+    const RecordMemory* const record = RecordMemory::of(storage);
+    if (record == nullptr || record->is_numbered || record->is_elsewhere) return;
+    try {
+      c10::DataPtr filled = c10::GetCPUAllocator()->allocate(storage.nbytes());
+      record->range().read_to(runtime_, filled.get());
+      storage.set_data_ptr_noswap(std::move(filled));
+    } catch (const IoError& error) {
+      job_.abort(error.what());
+    }
+  }
+
   const void* archived_bytes(const void* memory, std::size_t size) {
     const auto ordinal = may_ask() ? storages_.at(memory) : std::nullopt;
-    if (!ordinal) return memory;
+    if (!ordinal) {
+      check_record_at(memory);
+      return memory;
+    }
     return archived(*ordinal, memory, size);
   }
 
@@ -233,7 +261,10 @@ class SplitProgram::Impl {
     if (!may_ask() || !tensor.unsafeGetTensorImpl()->has_storage()) return tensor;
     const c10::StorageImpl& storage = storage_of(tensor);
     const auto ordinal = storages_.at(storage.data());
-    if (!ordinal) return tensor;
+    if (!ordinal) {
+      check_record_at(storage.data());
+      return tensor;
+    }
     const void* const bytes = archived(*ordinal, storage.data(), storage.nbytes());
     if (bytes == storage.data()) return tensor;
     archived_tensor_ =
@@ -242,9 +273,17 @@ class SplitProgram::Impl {
     return archived_tensor_;
   }
 
+  /// The program is about to read the file itself. One that has changed ends the job.
+  void check_record_at(const void* address) {
+    const RecordMemory* const record = RecordMemory::around(address);
+    const std::string changed = record == nullptr ? "" : record->range().file->change();
+    if (!changed.empty()) job_.abort(changed);
+  }
+
   /// In a signal handler, on the thread that has touched memory which is not there: it holds no
   /// lock of ours.
   void read_past_operators(const void* address) {
+    check_record_at(address);
     const auto ordinal = storages_.around(address);
     std::string where;
     if (ordinal && is_on_this_thread()) {
@@ -304,6 +343,7 @@ class SplitProgram::Impl {
     if (!may_ask()) return;
     try {
       deferred_.for_each_but_parameters([&](StorageOrdinal ordinal, c10::StorageImpl& storage) {
+        if (RecordMemory::of(storage) != nullptr) return;  // The file is there for the child, too.
         if (!ownership_.directory().at(ordinal).holders.is_all()) return;
         deferred_.want(ordinal, false);
         if (!executor_.has(ordinal)) return;
@@ -397,32 +437,52 @@ class SplitProgram::Impl {
 
   using Members = std::vector<std::size_t>;  ///< Numbers of tensors in a list.
 
-  /// The tensors of a list by the rank that keeps them; none: all.
-  std::map<Rank, Members> by_place(const c10::List<at::Tensor>& list) {
-    std::map<Rank, Members> groups;
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      const at::Tensor tensor = list.get(i);
-      Rank rank;
-      if (tensor.defined() && tensor.has_storage() && storage_of(tensor).data() != nullptr)
-        if (const auto ordinal = storages_.ordinal_of(storage_of(tensor))) {
-          const pipeline::StorageFacts& facts = ownership_.directory().at(*ordinal);
-          rank = facts.home.is_some() ? facts.home : facts.computed_by;
-        }
-      groups[rank].push_back(i);
+  /// The tensors of lists by the rank that keeps them; none: all. Where the first list's is on all,
+  /// as a loaded state is, the next one's tells. One of which nothing tells, and whose call may
+  /// wait, waits alone.
+  std::vector<Members> by_place(const c10::OperatorHandle& op,
+                                c10::ArrayRef<c10::IValue> arguments) {
+    std::vector<Rank> ranks(arguments[0].toTensorList().size());
+    for (const c10::IValue& argument : arguments) {
+      if (!argument.isTensorList() || argument.toTensorList().size() != ranks.size()) continue;
+      const c10::List<at::Tensor> list = argument.toTensorList();
+      for (std::size_t i = 0; i < ranks.size(); ++i)
+        if (!ranks[i].is_some()) ranks[i] = place_of(list.get(i));
     }
+    std::map<Rank, Members> placed;
+    std::vector<Members> groups;
+    const bool may_wait = DeferRule::of(op).may_wait;
+    const c10::List<at::Tensor> first = arguments[0].toTensorList();
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      if (may_wait && !ranks[i].is_some() && first.get(i).nbytes() >= kSmall) {
+        groups.push_back({i});
+      } else {
+        placed[ranks[i]].push_back(i);
+      }
+    }
+    for (auto& [rank, members] : placed) groups.push_back(std::move(members));
     return groups;
+  }
+
+  Rank place_of(const at::Tensor& tensor) {
+    if (!tensor.defined() || !tensor.has_storage() || storage_of(tensor).data() == nullptr)
+      return {};
+    const auto ordinal = number_of(storage_of(tensor));
+    if (!ordinal) return {};
+    const pipeline::StorageFacts& facts = ownership_.directory().at(*ordinal);
+    return facts.home.is_some() ? facts.home : facts.computed_by;
   }
 
   /// A call for the tensors of each rank, in place of one that would bring all to the first's.
   void run_in_groups(const c10::OperatorHandle& op, c10::DispatchKeySet below,
                      torch::jit::Stack& stack, const runtime::OpTraits& traits,
-                     const std::map<Rank, Members>& groups) {
+                     const std::vector<Members>& groups) {
     const std::size_t count = op.schema().arguments().size();
     const torch::jit::Stack whole(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
     torch::jit::drop(stack, count);
     const std::size_t size = whole[0].toListRef().size();
     std::vector<at::Tensor> results(size);
-    for (const auto& [rank, members] : groups) {
+    for (const Members& members : groups) {
       torch::jit::Stack part = arguments_for(whole, size, members);
       is_in_parts(op, part);
       run(op, below, part, traits);
@@ -509,7 +569,7 @@ class SplitProgram::Impl {
     exchange_of(ordinal);
     const pipeline::RankSet& holders = ownership_.directory().at(ordinal).holders;
     const Rank here = transport_.rank();
-    has_absent_archives_ |= !holders.is_all();
+    if (!holders.is_all()) has_absent_archives_ = true;
     const bool is_here = holders.contains(here);
     if (is_here) deferred_.want(ordinal, false);
     if (is_here && executor_.has(ordinal))
@@ -535,7 +595,7 @@ class SplitProgram::Impl {
     for_each_tensor(arguments, [&](const at::Tensor& tensor, std::size_t position) {
       const bool writes = accesses[position] != recompute::ArgumentUse::kRead;
       c10::StorageImpl& storage = storage_of(tensor);
-      const auto ordinal = storages_.ordinal_of(storage);
+      const auto ordinal = number_of(storage);
       if (!ordinal) {
         if (has_absent_archives_ && AbsentBytes::are_at(storage.data(), storage.nbytes()))
           job_.abort(message("{} reads an archive of this run, whose bytes are in the file of the "
@@ -548,6 +608,30 @@ class SplitProgram::Impl {
       uses_.push_back({*ordinal, writes, tensor.requires_grad(), Bytes(storage.nbytes())});
       used_.push_back(&storage);
     });
+  }
+
+  /// The number of a storage. Bytes of one that was loaded wait in their file.
+  std::optional<StorageOrdinal> number_of(c10::StorageImpl& storage) {
+    const auto ordinal = storages_.ordinal_of(storage);
+    RecordMemory* const record = RecordMemory::of(storage);
+    if (!ordinal || record == nullptr || record->is_numbered) return ordinal;
+    if (record->is_elsewhere) {
+      take_memory(storage);
+      return ordinal;
+    }
+    record->is_numbered = true;
+    deferred_.add(call_to_read(record->range()), {},
+                  std::array{DeferredCalls::Written{*ordinal, &storage, false, true}});
+    return ordinal;
+  }
+
+  static PendingCall call_to_read(const FileRange& bytes) {
+    static const c10::OperatorHandle copy =
+        c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
+    PendingCall call{.op = copy};
+    call.bytes = bytes;
+    call.surroundings = recompute::Surroundings::of_this_thread();
+    return call;
   }
 
   /// Memory that the program has made a second storage of.
@@ -574,7 +658,7 @@ class SplitProgram::Impl {
   StorageOrdinal parameter_that_accumulates() {
     const at::Tensor* const variable = variable_of_running_node();
     if (variable == nullptr || !variable->unsafeGetTensorImpl()->has_storage()) return {};
-    return storages_.ordinal_of(storage_of(*variable)).value_or(StorageOrdinal());
+    return number_of(storage_of(*variable)).value_or(StorageOrdinal());
   }
 
   /// The rest of a call that has begun, up to its kernel.
@@ -840,8 +924,13 @@ class SplitProgram::Impl {
   }
 
   void let_go_of(std::size_t number) {
-    if (!is_phantom(*used_[number])) take_memory(*used_[number]);
+    leave(*used_[number]);
     deferred_.drop(uses_[number].storage);
+  }
+
+  /// What is at its address counts no more.
+  void leave(c10::StorageImpl& storage) {
+    if (storage.data_ptr().get_deleter() != PhantomMemory::deleter()) take_memory(storage);
   }
 
   void exchange_memory(c10::StorageImpl& storage, c10::DataPtr memory) {
@@ -984,19 +1073,22 @@ class SplitProgram::Impl {
     call.action = action_;
     call.surroundings = recompute::Surroundings::of_this_thread();
     if (is_deferred) {
-      if (begins_anew_ && !is_phantom(*used_.front())) take_memory(*used_.front());
+      if (begins_anew_) leave(*used_.front());
     } else {
       for (const OperatorUse& use : uses_) deferred_.want(use.storage, use.writes);
       watch_flags(*call.surroundings);
       look_at_queue();
     }
+    for (std::size_t i = 0; i < uses_.size(); ++i)
+      if (uses_[i].writes && RecordMemory::of(*used_[i]) != nullptr) take_memory(*used_[i]);
     reads_.clear();
     writes_.clear();
     record_arguments(arguments, call);
+    if (is_deferred) call.bytes = bytes_that_are_copied(op, arguments);
     if (draws()) draw_from(recompute::copy_of(generator_of(op, arguments)), call);
     memo_.make(*outputs_, op, stack);
     name_results(op, stack);
-    call.results = made_numbers_;
+    (call.bytes.file == nullptr ? call.results : call.blanks) = made_numbers_;
     if (is_deferred) {
       defer(std::move(call), op, stack);
       return;
@@ -1024,7 +1116,45 @@ class SplitProgram::Impl {
                           }))
                         written.push_back({*ordinal, &storage_of(tensor), false, false});
                     });
+    if (call.bytes.file != nullptr) {
+      reads_.clear();
+      call.tensors.clear();
+    }
     deferred_.add(std::move(call), reads_, written);
+  }
+
+  /// Where a call gives a storage the very bytes of a record: it needs the file alone.
+  FileRange bytes_that_are_copied(const c10::OperatorHandle& op,
+                                  c10::ArrayRef<c10::IValue> arguments) const {
+    const std::string& name = op.operator_name().name;
+    const bool fills = name == "aten::copy_" && begins_anew_;
+    if (!fills && name != "aten::clone" && name != "aten::_to_copy") return {};
+    const at::Tensor& source = arguments[fills ? 1 : 0].toTensor();
+    const RecordMemory* const record =
+        source.has_storage() ? RecordMemory::of(storage_of(source)) : nullptr;
+    if (record == nullptr || !source.is_non_overlapping_and_dense() || source.is_conj() ||
+        source.is_neg())
+      return {};
+    const auto is_same = [&](c10::ScalarType dtype, c10::IntArrayRef sizes,
+                             c10::IntArrayRef strides) {
+      return dtype == source.scalar_type() && sizes == source.sizes() &&
+             strides == source.strides();
+    };
+    if (fills) {
+      const at::Tensor& filled = arguments[0].toTensor();
+      if (!is_same(filled.scalar_type(), filled.sizes(), filled.strides()) || filled.is_conj() ||
+          filled.is_neg())
+        return {};
+    } else {
+      const phantoms::TensorMade& made = outputs_->tensors.front();
+      if (outputs_->tensors.size() != 1 || !is_same(made.dtype, made.sizes, made.strides) ||
+          outputs_->storages.size() != 1 || outputs_->storages.front() != source.nbytes())
+        return {};
+    }
+    FileRange bytes = record->range();
+    bytes.from += static_cast<std::uint64_t>(source.storage_offset()) * source.element_size();
+    bytes.size = source.nbytes();
+    return bytes;
   }
 
   /// A call that has waited runs under the flags of the process that held for it.
@@ -1080,7 +1210,7 @@ class SplitProgram::Impl {
   }
 
   void record_storage(c10::StorageImpl& storage, ArgumentTensor& noted) {
-    const auto ordinal = storage.data() == nullptr ? std::nullopt : storages_.ordinal_of(storage);
+    const auto ordinal = storage.data() == nullptr ? std::nullopt : number_of(storage);
     if (is_the_programs(ordinal)) {
       noted.copy = copy_of_shown(storage, noted.tensor);
       return;
@@ -1172,7 +1302,7 @@ class SplitProgram::Impl {
   std::uint64_t first_of_step_ = 0;  ///< Number of the first storage that it may make.
   /// The latest step that has made what it took for a parameter, and such ones before it.
   std::uint64_t latest_made_ = 0, made_in_a_row_ = 0;
-  bool has_absent_archives_ = false;
+  std::atomic<bool> has_absent_archives_{false};  ///< Written by the program's thread.
 
   std::optional<recompute::Surroundings::Flags> flags_;  ///< Of the latest call in the queue.
   std::uint64_t queued_ = 0;                             ///< Calls.
@@ -1204,6 +1334,7 @@ SplitProgram::SplitProgram(SplitOptions options)
   running_.store(this);
   watch_absent_reads(&SplitProgram::read_past_operators);
   PhantomMemory::observe_ends(&SplitProgram::ended);
+  RecordMemory::observe_ends(&SplitProgram::ended);
 }
 
 SplitProgram::~SplitProgram() { running_.store(nullptr); }
@@ -1242,10 +1373,25 @@ const void* SplitProgram::archived_bytes(const void* memory, std::size_t size) {
   return program == nullptr ? memory : program->impl_->archived_bytes(memory, size);
 }
 
-void SplitProgram::record_read(const void* record) {
-  if (SplitProgram* const program = running())
-    program->impl_->record_read(
-        std::get<0>(*static_cast<const std::tuple<c10::DataPtr, std::size_t>*>(record)));
+void SplitProgram::read_record(void (*function)(), void* result, void* reader, const void* name,
+                               const void* allocator) {
+  using Allocator = std::optional<c10::Allocator*>;
+  const auto read = reinterpret_cast<RecordMemory::Read>(function);
+  auto& from = *static_cast<RecordMemory::Reader*>(reader);
+  const auto& what = *static_cast<const std::string*>(name);
+  const Allocator& into = *static_cast<const Allocator*>(allocator);
+  SplitProgram* const program = running();
+  const auto* const record = new (result) RecordMemory::Record(
+      program == nullptr ? read(from, what, into) : RecordMemory::read(read, from, what, into));
+  if (program != nullptr) program->impl_->record_read(std::get<0>(*record));
+}
+
+int SplitProgram::read_part(int file, void* memory, std::size_t size, off_t from) {
+  return RecordMemory::read_part(file, memory, size, from) ? 1 : 0;
+}
+
+int SplitProgram::keeps_file(dev_t device, ino_t inode) {
+  return ArchiveFile::was_loaded(device, inode) ? 1 : 0;
 }
 
 void SplitProgram::before_flag() {

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "record_memory.h"
 #include "spillway/base/assert.h"
 #include "spillway/phantoms/phantom_memory.h"
 #include "spillway/split/split_program.h"
@@ -14,7 +15,7 @@ namespace spillway::split {
 bool StorageTable::is_from_libtorch(const c10::DataPtr& memory) const {
   const c10::DeleterFnPtr deleter = memory.get_deleter();
   return deleter == deleter_ || deleter == phantoms::PhantomMemory::deleter() ||
-         deleter == &StorageTable::return_lent;
+         deleter == RecordMemory::deleter() || deleter == &StorageTable::return_lent;
 }
 
 std::optional<pipeline::StorageOrdinal> StorageTable::ordinal_of(const c10::StorageImpl& storage) {

@@ -1007,14 +1007,14 @@ def fails_for_a_value():
     loss_of(model, torch.tensor([3, 99])).backward()
 
 
-def main():
+def main(trainers):
     warnings.simplefilter("ignore")
     for words in sys.argv[1:]:
         name, *arguments = words.split(",")
         print(name)
         torch.manual_seed(7)
-        globals()[name](*arguments)
+        trainers[name](*arguments)
 
 
 if __name__ == "__main__":
-    main()
+    main(globals())

@@ -4,12 +4,13 @@
 
 #include <stddef.h>
 #include <sys/resource.h>
+#include <sys/types.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define SPILLWAY_HOOKS_VERSION 8
+#define SPILLWAY_HOOKS_VERSION 9
 
 /** What the core wants to be told. Members may be null. The structure is copied. */
 struct SpillwayHooks {
@@ -68,8 +69,19 @@ struct SpillwayHooks {
    * until the next call on this thread.
    */
   const void* (*archived_bytes)(const void* memory, size_t size);
-  /** A record of an archive has been read: `record` is its std::tuple<c10::DataPtr, size_t>. */
-  void (*record_read)(const void* record);
+  /**
+   * Reads a record of an archive in place of LibTorch's `function`, PyTorchStreamReader::getRecord,
+   * into its `result`, which is not made yet; `allocator`: its std::optional<c10::Allocator*>.
+   */
+  void (*read_record)(void (*function)(void), void* result, void* reader, const void* name,
+                      const void* allocator);
+  /**
+   * Before a read of `size` bytes at `from` of a file, or where the descriptor is (-1), which moves
+   * then. Not 0: all of it is there, and nothing is left to do.
+   */
+  int (*read_part)(int file, void* memory, size_t size, off_t from);
+  /** Whether bytes of that file are, or were, to be read later: it must not be emptied in place. */
+  int (*keeps_file)(dev_t device, ino_t inode);
   /** Before a flag of LibTorch is set that holds for the whole process, as the default type. */
   void (*before_flag)(void);
 };

@@ -4,6 +4,7 @@
 #include <ATen/core/ivalue.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/DispatchKeySet.h>
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstddef>
@@ -91,8 +92,12 @@ class SplitProgram {
   /// are nobody's, AbsentBytes stand for them.
   static const void* archived_tensor(const void* tensor);
   static const void* archived_bytes(const void* memory, std::size_t size);
-  /// An archive of this run's own has the bytes on the first rank alone: that holds what is read.
-  static void record_read(const void* record);
+  /// The bytes of large records stay in their files until this rank needs them (RecordMemory). An
+  /// archive of this run's own has them on the first rank alone: that holds what is read.
+  static void read_record(void (*function)(), void* result, void* reader, const void* name,
+                          const void* allocator);
+  static int read_part(int file, void* memory, std::size_t size, off_t from);
+  static int keeps_file(dev_t device, ino_t inode);
   /// Waits until what was called under the present flags of the process is done.
   static void before_flag();
 
