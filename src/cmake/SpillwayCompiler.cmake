@@ -21,9 +21,9 @@ set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(SPILLWAY_CCACHE ccache)
   if(SPILLWAY_CCACHE)
-    # A precompiled header is cached only with these two concessions.
+    # A precompiled header is cached only with the two concessions. Checkouts in other folders share the cache.
     set(launcher "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros
-      "${SPILLWAY_CCACHE}")
+      CCACHE_NOHASHDIR=true "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" "${SPILLWAY_CCACHE}")
     set(CMAKE_CXX_COMPILER_LAUNCHER "${launcher}")
     set(CMAKE_C_COMPILER_LAUNCHER "${launcher}")
   endif()
