@@ -19,8 +19,7 @@ class SpillwayLines {
   std::string rest();
   /// The last three lines that the program wrote itself, for a rank that has failed. Those of
   /// LibTorch's traces do not count. Nothing where Spillway has told an error, which is why then.
-  /// (Where MPI ends the job, or this program has ended before others, they come out at once:
-  /// `of`.)
+  /// (Where MPI ends the job, or the program says that it ends, they come out at once: `of`.)
   std::string last_words() const;
 
  private:

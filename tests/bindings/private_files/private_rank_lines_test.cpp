@@ -50,6 +50,13 @@ TEST(SpillwayLines, ShowAtOnceWhyAProgramHasEndedBeforeOthers) {
       "[spillway 2] error: call 7 is the end of the program on rank 2 (a) and";
   EXPECT_EQ(lines.of("OSError: no space\n" + error + "\n"),
             "[spillway 2] info: this rank said last: OSError: no space\n" + error + "\n");
+}
+
+TEST(SpillwayLines, ShowAtOnceWhyAProgramEnds) {
+  SpillwayLines lines("2");
+  const std::string exit = "] warning: the program ends with exit code 1\n";
+  EXPECT_EQ(lines.of("OSError: no space\n[spillway" + exit),
+            "[spillway 2] info: this rank said last: OSError: no space\n[spillway 2" + exit);
   EXPECT_EQ(lines.of("Abort(1) on node 2: application called MPI_Abort(comm, 1)\n"), "");
   EXPECT_EQ(lines.last_words(), "");
 }
