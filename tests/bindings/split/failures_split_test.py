@@ -273,7 +273,7 @@ class Surroundings(PythonCase):
         self.check_limit("-v 1000000", r"rank 1 \(\S+\): a budget of 24.0 MiB does not fit: the address-space limit")
 
     def test_with_too_little_address_space_for_the_program(self):
-        self.check_limit("-v 3000000", r"is the end of the program on rank 1 ")
+        self.check_limit("-v 3000000", r"the end of the program on rank 1 ")
 
     def test_with_small_files_only(self):
         """MPI's own may be too large, too."""
