@@ -130,7 +130,7 @@ void rewind_merged(MergedFolder& folder) {
 }
 
 bool is_listed_twice(const Place& place) {
-  return place.kind == Kind::kMerged || (place.kind == Kind::kShared && has_gone_entries(place));
+  return place.kind == Kind::kMerged || (place.kind == Kind::kShared && may_hide_entries(place));
 }
 
 /// A copy of a text that the caller has to free, or in the caller's room.

@@ -11,6 +11,7 @@ namespace {
 
 constexpr char kPreload[] = "LD_PRELOAD=";
 constexpr char kActive[] = SPILLWAY_ACTIVE_VARIABLE "=";
+constexpr char kJoined[] = SPILLWAY_JOINED_VARIABLE "=";
 constexpr char kPrefix[] = "SPILLWAY_";
 char active_without_name[] = SPILLWAY_ACTIVE_VARIABLE "=" SPILLWAY_ACTIVE_VALUE;
 
@@ -41,6 +42,13 @@ bool is_cleared(char* const* given) {
   return kept_preload != nullptr && entry_in(given, kActive) == nullptr;
 }
 
+/// What a program is to know of the rank that it comes from, where its environment was made before
+/// that had joined the others, or anew; else null.
+const char* joined_for(char* const* given) {
+  const bool is_ours = is_cleared(given) || entry_in(given, kActive) != nullptr;
+  return is_ours && entry_in(given, kJoined) == nullptr ? entry_in(environ, kJoined) : nullptr;
+}
+
 }  // namespace
 
 void keep_environment() {
@@ -48,7 +56,8 @@ void keep_environment() {
   kept = static_cast<char**>(calloc(count_of(environ) + 1, sizeof(char*)));
   if (kept == nullptr) return;
   for (char** entry = environ; *entry != nullptr; ++entry)
-    if (starts_with(*entry, kPrefix)) kept[kept_count++] = strdup(*entry);
+    if (starts_with(*entry, kPrefix) && !starts_with(*entry, kJoined))
+      kept[kept_count++] = strdup(*entry);
   const char* preload = entry_in(environ, kPreload);
   kept_preload = preload == nullptr ? nullptr : strdup(preload);
 }
@@ -60,8 +69,8 @@ EnvironmentRoom room_to_mend(char* const* given, bool takes_name) {
   const bool cleared = is_cleared(given);
   const char* active = entry_in(given, kActive);
   const bool has_name = active != nullptr && strchr(active, ':') != nullptr;
-  if (!cleared && !(takes_name && has_name)) return room;
-  room.entries = count_of(given) + kept_count + 2;
+  if (!cleared && !(takes_name && has_name) && joined_for(given) == nullptr) return room;
+  room.entries = count_of(given) + kept_count + 3;
   const char* preload = entry_in(given, kPreload);
   if (cleared) room.preload = strlen(kept_preload) + (preload == nullptr ? 0 : strlen(preload)) + 1;
   return room;
@@ -83,6 +92,7 @@ void mend_environment(char* const* given, bool takes_name, char** list, char* pr
     for (size_t i = 0; i < kept_count; ++i)
       if (entry_in(given, kept[i]) == nullptr) list[count++] = kept[i];
   }
+  if (const char* joined = joined_for(given)) list[count++] = const_cast<char*>(joined);
   list[count] = nullptr;
   for (size_t i = 0; takes_name && i < count; ++i)
     if (starts_with(list[i], kActive)) list[i] = active_without_name;

@@ -7,7 +7,8 @@ namespace spillway::preload {
 
 // A launcher that clears the environment (`env -i`, a list of its own for exec) would start the
 // trainer without Spillway. What the run has set is kept when a process starts, and given to the
-// programs that it starts where nothing of it is left. Who takes LD_PRELOAD alone out means it.
+// programs that it starts where nothing of it is left. Who takes LD_PRELOAD alone out means it. And
+// what a rank of a split program starts is told so, whatever copy of the environment it gets.
 
 /// Keeps what there is, under `spillway run`. Once, before main.
 void keep_environment();

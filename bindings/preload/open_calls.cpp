@@ -43,7 +43,11 @@ int place_to_open(int folder, const char* path, int flags, Place& place) {
   const int error =
       find_place(folder, path, follow_unless(is_new || (flags & O_NOFOLLOW) != 0), place);
   if (error != 0 || place.kind == Kind::kOutside) return error;
-  if ((flags & O_TMPFILE) != O_TMPFILE) return ready_to_open(place, flags);
+  if ((flags & O_TMPFILE) != O_TMPFILE) {
+    if ((flags & O_ACCMODE) != O_WRONLY && (flags & O_TRUNC) == 0 && is_changed_meanwhile(place))
+      tell_of_change(place.name);
+    return ready_to_open(place, flags);
+  }
   // A file without a name may get one later, so it lies where that will.
   const int refused = place.exists() ? raw::access_to(place.file, W_OK | X_OK) : ENOENT;
   return refused != 0 ? refused : folder_of_new(place.file);

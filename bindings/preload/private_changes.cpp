@@ -181,18 +181,15 @@ int may_rename(const Place& from, const Place& to, unsigned flags) {
   return (flags & RENAME_EXCHANGE) != 0 ? ENOENT : may_change_folder(to, folder);
 }
 
-/// Whether the first rank has just removed or renamed what this one is about to.
+/// Whether the first rank has just removed or renamed what this one is about to, and may have made
+/// something else under that name.
 bool is_taken_before(const Place& place) {
-  return place.kind == Kind::kNothing && has_met(place.name);
+  return place.kind == Kind::kNothing && (has_met(place.name) || is_of_first_rank(place.name));
 }
 
 }  // namespace
 
-int ready_for_new(Place& place) {
-  if (place.exists() && !is_new_here(place)) return EEXIST;
-  const int error = place.exists() ? mark_gone(place.name) : 0;
-  return error != 0 ? error : ready_to_make(place);
-}
+int ready_for_new(Place& place) { return place.exists() ? EEXIST : ready_to_make(place); }
 
 int ready_to_make(Place& place) {
   Place folder;

@@ -1,5 +1,6 @@
 #include "private_files.h"
 
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <sys/vfs.h>
 
@@ -26,6 +27,8 @@ constexpr char kOwner[] = "/owner";  // As old as the rank.
 // Set once, before the state says so. The folder of the rank and what lies in it.
 char root[PATH_MAX];
 size_t root_length = 0;
+// When the rank began, by the clock of the file system that its folder is in; zero: nobody knows.
+timespec begin_of_rank;
 // Where Open MPI and PMIx keep what the ranks of a host share; may be empty.
 char launcher_folder[PATH_MAX];
 
@@ -111,6 +114,30 @@ int add_entry(Place& place, const char* entry, size_t length) {
 
 const char* shown(const char* name) { return *name == '\0' ? "/" : name; }
 
+bool is_after_begin(long seconds, long nanoseconds) {
+  if (begin_of_rank.tv_sec == 0) return false;
+  if (seconds != begin_of_rank.tv_sec) return seconds > begin_of_rank.tv_sec;
+  return nanoseconds > begin_of_rank.tv_nsec;
+}
+
+bool is_after_begin(const timespec& moment) {
+  return is_after_begin(moment.tv_sec, moment.tv_nsec);
+}
+
+/// Whether something shared was made after this rank began, where the file system tells.
+bool is_younger(const char* path, const struct stat& facts) {
+  struct statx born {};
+  struct statfs system {};
+  if (!is_after_begin(facts.st_ctim) ||
+      raw::call(SYS_statx, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_BTIME, &born) != 0 ||
+      (born.stx_mask & STATX_BTIME) == 0 ||
+      !is_after_begin(born.stx_btime.tv_sec, born.stx_btime.tv_nsec))
+    return false;
+  // A folder of a container's image is born again when something changes in it. It has one link.
+  return !S_ISDIR(facts.st_mode) || facts.st_nlink > 1 ||
+         raw::call(SYS_statfs, path, &system) != 0 || system.f_type != OVERLAYFS_SUPER_MAGIC;
+}
+
 /// What lies under the place's name.
 int look(Place& place) {
   place.folder = AT_FDCWD;
@@ -118,7 +145,8 @@ int look(Place& place) {
   const int too_long = join(place.file, kFiles, place.name);
   if (too_long != 0) return too_long;
   struct stat shared {};
-  const int lacks_shared = is_hidden ? ENOENT : raw::facts_of(shown(place.name), shared);
+  int lacks_shared = is_hidden ? ENOENT : raw::facts_of(shown(place.name), shared);
+  if (lacks_shared == 0 && is_younger(shown(place.name), shared)) lacks_shared = ENOENT;
   if (raw::facts_of(place.file, place.facts) == 0) {
     place.kind = Kind::kPrivate;
     char target[PATH_MAX];
@@ -246,18 +274,14 @@ bool has_met(const char* name) {
   return __atomic_load_n(&met[number % kMetMax], __ATOMIC_RELAXED) == number && !is_gone(name);
 }
 
-bool is_new_here(const Place& place) {
-  struct statx born {};
-  struct stat begin {};
-  char owner[PATH_MAX];
-  if (place.kind != Kind::kShared || join(owner, kOwner, "") != 0 ||
-      raw::facts_of(owner, begin) != 0 ||
-      raw::call(SYS_statx, AT_FDCWD, &place.file[0], AT_SYMLINK_NOFOLLOW, STATX_BTIME, &born) !=
-          0 ||
-      (born.stx_mask & STATX_BTIME) == 0)
-    return false;
-  const long seconds = born.stx_btime.tv_sec - begin.st_mtim.tv_sec;
-  return seconds > 0 || (seconds == 0 && born.stx_btime.tv_nsec > begin.st_mtim.tv_nsec);
+bool is_of_first_rank(const char* name) {
+  struct stat facts {};
+  return !is_gone(name) && raw::facts_of(shown(name), facts) == 0 && is_younger(shown(name), facts);
+}
+
+bool is_changed_meanwhile(const Place& place) {
+  return place.kind == Kind::kShared && S_ISREG(place.facts.st_mode) &&
+         is_after_begin(place.facts.st_mtim);
 }
 
 int private_path(const char* name, char (&path)[PATH_MAX]) { return join(path, kFiles, name); }
@@ -288,10 +312,11 @@ bool is_private_disk_full() {
 
 int folder_of_new(char (&path)[PATH_MAX]) { return join(path, kNew, ""); }
 
-bool has_gone_entries(const Place& folder) {
+bool may_hide_entries(const Place& folder) {
   char mark[PATH_MAX];
   struct stat facts {};
-  return join(mark, kGone, folder.name) == 0 && raw::facts_of(mark, facts) == 0;
+  return is_after_begin(folder.facts.st_mtim) ||
+         (join(mark, kGone, folder.name) == 0 && raw::facts_of(mark, facts) == 0);
 }
 
 void use_private_files(const char* folder) {
@@ -305,6 +330,10 @@ void use_private_files(const char* folder) {
       char path[PATH_MAX];
       if (join(path, part, "") == 0) raw::make_folder(path, S_IRWXU);
     }
+    struct stat owner {};
+    char path[PATH_MAX];
+    const bool is_known = join(path, kOwner, "") == 0 && raw::facts_of(path, owner) == 0;
+    begin_of_rank = is_known ? owner.st_mtim : timespec{};
   }
   const ViewState state = folder == nullptr ? ViewState::kOff : ViewState::kOn;
   __atomic_store_n(&view_state, state, __ATOMIC_RELEASE);

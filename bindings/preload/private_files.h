@@ -9,7 +9,9 @@ namespace spillway::preload {
 // A view of the file system that belongs to one rank of a job: what exists is seen, and what the
 // rank writes, makes, renames or removes lies in a folder of its own, `files` below it for what is
 // there and `gone` for what is not. All state is in that folder, so that the processes of a rank
-// share it. Nothing here allocates; any thread. Errors are those of errno.h, 0 for none.
+// share it. What was made after the rank began exists for who has made it: the first rank may be
+// writing it still, and this one will make its own. Nothing here allocates; any thread. Errors are
+// those of errno.h, 0 for none.
 
 enum class Kind {
   kOutside,  ///< Goes by the view: devices, /proc, what has no name.
@@ -53,12 +55,15 @@ bool show_as_seen(char* path);
 /// to open. Copies a shared file that is to be changed and not truncated.
 int ready_to_open(Place& place, int flags);
 
+/// Whether a file that all see has been changed since the rank began: another one may have read
+/// other bytes.
+bool is_changed_meanwhile(const Place& place);
+
 /// Gives the rank its own copy of a shared file, link or folder, for a change of its bytes or
 /// facts.
 int make_private(Place& place);
 
-/// Readies a name for something new, which is to be made as `file`. It must be free, but for what
-/// the first rank has just made there.
+/// Readies a name for something new, which is to be made as `file`. It must be free.
 int ready_for_new(Place& place);
 
 int make_private_folder(Place& place, mode_t mode);

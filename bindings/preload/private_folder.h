@@ -16,8 +16,9 @@ int mark_gone(const char* name);
 /// nothing is there now, the first rank was faster.
 bool has_met(const char* name);
 
-/// Whether something shared is younger than this rank: the first one was faster to make it.
-bool is_new_here(const Place& place);
+/// Whether something shared that this rank does not see is there, since the first one was faster to
+/// make it.
+bool is_of_first_rank(const char* name);
 
 /// Where this rank's own file of that name lies.
 int private_path(const char* name, char (&path)[PATH_MAX]);
@@ -34,8 +35,8 @@ const char* private_root();
 /// Whether the file system that it is in has no room for a program's files.
 bool is_private_disk_full();
 
-/// Whether something in a folder may be hidden.
-bool has_gone_entries(const Place& folder);
+/// Whether something shared in a folder may be hidden.
+bool may_hide_entries(const Place& folder);
 
 /// The folder in which nameless files are made.
 int folder_of_new(char (&path)[PATH_MAX]);

@@ -17,6 +17,7 @@ decltype(&::abort) known_abort;
 int input_is_told = 0;
 int full_disk_is_told = 0;
 int exit_is_told = 0;
+int change_is_told = 0;
 
 bool is_first(int& told) {
   return __atomic_load_n(&told, __ATOMIC_RELAXED) == 0 &&
@@ -67,6 +68,15 @@ void tell_of_input() {
   if (is_null_device(0) && is_first(input_is_told))
     warn("the program reads standard input, which only the first rank has: on this rank it is "
          "empty");
+  errno = before;
+}
+
+void tell_of_change(const char* name) {
+  const int before = errno;
+  if (is_first(change_is_told))
+    warn("%s is read, which was changed after this run began: ranks may read different bytes of it "
+         "(change it before the run; or let the program write a new file and rename it)",
+         name);
   errno = before;
 }
 

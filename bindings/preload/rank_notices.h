@@ -10,6 +10,9 @@ namespace spillway::preload {
 /// On such a rank says that the standard input which the program reads is empty.
 void tell_of_input();
 
+/// On such a rank names a shared file that is read, although it was changed after the rank began.
+void tell_of_change(const char* name);
+
 /// On such a rank names the folder of its files where no space is left in it.
 void tell_of_full_disk();
 

@@ -9,6 +9,7 @@
 #include <torch/headeronly/version.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <memory>
 
@@ -22,6 +23,7 @@
 #include "spillway/memory/locked_memory.h"
 #include "spillway/memory/own_limits.h"
 #include "spillway/pipeline/agreement/process_facts.h"
+#include "spillway/preload/active.h"
 #include "spillway/preload/hooks.h"
 #include "spillway/runtime/endings.h"
 #include "spillway/split/refusals.h"
@@ -69,6 +71,7 @@ void register_hooks(bool kernel_serves_faults, std::size_t bytes_at_once, bool i
     hooks.program_begins = &spillway_core_is_loaded;
     hooks.program_ends = &split::SplitProgram::program_ends;
     hooks.program_leaves = [] { core().leave(); };
+    hooks.hold_signal = &split::SplitProgram::hold_signal;
     hooks.before_pointer = &split::SplitProgram::before_pointer;
     hooks.archived_tensor = &split::SplitProgram::archived_tensor;
     hooks.archived_bytes = &split::SplitProgram::archived_bytes;
@@ -99,10 +102,31 @@ void keep_queue_for_functions_at_exit() {
     (torch::autograd::Engine::get_base_engine().*&Engine::init_local_ready_queue)(queue);
 }
 
+/// The process that has joined the ranks, by the environment of this one; 0: none.
+pid_t joined_process() {
+  const char* const text = std::getenv(SPILLWAY_JOINED_VARIABLE);
+  return text == nullptr ? 0 : static_cast<pid_t>(std::strtol(text, nullptr, 10));
+}
+
+/// For a program that exits in a signal handler: what it has interrupted may hold any lock.
+[[noreturn]] void abort_in_mid_operator(pipeline::Job& job) {
+  constexpr unsigned kPatienceSeconds = 5;
+  sigset_t alarm;
+  ::sigemptyset(&alarm);
+  ::sigaddset(&alarm, SIGALRM);
+  ::signal(SIGALRM, SIG_DFL);
+  ::pthread_sigmask(SIG_UNBLOCK, &alarm, nullptr);
+  ::alarm(kPatienceSeconds);
+  job.abort(
+      "the program exits in the middle of an operator, as a signal handler does that calls exit(): "
+      "set a flag there, and exit where the program looks at it, or call _exit()");
+}
+
 /// Ends the process where it cannot, as the ranks beside it do.
 std::unique_ptr<transport::MpiTransport> make_transport() {
   // UCX, of MPICH, would redirect this process's calls for memory.
   ::setenv("UCX_MEM_EVENTS", "no", 0);
+  ::setenv(SPILLWAY_JOINED_VARIABLE, std::to_string(::getpid()).c_str(), 1);
   try {
     return transport::make_mpi_transport();
   } catch (const Error& error) {
@@ -135,9 +159,23 @@ Core::Core(const runtime::Settings& settings)
   install_cpu_allocator(runtime());
 }
 
+bool Core::is_started_by_rank() {
+  const pid_t joined = joined_process();
+  return joined > 0 && joined != ::getpid() && (::kill(joined, 0) == 0 || errno == EPERM);
+}
+
 void Core::join_ranks() {
   const runtime::Settings& settings = run_.settings();
   if (!settings.split) return;
+  if (is_started_by_rank()) {
+    log_debug("process {} is the rank, and this one, which it has started, pages alone",
+              joined_process());
+    return;
+  }
+  if (joined_process() == ::getpid())
+    throw UnsupportedError("this process was a rank before it became this program (exec), and MPI "
+                           "lets it join the ranks once: start a new run instead, or let this "
+                           "program be a process beside the first one");
   if (!interceptor_->is_below_autograd())
     throw UnsupportedError("--split needs a dispatch key below autograd, and operators are seen by "
                            "way of {}",
@@ -268,7 +306,8 @@ runtime::TrainerFacts Core::trainer_facts() const {
 
 void Core::leave() noexcept {
   // Other ranks may need what this one has: an archive is not written before the first one has it.
-  if (::getpid() == process_ && split_ != nullptr && split_->is_on_this_thread())
+  if (::getpid() == process_ && split_ != nullptr && split_->is_on_this_thread() &&
+      !split_->is_in_call())
     finish(runtime::Runtime::Ending::kByItself);
 }
 
@@ -283,6 +322,7 @@ void Core::finish(runtime::Runtime::Ending ending) noexcept {
     shards_->job().abort(
         "the program exits on another thread than the one that it trains on, whose work is "
         "not done: return from main");
+  if (split_->is_in_call()) abort_in_mid_operator(shards_->job());
   try {
     split_->drain();
     is_drained_.store(true);

@@ -32,6 +32,9 @@ class Core {
   /// Throws as `start`. Once, right after it, but not while a library is being loaded: MPI loads
   /// others on a thread of its own.
   void join_ranks();
+  /// Whether a rank of a split program has started this process, which then is none: data loaders,
+  /// an evaluation. It pages alone.
+  static bool is_started_by_rank();
   /// Of a rank that could not start: tells the others, which end, too. Throws as `start`, the same
   /// on all ranks.
   [[noreturn]] static void refuse_ranks(const std::string& reason);

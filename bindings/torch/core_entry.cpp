@@ -34,7 +34,8 @@ __attribute__((constructor)) void start_under_the_command() {
   bool is_split_rank = false;
   try {
     const spillway::runtime::Settings settings = spillway::runtime::settings_from_environment();
-    is_split_rank = settings.split && spillway::runtime::launched_rank().has_value();
+    is_split_rank = settings.split && spillway::runtime::launched_rank().has_value() &&
+                    !spillway::torch_binding::Core::is_started_by_rank();
     spillway::torch_binding::Core::start(settings);
   } catch (const std::exception& error) {
     if (!is_split_rank) refuse(error.what());

@@ -12,9 +12,6 @@
 namespace spillway::split {
 namespace {
 
-/// A decision holds so many steps after the one before which it is made: the programs of other
-/// ranks may be ahead by as much without waiting for it.
-constexpr std::uint64_t kAhead = 2;
 /// The first step of a program, and the first one with other cuts, take longer than those behind.
 constexpr std::uint64_t kWarmUp = 1;
 constexpr std::uint64_t kAsBefore = ~std::uint64_t{0};

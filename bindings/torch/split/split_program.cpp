@@ -30,6 +30,7 @@
 #include "executor.h"
 #include "first_rank.h"
 #include "gradient_watch.h"
+#include "held_signals.h"
 #include "list_calls.h"
 #include "rank_figures.h"
 #include "rank_log.h"
@@ -65,7 +66,8 @@ using pipeline::StorageOrdinal;
 
 constexpr std::string_view kReadByOperators =
     "read it by item(), tolist(), numpy() or a pointer with a type (data_ptr<float>()), which "
-    "LibTorch tells of, or train without --split";
+    "LibTorch tells of; save it by torch.save or, with safetensors, which reads by addresses, as "
+    "numpy() arrays (safetensors.numpy); or train without --split";
 
 /// Nothing is there to be used by kernels: bytes are elsewhere, promised, or in a file.
 bool is_phantom(const c10::StorageImpl& storage) {
@@ -131,13 +133,15 @@ class SplitProgram::Impl {
                   log_.get()),
         deferred_(executor_, [this](PendingCall call, auto reads,
                                     auto writes) { submit(std::move(call), reads, writes); }),
-        archives_(runtime_, transport_, job_) {
+        archives_(runtime_, transport_, job_),
+        signals_(transport_, job_) {
     if (options.rebalances && ownership_.placement().stages() > 1)
       rebalancing_.emplace(transport_, job_, ownership_.placement(), options.layout.in_flight(),
                            runtime_);
   }
 
   bool is_on_this_thread() const noexcept { return std::this_thread::get_id() == thread_; }
+  bool is_in_call() const noexcept { return is_in_call_ || phantoms::is_on_trial(); }
 
   bool is_in_parts(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
     outputs_ = &memo_.outputs_of(op, arguments);
@@ -326,6 +330,15 @@ class SplitProgram::Impl {
       runtime_.step_boundary();
       if (rebalances) rebalancing_->measured(step, executor_.take_unit_seconds(units));
     });
+    if (!shards_) handle_signals();  // Shards are at different steps.
+  }
+
+  void handle_signals() {
+    try {
+      signals_.begin_step(steps_);
+    } catch (const std::exception& error) {
+      job_.abort(error.what());
+    }
   }
 
   /// By now the program has set up what it wants.
@@ -1294,6 +1307,7 @@ class SplitProgram::Impl {
   AbsentBytes absent_;
   StagedBytes archived_;        ///< On the first rank: of the latest tensor.
   at::Tensor archived_tensor_;  ///< The latest.
+  HeldSignals signals_;
   std::optional<Rebalancing> rebalancing_;
   std::uint64_t steps_ = 0;
   std::uint64_t step_ = 1;   ///< Of the latest backward.
@@ -1341,6 +1355,8 @@ SplitProgram::~SplitProgram() { running_.store(nullptr); }
 
 bool SplitProgram::is_on_this_thread() const noexcept { return impl_->is_on_this_thread(); }
 
+bool SplitProgram::is_in_call() const noexcept { return impl_->is_in_call(); }
+
 bool SplitProgram::is_in_parts(const c10::OperatorHandle& op,
                                c10::ArrayRef<c10::IValue> arguments) {
   return impl_->is_in_parts(op, arguments);
@@ -1355,6 +1371,8 @@ void SplitProgram::check_other_thread(const c10::OperatorHandle& op,
                                       c10::ArrayRef<c10::IValue> arguments) {
   impl_->check_other_thread(op, arguments);
 }
+
+int SplitProgram::hold_signal(int signal) noexcept { return HeldSignals::hold(signal) ? 1 : 0; }
 
 void SplitProgram::before_pointer(const void* tensor, int writes) {
   if (SplitProgram* const program = running())
@@ -1381,9 +1399,18 @@ void SplitProgram::read_record(void (*function)(), void* result, void* reader, c
   const auto& what = *static_cast<const std::string*>(name);
   const Allocator& into = *static_cast<const Allocator*>(allocator);
   SplitProgram* const program = running();
-  const auto* const record = new (result) RecordMemory::Record(
-      program == nullptr ? read(from, what, into) : RecordMemory::read(read, from, what, into));
-  if (program != nullptr) program->impl_->record_read(std::get<0>(*record));
+  RecordMemory::Record record =
+      program == nullptr ? read(from, what, into) : RecordMemory::read(read, from, what, into);
+  if (program != nullptr) {
+    program->impl_->record_read(std::get<0>(record));
+  } else if (AbsentBytes::are_at(std::get<0>(record).get(), std::get<1>(record))) {
+    constexpr std::string_view kReason =
+        "a process that a rank has started reads an archive of this run, whose bytes are in the "
+        "file of the first rank: read it where the program trains, or after the run";
+    log_error("{}", kReason);
+    throw UnsupportedError("{}", kReason);
+  }
+  new (result) RecordMemory::Record(std::move(record));
 }
 
 int SplitProgram::read_part(int file, void* memory, std::size_t size, off_t from) {

@@ -39,7 +39,7 @@ std::int32_t find_state(ShimState* state) {
 
 std::int32_t initialise(ThreadSupport* threads) {
   int level = MPI_THREAD_SINGLE;
-  const int error = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level);
+  const int error = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
   *threads = threads_of(level);
   return error;
 }

@@ -36,7 +36,7 @@ struct ShimWorld {
 /// or a code of MPI.
 struct Shim {
   std::int32_t (*find_state)(ShimState* state);
-  std::int32_t (*initialise)(ThreadSupport* threads);  ///< Asks for kFunneled.
+  std::int32_t (*initialise)(ThreadSupport* threads);  ///< Asks for kMultiple.
   /// Makes the channels. All ranks, as with the next two.
   std::int32_t (*open)(ShimWorld* world);
   std::int32_t (*gather)(const void* mine, std::int32_t bytes, void* all);

@@ -59,6 +59,23 @@ class Harmlessness(PreloadCase):
                    "print(subprocess.run(['echo', 'x'], capture_output=True).stdout)\n"
                    "raise SystemExit(4)")
 
+    def test_handlers_of_signals_in_what_is_to_be_split(self):
+        script = ("import ctypes, os, signal\n"
+                  "seen = []\n"
+                  "signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))\n"
+                  "os.kill(os.getpid(), signal.SIGUSR1)\n"
+                  "libc = ctypes.CDLL(None)\n"
+                  "libc.signal.restype, libc.signal.argtypes = ctypes.c_void_p, (ctypes.c_int, ctypes.c_void_p)\n"
+                  "own = ctypes.cast(libc.abs, ctypes.c_void_p).value\n"
+                  "told = [libc.signal(signal.SIGTERM, wanted) for wanted in (own, 1, own, 0, 0)]\n"
+                  "print(seen, [word == own or word for word in told])\n"
+                  "try: signal.raise_signal(signal.SIGINT)\n"
+                  "except KeyboardInterrupt: print('interrupted', flush=True)\n"
+                  "os.kill(os.getpid(), signal.SIGHUP)\n")
+        plain = start(["/usr/bin/python3", "-c", script])
+        self.assertEqual(start(["/usr/bin/python3", "-c", script], PRELOAD, SPILLWAY_SPLIT="on"), plain)
+        self.assertEqual(plain[:2], (-1, "[10] [None, True, 1, True, None]\ninterrupted\n"), plain)
+
     def test_git(self):
         moment = "2026-11-21T00:00:00Z"
         code, output, _ = self.check(

@@ -92,8 +92,11 @@ class PrivateFiles : public ::testing::Test {
              made.stx_btime.tv_nsec <= begun.st_mtim.tv_nsec);
   }
 
-  /// From here on what is shared is younger than the rank.
-  void begin_rank() const { ASSERT_EQ(::symlink("somebody", (own_ + "/owner").c_str()), 0); }
+  /// From here on what is made is younger than the rank, once `make_younger` has made something.
+  void begin_rank() const {
+    ASSERT_EQ(::symlink("somebody", (own_ + "/owner").c_str()), 0);
+    use_private_files(own_.c_str());
+  }
 
  private:
   TemporaryDirectory room_;
@@ -186,11 +189,52 @@ TEST_F(PrivateFiles, LetARankMakeWhatTheFirstOneHasMadeMeanwhile) {
   if (IsSkipped()) return;
   fs::create_directory(shared("run"));
   write(shared("run/log"), "of the first");
-  EXPECT_EQ(kind("lock"), Kind::kShared);
   EXPECT_EQ(fill("lock", O_CREAT | O_EXCL | O_WRONLY, "own"), 0);
   EXPECT_EQ(seen("lock"), "own");
+  EXPECT_EQ(fill("lock", O_CREAT | O_EXCL | O_WRONLY, "own"), EEXIST);
   EXPECT_EQ(make_folder("run"), 0);
+  EXPECT_EQ(make_folder("run"), EEXIST);
   EXPECT_EQ(kind("run/log"), Kind::kNothing);
+}
+
+TEST_F(PrivateFiles, HideWhatTheFirstRankMayStillBeWriting) {
+  begin_rank();
+  ASSERT_NO_FATAL_FAILURE(make_younger("cache"));
+  if (IsSkipped()) return;
+  fs::create_directory(shared("run"));
+  write(shared("run/log"), "of the first");
+  for (const char* name : {"cache", "run"}) EXPECT_EQ(kind(name), Kind::kNothing);
+  EXPECT_EQ(fill("cache", O_RDONLY, ""), ENOENT);
+  EXPECT_EQ(fill("cache", O_CREAT | O_APPEND | O_WRONLY, "own"), 0);
+  EXPECT_EQ(seen("cache"), "own");
+  EXPECT_EQ(read(shared("cache")), "of the first");
+  EXPECT_EQ(remove("cache"), 0);
+  EXPECT_EQ(kind("cache"), Kind::kNothing);
+  EXPECT_EQ(remove("cache"), ENOENT);
+}
+
+TEST_F(PrivateFiles, LetARankRenameWhatTheFirstOneHasRenamedAndMadeAnew) {
+  begin_rank();
+  fs::rename(shared("file"), shared("old"));
+  ASSERT_NO_FATAL_FAILURE(make_younger("file"));
+  if (IsSkipped()) return;
+  EXPECT_EQ(rename("file", "old"), 0);
+  EXPECT_EQ(seen("old"), "shared");
+  EXPECT_EQ(kind("file"), Kind::kNothing);
+  EXPECT_EQ(rename("file", "old"), ENOENT);
+}
+
+TEST_F(PrivateFiles, TellWhetherASharedFileWasChangedMeanwhile) {
+  begin_rank();
+  ASSERT_NO_FATAL_FAILURE(make_younger("later"));
+  if (IsSkipped()) return;
+  EXPECT_FALSE(is_changed_meanwhile(place("file")));
+  write(shared("file"), "changed");
+  EXPECT_TRUE(is_changed_meanwhile(place("file")));
+  EXPECT_EQ(seen("file"), "changed");
+  EXPECT_FALSE(is_changed_meanwhile(place("folder")));
+  EXPECT_EQ(fill("file", O_WRONLY, ""), 0);
+  EXPECT_FALSE(is_changed_meanwhile(place("file")));
 }
 
 TEST_F(PrivateFiles, AreSharedByThreads) {

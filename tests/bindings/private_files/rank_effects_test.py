@@ -30,11 +30,11 @@ class RankCase(unittest.TestCase):
         """A script under `spillway run`, as a rank or under a launcher."""
         variables = {"TMPDIR": str(self.temporary), "HOME": str(self.room), **RANKS_ALLOWED}
         if rank is not None:
-            variables["PMI_RANK"] = str(rank)
+            variables.update(PMI_RANK=str(rank), PMI_SIZE="3")
         return subprocess.Popen([*before, COMMAND, "run", switch, "--nvme", str(self.room), "--", "bash",
                                  "-c", script], cwd=self.work, text=True, stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                env=clean_environment("PMI_RANK", **variables))
+                                env=clean_environment("PMI_RANK", "PMI_SIZE", **variables))
 
     def run_script(self, script, *before, typed="", **more):
         """(exit code, standard output, lines of the error output)"""
@@ -48,6 +48,29 @@ class RankCase(unittest.TestCase):
 
     def names(self):
         return sorted(path.name for path in self.work.iterdir())
+
+
+# The first rank has written half of a file when the other one looks for it; they meet at pipes. Then
+# each goes on with the log that it has begun.
+HALF_WRITTEN = """
+import os, sys
+is_first = int(os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK")) == 0
+def meet(pipe, writes):
+    with open(pipe, "w" if writes else "r"): pass
+meet("begun", not is_first)
+if not is_first: meet("half", False)
+listed = sorted(os.listdir())
+if not os.path.exists("cache") and not os.path.exists("folder"):
+    os.mkdir("folder")
+    with open("log", "a") as log: log.write("a line\\n")
+    with open("cache", "w") as cache:
+        cache.write("half, "); cache.flush()
+        if is_first: meet("half", True); meet("done", False)
+        cache.write("whole")
+with open("log") as log, open("cache") as cache:
+    print(f"[spillway] {listed} {cache.read()} {log.read().count('line')}", file=sys.stderr)
+if not is_first: meet("done", True)
+"""
 
 
 class FirstRank(RankCase):
@@ -70,11 +93,26 @@ class FirstRank(RankCase):
         self.assertEqual((self.work / "old").read_text(), "old\n0\n")
         self.assertEqual(self.left(), [])
 
+    def check_half_written(self, mpi):
+        for pipe in ("begun", "half", "done"):
+            os.mkfifo(self.work / pipe)
+        (self.work / "program.py").write_text(HALF_WRITTEN)
+        code, _, errors = self.run_script("python3 program.py", mpi_launcher(self, mpi), "-n", "2")
+        told = "['begun', 'done', 'half', 'program.py'] half, whole 1"
+        self.assertEqual((code, sorted(errors)), (0, [f"[spillway 1] {told}", f"[spillway] {told}"]))
+        self.assertEqual((self.work / "log").read_text(), "a line\n")
+
     def test_under_mpich(self):
         self.check("MPICH")
 
     def test_under_open_mpi(self):
         self.check("Open MPI")
+
+    def test_what_it_is_writing_is_its_own_under_mpich(self):
+        self.check_half_written("MPICH")
+
+    def test_what_it_is_writing_is_its_own_under_open_mpi(self):
+        self.check_half_written("Open MPI")
 
 
 class OtherRank(RankCase):
@@ -137,10 +175,24 @@ class OtherRank(RankCase):
         self.run_script("true", rank=1)
         self.assertEqual(self.left(), ["spillway-rank-alive", "spillway-rank-other"])
 
+    def test_says_that_it_reads_what_was_changed_meanwhile(self):
+        for pipe in ("begun", "go"):
+            os.mkfifo(self.work / pipe)
+        for name in ("changed", "kept"):
+            (self.work / name).write_text("before")
+        process = self.start("echo >begun; cat go; cat kept changed changed; echo x >>changed; cat changed", rank=1)
+        (self.work / "begun").read_text()
+        (self.work / "changed").write_text("after")
+        (self.work / "go").write_text("")
+        _, errors = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 0, errors)
+        self.assertRegex(errors, rf"^\[spillway 1\] warning: {self.work}/changed is read, which was changed after this "
+                                 r"run began: .* rename it\)\n$")
+
     def test_is_refused_without_a_place_for_its_files(self):
         self.temporary.rmdir()
         code, _, errors = self.run_script("true", rank=1)
-        self.assertEqual(code, 2)
+        self.assertEqual(code, -signal.SIGTERM)  # By which MPICH's launcher ends the others.
         self.assertRegex(errors[-1], r"error: cannot make a folder in .*/temporary for the files of this "
                                      r"rank: No such file or directory \(name another with TMPDIR\)$")
 

@@ -131,8 +131,47 @@ class Processes(PythonCase):
     def test_of_a_data_loader(self):
         self.check("loader_processes")
 
+    def test_of_a_data_loader_that_start_anew(self):
+        self.check("loader_processes,spawn", "loader_processes,forkserver")
+
+    def test_that_load_libtorch(self):
+        self.check("programs_beside")
+
     def test_compile(self):
         self.check("compiled", "scripted")
+
+
+class Signals(PythonCase):
+    def check_left(self, own_step, others_step, left_in):
+        """All ranks at the step that is two behind the first rank's."""
+        split = self.run_split(2, PYTHON, TRAINERS, f"leaves_by_signal,{own_step},{others_step}",
+                               name=f"split-{own_step}-{others_step}")
+        alone = self.run_plain(PYTHON, TRAINERS, f"leaves_by_signal,{left_in},0")
+        self.check_same(alone, split)
+        self.assertIn(f"step {left_in} [10] <lambda>", split.output)
+
+    def test_that_come_to_the_first_rank_first(self):
+        self.check_left(2, 9, left_in=4)
+
+    def test_that_come_to_another_rank_first(self):
+        self.check_left(6, 2, left_in=8)
+
+    def test_that_interrupt(self):
+        run = self.run_split(2, PYTHON, TRAINERS, "leaves_by_signal,2,4,interrupt")
+        self.assertNotEqual(run.code, 0)
+        self.assertIn("KeyboardInterrupt", run.errors)
+        self.assertNotIn("differs", run.errors)
+        self.assertNotIn(" ends the job", run.errors)
+
+
+class ProcessesUnderOpenMpi(PythonCase):
+    mpi = "Open MPI"
+
+    def test_of_a_data_loader_that_start_anew(self):
+        self.check("loader_processes,spawn")
+
+    def test_that_load_libtorch(self):
+        self.check("programs_beside")
 
 
 if __name__ == "__main__":

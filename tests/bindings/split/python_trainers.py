@@ -2,9 +2,11 @@
 
 Each prints what it has seen and, as whole numbers, the bits of what it has made."""
 import copy
+import ctypes
 import os
 import random
 import signal
+import subprocess
 import sys
 import warnings
 
@@ -671,16 +673,75 @@ class Rows(torch.utils.data.Dataset):
         return torch.full((WIDTH,), index / 24), torch.rand(4)
 
 
-def loader_processes():
+def loader_processes(context=None):
     model = layers(3)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     for _ in range(2):
-        for inputs, targets in torch.utils.data.DataLoader(Rows(), 8, shuffle=True, num_workers=2):
+        for inputs, targets in torch.utils.data.DataLoader(Rows(), 8, shuffle=True, num_workers=2,
+                                                            multiprocessing_context=context):
             optimizer.zero_grad()
             value = functional.mse_loss(model(inputs), targets)
             value.backward()
             optimizer.step()
             print("loss", value.item().hex())
+    tell_model(model)
+
+
+ADDS = "import torch; model = torch.nn.Linear(8, 1); model(torch.ones(8)).backward(); print(model.weight.grad)"
+
+
+def programs_beside():
+    """They load LibTorch, and get the environment as it is, a copy, and nothing of it."""
+    model = layers(3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for environment in (None, dict(os.environ), {"HOME": os.environ["HOME"]}):
+        print(subprocess.run([sys.executable, "-c", ADDS], env=environment, check=True, capture_output=True,
+                             text=True).stdout)
+        train(model, optimizer, steps=1)
+    tell_model(model)
+
+
+def evaluates_beside():
+    """Another process reads what the program has saved."""
+    model = layers(3)
+    train(model, torch.optim.SGD(model.parameters(), 0.1))
+    torch.save(model.state_dict(), "model.pt")
+    reads = "import torch; print(torch.load('model.pt').popitem()[1].sum())"
+    subprocess.run([sys.executable, "-c", reads], check=True)
+
+
+def exits_in_an_operator():
+    """As a signal handler does that comes in the middle of one."""
+    library = torch.library.Library("trainers", "DEF")
+    library.define("exits(Tensor values) -> Tensor")
+    library.impl("exits", lambda values: (ctypes.CDLL(None).exit(4), values.clone())[1], "CPU")
+    model = layers(3)
+    train(model, torch.optim.SGD(model.parameters(), 0.1), steps=1)
+    torch.ops.trainers.exits(torch.ones(4))
+
+
+def becomes_another():
+    """Its process, a rank, goes on as another program."""
+    model = layers(3)
+    train(model, torch.optim.SGD(model.parameters(), 0.1), steps=1)
+    os.execv(sys.executable, [sys.executable, __file__, "sgd_accumulating"])
+
+
+def leaves_by_signal(own_step, others_step, how="flag"):
+    """Each rank gets the signal at a step of its own, as from Slurm, and saves when it has seen it."""
+    is_first = int(os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or 0) == 0
+    seen = []
+    signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
+    model = layers(3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for step in range(20):
+        if step == int(own_step if is_first else others_step):
+            os.kill(os.getpid(), signal.SIGINT if how == "interrupt" else signal.SIGUSR1)
+        train(model, optimizer, steps=1)
+        if seen:
+            break
+    print("step", step, seen, signal.getsignal(signal.SIGUSR1).__name__)
+    torch.save(model.state_dict(), "last.pt")
     tell_model(model)
 
 

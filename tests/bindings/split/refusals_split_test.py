@@ -12,7 +12,8 @@ class Refusals(PythonCase):
 
     def test_a_pointer_that_nobody_tells_of(self):
         self.check_end("reads_by_address", r"after \S+ the program reads or writes a tensor, storage \d+ of "
-                                           r"rank \d, by a pointer that nobody has told of: read it by item")
+                                           r"rank \d, by a pointer that nobody has told of: read it by item.*"
+                                           r"save it by torch.save or, with safetensors")
 
     def test_a_forked_child_that_reads_by_address(self):
         run = self.run_split(2, PYTHON, TRAINERS, "reads_by_address_in_a_child")
@@ -38,6 +39,16 @@ class Refusals(PythonCase):
 
     def test_an_early_end_of_one_rank(self):
         self.check_end("leaves_on_one_rank", r"is \S+ on rank 0 \S+ and the end of the program on rank 1 ")
+
+    def test_another_process_that_reads_an_archive_of_this_run(self):
+        self.check_end("evaluates_beside", r"\[spillway 1\] error: a process that a rank has started reads an archive "
+                                           r"of this run, .*: read it where the program trains, or after the run")
+
+    def test_an_exit_in_an_operator(self):
+        self.check_end("exits_in_an_operator", r"rank \d ends the job: the program exits in the middle of an operator")
+
+    def test_a_rank_that_becomes_another_program(self):
+        self.check_end("becomes_another", r"error: this process was a rank before it became this program \(exec\)")
 
     def test_an_operator_that_fails_on_its_owner(self):
         self.check_end("fails_for_a_value", r"aten::embedding has failed on the rank that computes it for forward of "

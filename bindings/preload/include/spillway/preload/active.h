@@ -12,6 +12,9 @@
 #define SPILLWAY_RUN_NAME_START "spillway-run-"
 /* The folder of a rank whose files are its own, see private_files.h. */
 #define SPILLWAY_PRIVATE_FILES_VARIABLE "SPILLWAY_PRIVATE_FILES"
+/* The process that is a rank of a split program, in it and in what it starts: MPI knows one process
+   of each rank. */
+#define SPILLWAY_JOINED_VARIABLE "SPILLWAY_JOINED"
 
 /** Whether `spillway run` started this program. */
 static inline int spillway_is_active(void) {

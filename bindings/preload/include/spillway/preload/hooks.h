@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_HOOKS_VERSION 9
+#define SPILLWAY_HOOKS_VERSION 10
 
 /** What the core wants to be told. Members may be null. The structure is copied. */
 struct SpillwayHooks {
@@ -56,6 +56,9 @@ struct SpillwayHooks {
    * process. Any thread, inside of operators too. C++ exceptions pass through to the program.
    */
 
+  /** A signal has come for which the program has a handler. Not 0: the core raises it later, when
+   * the handler is to run. In a signal handler. */
+  int (*hold_signal)(int signal);
   /** Before the program gets a pointer to the bytes of `tensor` (at::TensorBase). `writes`: 1
    * where it may change them; -1 where it reads them at once and keeps no pointer. */
   void (*before_pointer)(const void* tensor, int writes);

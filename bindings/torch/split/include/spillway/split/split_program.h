@@ -64,6 +64,8 @@ class SplitProgram {
   /// That of this process, or null.
   static SplitProgram* running() noexcept { return running_.load(std::memory_order_relaxed); }
   bool is_on_this_thread() const noexcept;
+  /// Whether the program's thread is in an operator. On that thread, a signal handler too.
+  bool is_in_call() const noexcept;
   /// In the parent of a child that is about to be made by fork(2).
   static void before_fork() noexcept;
   /// In the child: the parent's program goes on without it.
@@ -85,6 +87,8 @@ class SplitProgram {
 
   // What a program does past the operators: SpillwayHooks with these names (preload/hooks.h).
 
+  /// Whether a handler of the program waits until all ranks run it.
+  static int hold_signal(int signal) noexcept;
   /// Brings the bytes to all ranks, whose programs all come by here. Not inside of an operator.
   /// Where a pointer may be kept, they stay there: all ranks compute what writes them from now on.
   static void before_pointer(const void* tensor, int writes);
