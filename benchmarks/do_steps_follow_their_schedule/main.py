@@ -11,40 +11,15 @@ from measure import report, spread, training  # noqa: E402  pylint: disable=wron
 
 RANKS = 4
 SECONDS = re.compile(r"seconds ([0-9.]+)")
-FORWARD, BACKWARD = 1, 2  # Products of a layer.
 
 
-def one_after_the_other(micro_batches):
-    return micro_batches * RANKS * (FORWARD + BACKWARD)
-
-
-def one_forward_one_backward(micro_batches):
-    return (micro_batches + RANKS - 1) * (FORWARD + BACKWARD)
-
-
-def inverted(micro_batches):
-    return RANKS * FORWARD + micro_batches * RANKS * BACKWARD + (micro_batches - 1) * FORWARD
-
-
-def pipelines(count):
-    stages = RANKS // count
-
-    def units(micro_batches):
-        # A stage is so many layers.
-        return (micro_batches // count + stages - 1) * (FORWARD + BACKWARD) * count
-    return units
-
-
-# Options of the run, and the closed form of the step in products.
-SCHEDULES = {
-    "1f1b, window 1": (["--schedule", "1f1b", "--window", "1"], one_after_the_other),
-    "1f1b": (["--schedule", "1f1b"], one_forward_one_backward),
-    "gpipe": (["--schedule", "gpipe"], one_forward_one_backward),
-    "gems-mast": (["--schedule", "gems-mast"], inverted),
-    "gems-master": (["--schedule", "gems-master"], inverted),
-    "2 replicas": (["--replicas", "2"], pipelines(2)),
-    "4 replicas": (["--replicas", "4"], pipelines(4)),
-}
+# Options of the run, and of the simulated one: schedule, ranks of a pipeline, and layers of a stage. Each
+# rank has one stage, or two that are half as large.
+LISTED = ("1f1b", "gpipe", "interleaved", "breadth-first", "gems-basic", "gems-mast", "gems-master", "chimera",
+          "zb-h1", "zb-h2", "zb-v", "v-half", "v-min")
+SCHEDULES = {name: (["--schedule", name], (name, RANKS, 1)) for name in LISTED}
+SCHEDULES["2 replicas"] = (["--replicas", "2"], ("1f1b", RANKS // 2, 2))
+SCHEDULES["4 replicas"] = (["--replicas", "4"], ("1f1b", 1, 4))
 
 
 class Schedules(report.Benchmark):
@@ -59,10 +34,18 @@ class Schedules(report.Benchmark):
                                  help="milliseconds that a product of matrices sleeps")
         self.parser.add_argument("--mpiexec", default="mpiexec.hydra")
 
-    def run_once(self, options, prefix, micro_batches, reads):
+    def simulated(self, options, name, micro_batches):
+        """Layers of the model, and products of a step."""
+        schedule, ranks, layers = SCHEDULES[name][1]
+        words = [self.program(options, "spillway_simulated_step"), schedule, ranks, micro_batches * ranks // RANKS,
+                 layers]
+        told = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=True).stdout.split()
+        return int(told[0]) * layers, float(told[1])
+
+    def run_once(self, options, prefix, layers, micro_batches, reads):
         program = self.program(options, "spillway_sleeping_layers")
         unit = 0 if not prefix else 2 if options.tiny else options.unit
-        command = [*prefix, program, RANKS, micro_batches, options.steps, unit,
+        command = [*prefix, program, layers, micro_batches, options.steps, unit,
                    *(["item"] if reads else [])]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
                               check=False, timeout=1200, env={**os.environ, "OMP_NUM_THREADS": "1"})
@@ -72,51 +55,53 @@ class Schedules(report.Benchmark):
         return done.stdout, units[options.skipped:]
 
     def measure(self, options):
-        rows = {}
+        rows, forms = {}, {}
         sizes = [4] if options.tiny else [4, 8] if options.quick else [4, 8, 16]
         for micro_batches in sizes:
             for reads in (False, True):
-                plain, _units = self.run_once(options, [], micro_batches, reads)
+                plain = {}
                 for name, number in ((name, number) for number in range(options.rounds)
                                      for name in SCHEDULES):
-                    prefix = [options.mpiexec, "-n", RANKS, options.bin / "spillway", "run",
-                              "--split", "--budget", "1GiB", "--quiet", *SCHEDULES[name][0], "--"]
-                    losses, units = self.run_once(options, prefix, micro_batches, reads)
-                    if losses != plain:
+                    layers, form = self.simulated(options, name, micro_batches)
+                    if layers not in plain:
+                        plain[layers], _units = self.run_once(options, [], layers, micro_batches, reads)
+                    prefix = [options.mpiexec, "-n", RANKS, options.bin / "spillway", "run", "--split", "--budget",
+                              "1GiB", "--rebalance", "off", "--quiet", *SCHEDULES[name][0], "--"]
+                    losses, units = self.run_once(options, prefix, layers, micro_batches, reads)
+                    if losses != plain[layers]:
                         raise training.Failure(f"{name}: other losses than one process")
+                    forms[f"{name}|{micro_batches}"] = form
                     key = f"{name}|{micro_batches}|{'each' if reads else 'step'}"
                     rows.setdefault(key, []).extend(units)
-                    print(f"{key}, round {number + 1}: {units}", file=sys.stderr, flush=True)
-        return {"units": rows}
+                    print(f"{key}, round {number + 1}: {units}, simulated {form}", file=sys.stderr, flush=True)
+        return {"units": rows, "simulated": forms}
 
     def report(self, results, folder):
         rows = []
-        for name, (_words, closed) in SCHEDULES.items():
-            for key, units in results["units"].items():
-                schedule, micro_batches, reads = key.split("|")
-                if schedule != name or reads != "step":
-                    continue
-                form = closed(int(micro_batches))
-                each = results["units"][f"{name}|{micro_batches}|each"]
-                measured = spread.Spread(units)
-                rows.append([name, micro_batches, form, measured.shown(1),
-                             f"{measured.median / form:.2f}", spread.Spread(each).shown(1)])
+        names = list(SCHEDULES)
+        for key, form in sorted(results["simulated"].items(), key=lambda item: names.index(item[0].split("|")[0])):
+            name, micro_batches = key.split("|")
+            measured = spread.Spread(results["units"][f"{key}|step"])
+            each = spread.Spread(results["units"][f"{key}|each"])
+            rows.append([name, micro_batches, f"{form:g}", measured.shown(1), f"{measured.median / form:.2f}",
+                         each.shown(1)])
         self.plot(results, folder)
-        return report.table(["schedule", "micro-batches", "closed form", "measured",
-                             "measured / closed form", "measured, a loss read each micro-batch"],
-                            rows) + "\n![Measured steps and closed forms](plot.svg)\n"
+        return report.table(["schedule", "micro-batches", "simulated", "measured", "measured / simulated",
+                             "measured, a loss read each micro-batch"],
+                            rows) + "\n![Measured and simulated steps](plot.svg)\n"
 
     def plot(self, results, folder):
         figure, axes = report.drawing(7, 3.5)
         axis = axes[0][0]
-        sizes = sorted({int(key.split("|")[1]) for key in results["units"]})
-        for number, (name, (_words, closed)) in enumerate(SCHEDULES.items()):
+        sizes = sorted({int(key.split("|")[1]) for key in results["simulated"]})
+        for number, name in enumerate(SCHEDULES):
             axis.plot(sizes, [spread.Spread(results["units"][f"{name}|{size}|step"]).median
-                              for size in sizes], marker="o", label=name, color=f"C{number}")
-            axis.plot(sizes, [closed(size) for size in sizes], color=f"C{number}", ls=":")
+                              for size in sizes], marker="o", label=name, color=f"C{number % 10}")
+            axis.plot(sizes, [results["simulated"][f"{name}|{size}"] for size in sizes], color=f"C{number % 10}",
+                      ls=":")
         axis.set_xlabel("micro-batches a step")
-        axis.set_ylabel("products; dotted: closed form")
-        axis.legend(fontsize=7)
+        axis.set_ylabel("products; dotted: simulated")
+        axis.legend(fontsize=6, ncol=2)
         report.save(figure, folder / "plot.svg")
 
 

@@ -215,6 +215,10 @@ void Core::split_over_ranks() {
   facts.emplace_back("--schedule", settings.schedule);
   facts.emplace_back("--replicas", std::to_string(settings.replicas));
   facts.emplace_back("--stages", std::to_string(settings.stages));
+  std::string replicated;
+  for (const std::string& pattern : settings.replicate)
+    replicated += (replicated.empty() ? "" : ",") + pattern;
+  facts.emplace_back("--replicate", replicated);
   facts.emplace_back("--rebalance", settings.rebalance ? "on" : "off");
   facts.emplace_back("--plan", settings.plan);
   facts.emplace_back("--window", std::to_string(settings.window));
@@ -231,10 +235,12 @@ void Core::split_over_ranks() {
                           .transport = shards_->transport(),
                           .job = shards_->job(),
                           .exchange = shards_->exchange(),
+                          .hosts = transport_->job().hosts,
                           .layout = *layout_,
                           .plan = settings.plan,
                           .min_storage = settings.min_storage,
                           .traces = !settings.trace.empty(),
+                          .replicate = settings.replicate,
                           // Shards that measure for themselves would cut in different ways.
                           .rebalances = settings.rebalance && settings.shards == 1,
                           .hidden_keys = Interceptor::keys(),

@@ -131,7 +131,9 @@ Balancer::Balancer(Placement placement, BalancerOptions options)
       options_(std::move(options)),
       slowdowns_(placement_.ranks(), 1.0) {
   SPILLWAY_ASSERT(options_.budgets.size() == placement_.ranks() &&
-                  options_.in_flight.size() == placement_.stages());
+                  options_.in_flight.size() == placement_.stages() &&
+                  (options_.link_seconds_per_byte.empty() ||
+                   options_.link_seconds_per_byte.size() + 1 == placement_.stages()));
 }
 
 bool Balancer::knows_enough() const { return steps_.size() >= kFewestSteps; }
@@ -212,7 +214,8 @@ planner::PartitionProblem Balancer::problem_of(const std::vector<ModelUnit>& uni
     problem.devices.push_back(device);
     const auto most = static_cast<double>(steps_.back().micro_batches);
     problem.factors.push_back({.in_flight = std::min(options_.in_flight[stage], most)});
-    if (stage > 0) problem.links.push_back({options_.link_seconds_per_byte, 0});
+    if (stage > 0 && !options_.link_seconds_per_byte.empty())
+      problem.links.push_back({options_.link_seconds_per_byte[stage - 1], 0});
   }
   return problem;
 }

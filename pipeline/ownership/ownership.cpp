@@ -37,20 +37,53 @@ const Decision& Ownership::decide(const OperatorCall& call) {
     // What steers the program has a place too, for what follows from it.
     place_ = place_of(call);
   }
-  const bool is_split =
-      place_ && call.kind == OperatorKind::kComputes &&
-      std::none_of(call.uses.begin(), call.uses.end(), [&](const OperatorUse& use) {
-        return use.writes && directory_.at(use.storage).is_everywhere;
-      });
-  decision_.owners = is_split ? RankSet::one(place_->rank) : RankSet::all();
+  bool writes_everywhere = false, writes_replicated = false;
+  for (const OperatorUse& use : call.uses) {
+    if (!use.writes) continue;
+    const StorageFacts& facts = directory_.at(use.storage);
+    writes_everywhere |= facts.is_everywhere;
+    writes_replicated |= facts.is_replicated;
+  }
+  const bool may_split = place_ && call.kind == OperatorKind::kComputes && !writes_everywhere;
+  decision_.updates_replicated = may_split && writes_replicated;
+  decision_.owners = may_split && !writes_replicated ? RankSet::one(place_->rank) : RankSet::all();
   if (place_) {
     decision_.unit = place_->unit;
     decision_.stage = stage_of_[place_->unit];
   }
   if (call.kind == OperatorKind::kNoBytes) return decision_;
+  follow_micro_batches(call);
   move_inputs(call);
   note_writes(call);
   return decision_;
+}
+
+/// Sums of gradients, updates and what the program itself computes wait for what they need, and
+/// carry on what has gone into it.
+void Ownership::follow_micro_batches(const OperatorCall& call) {
+  made_of_ = 0;
+  if (!place_) return;
+  const std::uint64_t now = micro_batch_of_run_ + 1;
+  const OpPhase phase = call.autograd.phase;
+  const bool is_of_one = phase == OpPhase::kForward ||
+                         (phase == OpPhase::kBackward && !call.accumulates_for.is_some());
+  if (is_of_one) made_of_ = now;
+  const auto hangs_on = [&](std::uint64_t micro_batch) {
+    if (micro_batch < first_of_step_) return;  // Of an earlier step, or none.
+    decision_.follows_other |= is_of_one && micro_batch < now;
+    if (made_of_ == 0 || micro_batch < made_of_) made_of_ = micro_batch;
+  };
+  for (const OperatorUse& use : call.uses) {
+    const StorageFacts& facts = directory_.at(use.storage);
+    hangs_on(facts.made_of);
+    if (use.writes) hangs_on(facts.read_for);
+  }
+  for (const OperatorUse& use : call.uses) {
+    const StorageFacts& facts = directory_.at(use.storage);
+    if (!facts.unit || facts.is_parameter || use.writes || facts.read_for >= first_of_step_)
+      continue;
+    directory_.change(use.storage).read_for = is_of_one ? now : made_of_;
+  }
 }
 
 /// A step ends with the first write to a parameter outside of autograd.
@@ -83,6 +116,7 @@ void Ownership::begin_forward() {
   if (progress_ != Progress::kForward) ++micro_batch_of_run_;
   if (progress_ == Progress::kUpdated) {
     micro_batch_ = 0;
+    first_of_step_ = micro_batch_of_run_ + 1;
     nodes_.clear();
   }
 }
@@ -112,7 +146,12 @@ void Ownership::await_parameters(const OperatorCall& call) {
 void Ownership::deal_parameters(const OperatorCall& call) {
   bool is_first = true;
   for (const OperatorUse& use : call.uses) {
-    if (!use.requires_gradient || directory_.at(use.storage).unit) continue;
+    if (!use.requires_gradient) continue;
+    if (directory_.at(use.storage).unit) {
+      const bool is_new = directory_.at(use.storage).is_parameter && call.replicates;
+      if (is_new) replicate(directory_.change(use.storage));
+      continue;
+    }
     if (units_.have_all_ended()) begin_anew();
     if (units_.count() == 0) {
       Bytes all;
@@ -126,10 +165,11 @@ void Ownership::deal_parameters(const OperatorCall& call) {
     stage_of_.push_back(cuts_.next(use.size));
     facts.home = placement_.rank_of(stage_of_.back(), *facts.unit % placement_.turns());
     units_.add(use.size, !std::exchange(is_first, false));
+    facts.is_replicated = call.replicates;
     // Where it is not, its first use there brings it.
-    if (!facts.is_everywhere && facts.holders.contains(facts.home))
+    if (!facts.is_everywhere && !facts.is_replicated && facts.holders.contains(facts.home))
       facts.holders = RankSet::one(facts.home);
-    keep(facts);
+    keep(facts, /*begins=*/true);
     decision_.dealt.push_back({use.storage, facts.holders});
   }
 }
@@ -146,10 +186,21 @@ void Ownership::begin_anew() {
   }
 }
 
-void Ownership::keep(const StorageFacts& parameter) {
-  Kept& kept = kept_[parameter.home.value()];
-  kept.now += parameter.size;
-  kept.most = std::max(kept.most, kept.now);
+void Ownership::keep(const StorageFacts& parameter, bool begins) {
+  for (std::uint32_t rank = 0; rank < placement_.ranks(); ++rank) {
+    if (!parameter.is_replicated && Rank(rank) != parameter.home) continue;
+    Kept& kept = kept_[rank];
+    kept.now = begins ? kept.now + parameter.size : kept.now - parameter.size;
+    kept.most = std::max(kept.most, kept.now);
+  }
+}
+
+/// One that another operator has used before: with its next update all ranks have it.
+void Ownership::replicate(StorageFacts& parameter) {
+  if (parameter.is_replicated) return;
+  keep(parameter, /*begins=*/false);
+  parameter.is_replicated = true;
+  keep(parameter, /*begins=*/true);
 }
 
 void Ownership::recut(const std::vector<std::size_t>& first_of_stage) {
@@ -164,9 +215,9 @@ void Ownership::recut(const std::vector<std::size_t>& first_of_stage) {
     if (!facts.unit) continue;
     const std::uint32_t from = before[*facts.unit], to = stage_of_[*facts.unit];
     if (from == to) continue;
-    if (facts.is_parameter) kept_[facts.home.value()].now -= facts.size;
+    if (facts.is_parameter) keep(facts, /*begins=*/false);
     facts.home = moved(place_of_storage(facts).rank, from, to);
-    if (facts.is_parameter) keep(facts);
+    if (facts.is_parameter) keep(facts, /*begins=*/true);
   }
 }
 
@@ -270,6 +321,8 @@ void Ownership::note_writes(const OperatorCall& call) {
     StorageFacts& facts = directory_.change(use.storage);
     facts.holders = decision_.owners;
     if (!place_) continue;
+    facts.made_of = made_of_;
+    facts.read_for = 0;
     facts.computed_by = place_->rank;
     facts.is_gradient |= is_gradient_;
     // What forward writes that was not made there outlives it: running statistics.
@@ -285,7 +338,7 @@ Bytes Ownership::most_parameters_of(Rank rank) const { return kept_[rank.value()
 
 void Ownership::ended(StorageOrdinal storage) {
   const StorageFacts& facts = directory_.at(storage);
-  if (facts.is_parameter) kept_[facts.home.value()].now -= facts.size;
+  if (facts.is_parameter) keep(facts, /*begins=*/false);
   units_.note_ended(storage, facts.is_parameter ? facts.unit : std::nullopt);
   directory_.forget(storage);
   awaited_.erase(storage);
@@ -314,6 +367,7 @@ void Ownership::made(std::span<const MadeStorage> results) {
     facts.is_gradient = is_gradient_;
     facts.is_of_forward = is_forward_;
     facts.size = result.size;
+    facts.made_of = made_of_;
   }
 }
 

@@ -18,7 +18,9 @@ TaskId TaskQueue::add(const Task& task) {
   pending.kind = task.kind;
   pending.micro_batch = task.micro_batch;
   pending.segment = task.segment;
-  pending.order = task.order;
+  pending.order_if_awaited = task.order;
+  pending.order = task.order_of_rest != 0 ? task.order_of_rest : task.order;
+  count(pending, /*comes=*/true);
   if (task.micro_batch) ++left_[*task.micro_batch];
   for (const StorageOrdinal storage : task.reads) {
     InUse& use = storages_[storage];
@@ -84,14 +86,76 @@ void TaskQueue::move_window() {
   }
 }
 
-std::optional<TaskId> TaskQueue::next() {
-  if (ready_.empty()) return std::nullopt;
-  Key key = *ready_.begin();
-  if (tasks_.at(std::get<TaskId>(key)).kind == Task::Kind::kCompute && segment_) {
-    const auto same = ready_in_segment_.find(*segment_);
-    if (same != ready_in_segment_.end()) key = *same->second.begin();
+void TaskQueue::begin_list(std::span<const ListedAction> list, std::uint64_t window) {
+  // No phase of the first list has come before.
+  for (ListedAction& action : list_) action.phase = 0;
+  phase_ = std::max<std::uint64_t>(phase_, list_.empty() ? 0 : 1);
+  list_.insert(list_.end(), list.begin(), list.end());
+  last_phase_ = 0;
+  for (const ListedAction& action : list) last_phase_ = std::max(last_phase_, action.phase);
+  is_list_ended_ = false;
+  if (!window_) return;
+  window_ = window;
+  move_window();
+}
+
+void TaskQueue::come_to_phase(std::uint64_t phase) { phase_ = std::max(phase_, phase); }
+
+void TaskQueue::end_list() { is_list_ended_ = true; }
+
+void TaskQueue::give_up_list() {
+  list_.clear();
+  is_list_ended_ = true;
+}
+
+void TaskQueue::count(const Pending& task, bool comes) {
+  if (task.order == 0 || task.kind != Task::Kind::kCompute) return;
+  std::uint64_t& left = left_of_action_[task.order];
+  left += comes ? 1 : -1;
+  if (left == 0) left_of_action_.erase(task.order);
+}
+
+bool TaskQueue::is_asked_for(const ListedAction& action) const {
+  return is_list_ended_ || action.phase < phase_;
+}
+
+bool TaskQueue::waits_for_turn(const Key& key) const {
+  const bool is_urgent = !std::get<1>(key);
+  const std::uint64_t order = std::get<2>(key);
+  if (order == 0 || list_.empty()) return false;
+  // What the program waits for before it asks for the rest: that comes later for it.
+  if (is_urgent && !is_list_ended_ && phase_ < last_phase_) return false;
+  return order > list_.front().order && is_asked_for(list_.front());
+}
+
+std::optional<TaskQueue::Key> TaskQueue::first_computed() {
+  while (!list_.empty() && is_asked_for(list_.front()) &&
+         !left_of_action_.contains(list_.front().order))
+    list_.pop_front();
+  // Those that are urgent, and the others, each by their orders.
+  for (const bool is_urgent : {true, false}) {
+    const auto first = ready_.lower_bound({true, !is_urgent, 0, false, TaskId(0)});
+    if (first == ready_.end() || std::get<1>(*first) == is_urgent) continue;
+    if (!waits_for_turn(*first)) return *first;
+    holds_back_ = true;
   }
-  const TaskId id = std::get<TaskId>(key);
+  return std::nullopt;
+}
+
+std::optional<TaskId> TaskQueue::next() {
+  holds_back_ = false;
+  if (ready_.empty()) return std::nullopt;
+  std::optional<Key> key = *ready_.begin();
+  if (tasks_.at(std::get<TaskId>(*key)).kind == Task::Kind::kCompute) {
+    key = first_computed();
+    if (!key) return std::nullopt;
+    const auto same = segment_ ? ready_in_segment_.find(*segment_) : ready_in_segment_.end();
+    if (same != ready_in_segment_.end()) {
+      const Key& other = *same->second.begin();
+      if (std::get<2>(other) <= std::get<2>(*key) && !waits_for_turn(other)) key = other;
+    }
+  }
+  const TaskId id = std::get<TaskId>(*key);
   Pending& task = tasks_.at(id);
   task.is_taken = true;
   unmake_ready(id, task);
@@ -104,6 +168,7 @@ void TaskQueue::done(TaskId id) {
   SPILLWAY_ASSERT(found != tasks_.end() && found->second.is_taken);
   const Pending task = std::move(found->second);
   tasks_.erase(found);
+  count(task, /*comes=*/false);
   for (const TaskId follower : task.followers) {
     Pending& waiting = tasks_.at(follower);
     waiting.waits_for.erase(id);
@@ -142,6 +207,11 @@ void TaskQueue::raise(TaskId first, bool Pending::*mark) {
     if (task.*mark) continue;
     const bool is_ready = unmake_ready(id, task);
     task.*mark = true;
+    if (task.is_awaited && task.order != task.order_if_awaited) {
+      count(task, /*comes=*/false);
+      task.order = task.order_if_awaited;
+      count(task, /*comes=*/true);
+    }
     if (is_ready) make_ready(id, task);
     left.insert(left.end(), task.waits_for.begin(), task.waits_for.end());
   }

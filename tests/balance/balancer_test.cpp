@@ -211,7 +211,7 @@ TEST(Balancer, TakesTimesAloneWhereNothingFits) {
 TEST(Balancer, CutsWhereLittleCrosses) {
   const Training training{{1, 1, 1, 1, 1, 1, 1, 1}, {1, 1}};
   BalancerOptions options = options_for(2);
-  options.link_seconds_per_byte = 1.0 / (1024 * 1024);
+  options.link_seconds_per_byte = {1.0 / (1024 * 1024)};
   Balancer balancer(Placement::in_order(2), options);
   const First first{0, 4};
   balancer.add(training.step(first));

@@ -126,6 +126,68 @@ TEST_F(OwnershipTest, NumbersMovesAcrossOperators) {
   EXPECT_EQ(next.moves.at(0).number, 2u);
 }
 
+TEST_F(OwnershipTest, SaysWhatFollowsAnotherMicroBatchOfItsStep) {
+  const StorageOrdinal buffer(300), gradient(200), copy(201), sum(202);
+  const auto train_on_one = [&] {
+    const std::uint64_t node_of_first = nodes_ + 1;
+    forward();
+    EXPECT_FALSE(
+        run(OpPhase::kBackward, {reads(StorageOrdinal(102))}, gradient, {}, node(node_of_first + 2))
+            .follows_other);
+  };
+  train_on_one();
+  run(OpPhase::kForward, {reads(StorageOrdinal(100)), writes(buffer)});
+  run(OpPhase::kOther, {reads(gradient)}, copy);
+  run(OpPhase::kBackward, {writes(sum), reads(gradient)}, {}, {}, {}, parameter(2));
+  train_on_one();
+  // Sums and updates may hang on any.
+  EXPECT_FALSE(run(OpPhase::kBackward, {writes(sum), reads(gradient)}, {}, {}, {}, parameter(2))
+                   .follows_other);
+  forward();
+  EXPECT_TRUE(run(OpPhase::kForward, {reads(StorageOrdinal(100)), reads(copy)}).follows_other);
+  EXPECT_TRUE(run(OpPhase::kForward, {reads(StorageOrdinal(100)), writes(buffer)}).follows_other);
+  run(OpPhase::kBackward, {reads(StorageOrdinal(102))}, {}, {}, node(nodes_));
+  run(OpPhase::kOther, {writes_parameter(2), reads(sum)});
+  forward();  // Of another step.
+  EXPECT_FALSE(run(OpPhase::kForward, {reads(StorageOrdinal(100)), reads(copy)}).follows_other);
+}
+
+TEST_F(OwnershipTest, SaysThatAMicroBatchOverwritesWhatAnotherOneReads) {
+  const StorageOrdinal buffer(300);
+  forward();
+  run(OpPhase::kOther, {reads(StorageOrdinal(100)), writes(buffer)});
+  run(OpPhase::kBackward, {reads(StorageOrdinal(102))}, {}, {}, node(nodes_));
+  run(OpPhase::kOther, {writes_parameter(2), reads(StorageOrdinal(102))});
+  forward();
+  EXPECT_FALSE(run(OpPhase::kForward, {reads(StorageOrdinal(100)), reads(buffer)}).follows_other);
+  run(OpPhase::kBackward, {reads(StorageOrdinal(102))}, {}, {}, node(nodes_));
+  forward();
+  EXPECT_FALSE(run(OpPhase::kForward, {reads(StorageOrdinal(100)), reads(buffer)}).follows_other);
+  EXPECT_TRUE(run(OpPhase::kForward, {reads(StorageOrdinal(100)), writes(buffer)}).follows_other);
+}
+
+TEST_F(OwnershipTest, KeepsParametersOfSomeOperatorsOnAllRanks) {
+  const std::vector<OperatorUse> uses{reads(kData), {parameter(0), false, true, Bytes(64)}};
+  const Decision first = ownership_.decide(
+      {.autograd = {.phase = OpPhase::kForward}, .replicates = true, .uses = uses});
+  EXPECT_EQ(first.owners, RankSet::one(Rank(0)));
+  EXPECT_TRUE(first.dealt.at(0).holders.is_all());
+  for (std::uint32_t rank = 0; rank < 3; ++rank)
+    EXPECT_EQ(ownership_.most_parameters_of(Rank(rank)), Bytes(64));
+  const StorageOrdinal gradient(200);
+  run(OpPhase::kBackward, {reads(kData)}, gradient, {}, {}, parameter(0));
+  const Decision update = run(OpPhase::kOther, {writes_parameter(0), reads(gradient)});
+  EXPECT_TRUE(update.updates_replicated);
+  EXPECT_TRUE(update.owners.is_all());
+  EXPECT_EQ(update.moves.size(), 2u);  // Of the gradient.
+  EXPECT_TRUE(facts(parameter(0)).holders.is_all());
+  // Tied to the last stage: nothing has to come.
+  run(OpPhase::kForward, {reads(kData), reads_parameter(0)}, StorageOrdinal(100));
+  run(OpPhase::kForward, {reads(kData), reads_parameter(1)}, StorageOrdinal(101));
+  EXPECT_TRUE(
+      run(OpPhase::kForward, {reads(StorageOrdinal(101)), reads_parameter(0)}).moves.empty());
+}
+
 TEST_F(OwnershipTest, GivesBackwardToTheRankOfItsNode) {
   forward();
   const StorageOrdinal gradient(200);

@@ -26,7 +26,8 @@ std::vector<std::size_t> random_cuts(std::uint32_t units, std::uint32_t stages,
 }
 
 /// What was found wrong, or nothing. The model is cut anew after each step.
-std::string fault_on_ranks(const DrawnPlacement& one, std::uint64_t seed, Fault fault) {
+std::string fault_on_ranks(const DrawnPlacement& one, std::uint64_t seed, Fault fault,
+                           std::uint64_t replicates_every = 0) {
   const auto expected = contents_on_one_rank(seed);
   const Placement placement = placement_of(one);
   std::vector<std::vector<RankMemory::Contents>> seen(placement.ranks());
@@ -37,6 +38,7 @@ std::string fault_on_ranks(const DrawnPlacement& one, std::uint64_t seed, Fault 
     if (is_broken && fault == Fault::kCutsElsewhere) cuts.back() = 1;
     Ownership ownership(placement, StageCuts(cuts));
     RankMemory memory(transport, ownership, is_broken ? fault : Fault::kNone);
+    memory.replicate(replicates_every);
     auto& mine = seen[transport.rank().value()];
     std::mt19937_64 draws(seed);
     run_random_trainer(seed, memory, [&] {
@@ -74,6 +76,11 @@ std::string fault_on_ranks(const DrawnPlacement& one, std::uint64_t seed, Fault 
 }
 
 class Programs : public ::testing::TestWithParam<DrawnPlacement> {};
+
+TEST_P(Programs, HaveThemWithParametersOnAllRanks) {
+  for (std::uint64_t seed = 0; seed < 100; ++seed)
+    ASSERT_EQ(fault_on_ranks(GetParam(), seed, Fault::kNone, 1 + seed % 4), "") << "seed " << seed;
+}
 
 TEST_P(Programs, HaveTheBytesOfOneRank) {
   for (std::uint64_t seed = 0; seed < 300; ++seed)

@@ -49,7 +49,9 @@ void RankMemory::carry_out(const Move& move) {
 std::vector<StorageOrdinal> RankMemory::run(const OperatorCall& call, std::size_t results) {
   bool computes = true;
   if (ownership_ != nullptr) {
-    const Decision& decision = ownership_->decide(call);
+    OperatorCall asked = call;
+    asked.replicates = replicates_every_ > 0 && operators_ % replicates_every_ == 0;
+    const Decision& decision = ownership_->decide(asked);
     for (const Move& move : decision.moves) carry_out(move);
     computes = decision.owners.contains(transport_->rank());
   }

@@ -51,6 +51,8 @@ class RankMemory final : public Memory {
   std::vector<StorageOrdinal> run(const OperatorCall& call, std::size_t results) override;
   std::uint64_t ask(StorageOrdinal of) override;
   void end(StorageOrdinal storage) override;
+  /// All ranks keep the parameters of every so many operators; 0: of none.
+  void replicate(std::uint64_t every) { replicates_every_ = every; }
 
   /// By ordinal: bytes, or none where others have them.
   const Contents& contents() const { return contents_; }
@@ -63,6 +65,7 @@ class RankMemory final : public Memory {
   Ownership* ownership_ = nullptr;
   Fault fault_ = Fault::kNone;
   Contents contents_;
+  std::uint64_t replicates_every_ = 0;
   std::uint64_t operators_ = 0;
   std::uint64_t sent_ = 0;
   std::uint64_t next_ = 0;

@@ -9,64 +9,12 @@
 #include <vector>
 
 #include "drawn_placement.h"
-#include "queued_memory.h"
+#include "even_trainer.h"
 
 namespace spillway::pipeline {
 namespace {
 
-constexpr Duration kForward = std::chrono::seconds(1);
-constexpr Duration kBackward = std::chrono::seconds(2);
 constexpr std::uint64_t kNoWindow = 1000;
-
-/// A layer per stage: its operators of forward and backward, sums of gradients, and nothing else.
-class EvenTrainer {
- public:
-  EvenTrainer(QueuedMemory& memory, std::uint32_t stages) : memory_(memory), gradients_(stages) {
-    for (std::uint32_t i = 0; i < stages; ++i) parameters_.push_back(run({}, {}, Duration(0)));
-  }
-
-  void train_on_micro_batch() {
-    StorageOrdinal value = run({.phase = OpPhase::kForward}, {}, Duration(0));
-    std::vector<StorageOrdinal> inputs;
-    const std::uint64_t first_node = nodes_ + 1;
-    for (const StorageOrdinal parameter : parameters_) {
-      inputs.push_back(value);
-      value = run({.phase = OpPhase::kForward, .made = {1, ++nodes_}},
-                  {{value}, {parameter, false, true}}, kForward);
-    }
-    for (std::size_t i = parameters_.size(); i-- > 0;) {
-      const std::vector<OperatorUse> uses{{value}, {parameters_[i], false, true}, {inputs[i]}};
-      const auto made = memory_.run_for(
-          kBackward,
-          {.autograd = {.phase = OpPhase::kBackward, .runs_in = {1, first_node + i}}, .uses = uses},
-          2);
-      value = made[0];
-      add_up(i, made[1]);
-    }
-  }
-
- private:
-  StorageOrdinal run(const AutogradFacts& autograd, const std::vector<OperatorUse>& uses,
-                     Duration time) {
-    return memory_.run_for(time, {.autograd = autograd, .uses = uses}, 1).front();
-  }
-  void add_up(std::size_t of, StorageOrdinal gradient) {
-    if (!gradients_[of].is_some()) {
-      gradients_[of] = gradient;
-      return;
-    }
-    const std::vector<OperatorUse> uses{{gradients_[of], true}, {gradient}};
-    memory_.run({.autograd = {.phase = OpPhase::kBackward},
-                 .accumulates_for = parameters_[of],
-                 .uses = uses},
-                0);
-  }
-
-  QueuedMemory& memory_;
-  std::vector<StorageOrdinal> parameters_;
-  std::vector<StorageOrdinal> gradients_;
-  std::uint64_t nodes_ = 0;
-};
 
 struct Course {
   std::int64_t makespan = 0;            ///< In units of a forward.
@@ -89,7 +37,7 @@ Course course_of(const DrawnPlacement& drawn, std::uint64_t micro_batches,
     memory.finish();
     course.most_begun[transport.rank().value()] = memory.most_begun();
   });
-  course.makespan = ranks.clock().now().time_since_epoch() / kForward;
+  course.makespan = ranks.clock().now().time_since_epoch() / EvenTrainer::kForward;
   return course;
 }
 

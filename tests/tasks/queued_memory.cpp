@@ -52,6 +52,25 @@ QueuedMemory::~QueuedMemory() {
   }
 }
 
+void QueuedMemory::follow(const ActionOrder& order) {
+  order_ = &order;
+  const std::uint32_t ranks = transport_.ranks() / ownership_.placement().pipelines();
+  const std::uint32_t number = transport_.rank().value() % ranks;
+  queue_.begin_list(order.list_of(number), order.window_of(number));
+}
+
+ActionOrder::Place QueuedMemory::come_to(const OperatorCall& call, const Decision& decision) {
+  const OpPhase phase = call.autograd.phase;
+  if (order_ == nullptr || !decision.stage || call.accumulates_for.is_some()) return {};
+  if (phase != OpPhase::kForward && phase != OpPhase::kBackward) return {};
+  const bool is_backward = phase == OpPhase::kBackward;
+  const std::uint64_t turn = ownership_.micro_batch() / ownership_.placement().pipelines();
+  queue_.come_to_phase(2 * turn + (is_backward ? 1 : 0));
+  const std::uint64_t behind = order_->last() + 1;
+  return order_->place_of(is_backward, *decision.stage, turn)
+      .value_or(ActionOrder::Place{behind, behind});
+}
+
 void QueuedMemory::add_move(const Move& move, std::optional<std::uint64_t> micro_batch) {
   const bool sends = move.from == transport_.rank();
   if (!sends && move.to != transport_.rank()) return;
@@ -87,6 +106,7 @@ std::vector<StorageOrdinal> QueuedMemory::run_for(Duration time, const OperatorC
   std::optional<std::uint64_t> micro_batch;
   if (call.autograd.phase != OpPhase::kOther && !call.accumulates_for.is_some())
     micro_batch = ownership_.micro_batch_of_run();
+  const ActionOrder::Place place = come_to(call, decision);
   for (const Move& move : decision.moves) add_move(move, micro_batch);
   std::vector<StorageOrdinal> made;
   for (std::size_t i = 0; i < results; ++i) made.emplace_back(next_++);
@@ -96,7 +116,11 @@ std::vector<StorageOrdinal> QueuedMemory::run_for(Duration time, const OperatorC
   std::vector<StorageOrdinal> writes = storages_of(call.uses, true);
   writes.insert(writes.end(), made.begin(), made.end());
   const std::vector<StorageOrdinal> reads = storages_of(call.uses, false);
-  const TaskId task = queue_.add({.reads = reads, .writes = writes, .micro_batch = micro_batch});
+  const TaskId task = queue_.add({.reads = reads,
+                                  .writes = writes,
+                                  .micro_batch = micro_batch,
+                                  .order = place.order,
+                                  .order_of_rest = place.order_of_rest});
   Job& job = jobs_[task];
   job.time = time;
   if (time > Duration(0)) {
@@ -138,6 +162,7 @@ void QueuedMemory::end(StorageOrdinal storage) {
 }
 
 QueuedMemory::Contents QueuedMemory::drain() {
+  queue_.end_list();
   wait_until([this] { return queue_.size() == 0; });
   for (const std::uint64_t ended : std::exchange(ended_, {})) contents_.erase(ended);
   Contents held;
@@ -161,12 +186,15 @@ void QueuedMemory::finish_task(TaskId task) {
   progress_->notify();
 }
 
-void QueuedMemory::compute(Job& job) {
+void QueuedMemory::compute(TaskId task, Job& job) {
   if (job.micro_batch) {
     begun_.insert(*job.micro_batch);
     most_begun_ = std::max(most_begun_, begun_.size());
   }
-  if (job.time > Duration(0)) ranks_.work(job.time);
+  if (job.time > Duration(0)) {
+    followed_.push_back(queue_.order_of(task));
+    ranks_.work(job.time);
+  }
   job.compute();
   if (job.micro_batch && --timed_left_[*job.micro_batch] == 0) begun_.erase(*job.micro_batch);
 }
@@ -195,7 +223,7 @@ void QueuedMemory::work_off() {
         under_way_.push_back({*task, job.begin()});
         continue;
       }
-      compute(job);
+      compute(*task, job);
       finish_task(*task);
     } else {
       more_work_->wait();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "random_trainer.h"
+#include "spillway/pipeline/tasks/action_order.h"
 #include "spillway/pipeline/tasks/task_queue.h"
 #include "spillway/transport/in_process.h"
 
@@ -24,6 +25,11 @@ class QueuedMemory final : public Memory {
                Ownership& ownership, std::uint64_t window);
   /// Ends the other thread, whether `finish` was reached or not.
   ~QueuedMemory() override;
+
+  /// Keeps to the list of this rank from the start, for the only step. `order` outlives it.
+  void follow(const ActionOrder& order);
+  /// What has taken time, in the order in which it began: the order of its action.
+  const std::vector<std::uint64_t>& followed() const { return followed_; }
 
   std::vector<StorageOrdinal> run(const OperatorCall& call, std::size_t results) override {
     return run_for(Duration(0), call, results);
@@ -54,12 +60,13 @@ class QueuedMemory final : public Memory {
     device::Event event;
   };
 
+  ActionOrder::Place come_to(const OperatorCall& call, const Decision& decision);
   void add_move(const Move& move, std::optional<std::uint64_t> micro_batch);
   void wait_until(const std::function<bool()>& is_over);
   void work_off();
   bool end_transfers();
   void finish_task(TaskId task);
-  void compute(Job& job);
+  void compute(TaskId task, Job& job);
   std::uint64_t bytes_of(StorageOrdinal storage) const {
     return RankMemory::bytes_in(contents_, storage);
   }
@@ -68,6 +75,8 @@ class QueuedMemory final : public Memory {
   transport::Transport& transport_;
   Ownership& ownership_;
   TaskQueue queue_;
+  const ActionOrder* order_ = nullptr;
+  std::vector<std::uint64_t> followed_;
   std::unordered_map<TaskId, Job> jobs_;
   std::vector<UnderWay> under_way_;
   Contents contents_;

@@ -18,7 +18,11 @@ class TaskQueueTest : public ::testing::Test {
   TaskId add(const Storages& reads, const Storages& writes,
              std::optional<std::uint64_t> micro_batch = std::nullopt, std::uint64_t order = 0,
              Task::Kind kind = Task::Kind::kCompute) {
-    return queue_->add({kind, reads, writes, micro_batch, order});
+    return queue_->add({.kind = kind,
+                        .reads = reads,
+                        .writes = writes,
+                        .micro_batch = micro_batch,
+                        .order = order});
   }
   void limit_window(std::uint64_t window) { queue_.emplace(window); }
   /// Takes the next and ends it; none: nothing can run.
@@ -156,6 +160,137 @@ TEST_F(TaskQueueTest, GoesOnWithTheSegmentThatItHasBegun) {
   EXPECT_EQ(step(), first);
   EXPECT_EQ(step(), second);
   EXPECT_EQ(step(), other);
+}
+
+class ListedTasks : public TaskQueueTest {
+ protected:
+  /// Forward of two micro-batches, then their backward.
+  void begin() {
+    const std::vector<ListedAction> list{{1, 0}, {2, 2}, {3, 1}, {4, 3}};
+    queue_->begin_list(list, kWide);
+  }
+  TaskId add_listed(std::uint64_t order, std::uint64_t phase, StorageOrdinal from,
+                    StorageOrdinal to) {
+    queue_->come_to_phase(phase);
+    return add({from}, {to}, std::nullopt, order);
+  }
+  static StorageOrdinal any() {
+    static std::uint64_t number = 1000;
+    return StorageOrdinal(number++);
+  }
+};
+
+TEST_F(ListedTasks, WaitForWhatTheListHasBefore) {
+  begin();
+  const TaskId input = add({}, {kA}, std::nullopt, 0, Task::Kind::kTransfer);
+  ASSERT_EQ(queue_->next(), input);
+  const TaskId first = add_listed(1, 0, any(), any());
+  const TaskId last = add_listed(3, 1, any(), any());
+  const TaskId second = add_listed(2, 2, kA, any());
+  queue_->come_to_phase(3);
+  EXPECT_EQ(step(), first);
+  EXPECT_EQ(queue_->next(), std::nullopt);  // The second one waits for its input.
+  EXPECT_TRUE(queue_->holds_back());
+  queue_->done(input);
+  EXPECT_EQ(step(), second);
+  EXPECT_EQ(step(), last);
+  EXPECT_FALSE(queue_->holds_back());
+}
+
+TEST_F(ListedTasks, DoNotWaitForTheProgram) {
+  begin();
+  const TaskId first = add_listed(1, 0, any(), any());
+  const TaskId third = add_listed(3, 1, any(), any());
+  EXPECT_EQ(step(), first);
+  EXPECT_EQ(step(), third);  // The program has not asked for the second one.
+}
+
+TEST_F(ListedTasks, LetWhatIsOfNoActionPass) {
+  begin();
+  const TaskId input = add({}, {kA}, std::nullopt, 0, Task::Kind::kTransfer);
+  EXPECT_EQ(queue_->next(), input);
+  add_listed(1, 0, kA, any());
+  add_listed(3, 1, any(), any());
+  const TaskId sum = add({}, {any()});
+  EXPECT_EQ(step(), sum);
+  EXPECT_EQ(step(), TaskId());
+}
+
+TEST_F(ListedTasks, GoOnWithoutThoseThatDoNotCome) {
+  begin();
+  add_listed(1, 0, any(), any());
+  add_listed(3, 1, any(), any());
+  const TaskId last = add_listed(4, 3, any(), any());
+  queue_->end_list();
+  step();
+  step();
+  EXPECT_EQ(step(), last);
+}
+
+TEST_F(ListedTasks, FollowEachOtherThroughLists) {
+  begin();
+  const TaskId input = add({}, {kA}, std::nullopt, 0, Task::Kind::kTransfer);
+  EXPECT_EQ(queue_->next(), input);
+  const TaskId late = add_listed(1, 0, kA, any());
+  const std::vector<ListedAction> list{{7, 4}, {8, 5}};
+  queue_->begin_list(list, kWide);
+  const TaskId next = add_listed(7, 4, any(), any());
+  EXPECT_EQ(step(), TaskId());
+  queue_->done(input);
+  EXPECT_EQ(step(), late);
+  EXPECT_EQ(step(), next);
+}
+
+TEST_F(ListedTasks, PutFirstWhatTheProgramWaitsForBeforeItGoesOn) {
+  begin();
+  const TaskId input = add({}, {kA}, std::nullopt, 0, Task::Kind::kTransfer);
+  EXPECT_EQ(queue_->next(), input);
+  add_listed(1, 0, kA, any());
+  const TaskId wanted = add_listed(3, 1, any(), kB);
+  queue_->demand(kB);
+  EXPECT_EQ(step(), wanted);
+}
+
+TEST_F(ListedTasks, KeepToTheListWhereTheProgramHasAskedForAll) {
+  begin();
+  const TaskId input = add({}, {kA}, std::nullopt, 0, Task::Kind::kTransfer);
+  EXPECT_EQ(queue_->next(), input);
+  const TaskId first = add_listed(1, 0, kA, any());
+  const TaskId wanted = add_listed(3, 1, any(), kB);
+  queue_->end_list();
+  queue_->demand(kB);
+  EXPECT_EQ(step(), TaskId());
+  queue_->done(input);
+  EXPECT_EQ(step(), first);
+  EXPECT_EQ(step(), wanted);
+}
+
+TEST_F(ListedTasks, LeaveForLaterWhatNoOtherRankWaitsFor) {
+  const std::vector<ListedAction> list{{1, 0}, {2, 2}, {3, 1}};
+  queue_->begin_list(list, kWide);
+  const auto add_backward = [&](StorageOrdinal to) {
+    return queue_->add({.writes = {&to, 1}, .order = 1, .order_of_rest = 3});
+  };
+  const TaskId of_weight = add_backward(kA);
+  const TaskId of_input = add_backward(kB);
+  add({kB}, {}, std::nullopt, 0, Task::Kind::kTransfer);
+  const TaskId other = add_listed(2, 2, any(), any());
+  queue_->end_list();
+  EXPECT_EQ(step(), of_input);
+  EXPECT_TRUE(step().is_some());  // It is sent.
+  EXPECT_EQ(step(), other);
+  EXPECT_EQ(step(), of_weight);
+}
+
+TEST_F(ListedTasks, RunWhenTheyCanOnceTheListIsGivenUp) {
+  begin();
+  const TaskId input = add({}, {kA}, std::nullopt, 0, Task::Kind::kTransfer);
+  EXPECT_EQ(queue_->next(), input);
+  add_listed(1, 0, kA, any());
+  const TaskId last = add_listed(4, 3, any(), any());
+  EXPECT_EQ(step(), TaskId());
+  queue_->give_up_list();
+  EXPECT_EQ(step(), last);
 }
 
 TEST_F(TaskQueueTest, SaysWhatIsPromisedAndInUse) {

@@ -10,6 +10,8 @@
 #include "call_arguments.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
+#include "spillway/base/log.h"
 #include "spillway/base/signals_blocked.h"
 
 namespace spillway::split {
@@ -95,7 +97,7 @@ TaskId Executor::add(const Task& task, Work work) {
 
 void Executor::add_call(PendingCall call, std::span<const StorageOrdinal> reads,
                         std::span<const StorageOrdinal> writes, MicroBatch micro_batch,
-                        std::optional<std::uint64_t> segment) {
+                        std::optional<std::uint64_t> segment, const Place& place) {
   std::vector<StorageOrdinal> read(reads.begin(), reads.end());
   read.push_back(kProgramOrder);
   auto kept = std::make_shared<PendingCall>(std::move(call));
@@ -103,6 +105,8 @@ void Executor::add_call(PendingCall call, std::span<const StorageOrdinal> reads,
        .reads = read,
        .writes = writes,
        .micro_batch = micro_batch,
+       .order = place.order,
+       .order_of_rest = place.order_of_rest,
        .segment = segment},
       {.compute = [this, kept] { run_call(*kept); },
        .name = kept_name_of(kept->op),
@@ -110,7 +114,7 @@ void Executor::add_call(PendingCall call, std::span<const StorageOrdinal> reads,
 }
 
 void Executor::add_move(const Move& move, Bytes size, MicroBatch micro_batch,
-                        const ForAction& action) {
+                        const ForAction& action, std::uint64_t order) {
   const std::span<const StorageOrdinal> storage(&move.storage, 1);
   const std::span<const StorageOrdinal> none;
   const bool sends = move.from == transport_.rank();
@@ -118,7 +122,7 @@ void Executor::add_move(const Move& move, Bytes size, MicroBatch micro_batch,
        .reads = sends ? storage : none,
        .writes = sends ? none : storage,
        .micro_batch = micro_batch},
-      {.move = move, .size = size, .action = action});
+      {.move = move, .size = size, .action = action, .order = order});
 }
 
 void Executor::add_drop(StorageOrdinal storage) {
@@ -208,6 +212,35 @@ void Executor::lift_window() {
   {
     const std::lock_guard lock(mutex_);
     queue_.lift_window();
+  }
+  more_work_->notify();
+}
+
+void Executor::begin_list(std::span<const pipeline::ListedAction> list, std::uint64_t window) {
+  const std::lock_guard lock(mutex_);
+  queue_.begin_list(list, window);
+}
+
+void Executor::come_to_phase(std::uint64_t phase) {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.come_to_phase(phase);
+  }
+  more_work_->notify();
+}
+
+void Executor::end_list() {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.end_list();
+  }
+  more_work_->notify();
+}
+
+void Executor::give_up_list() {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.give_up_list();
   }
   more_work_->notify();
 }
@@ -342,18 +375,18 @@ void Executor::take(UnderWay& message) {
   finish(message.task, /*is_computed=*/false);
 }
 
-/// Each direction has room for so many bytes, and at any time for its oldest message: that one
-/// waits for nobody's later ones, so all come to an end.
-bool Executor::may_begin(TaskId task, bool sends, Bytes size) const {
+/// Each direction has room for so many bytes, and at any time for its first message, in the order
+/// of the lists or of the program: that one waits for nobody's later ones, so all come to an end.
+bool Executor::may_begin(const Postponed& message, bool sends, Bytes size) const {
   constexpr Bytes kMost = 256_MiB;
   Bytes begun = size;
-  bool is_oldest = true;
+  bool is_first = true;
   for (const UnderWay& one : under_way_) {
     if ((one.move.from == transport_.rank()) != sends) continue;
     begun += one.size;
-    is_oldest &= task < one.task;
+    is_first &= message < Postponed(one.order, one.task);
   }
-  return is_oldest || begun <= kMost;
+  return is_first || begun <= kMost;
 }
 
 void Executor::begin_postponed() {
@@ -367,7 +400,7 @@ void Executor::begin_postponed() {
       ++one;
       continue;
     }
-    begin_move(one->first, work);
+    begin_move(one->first.second, work);
     one = postponed_.erase(one);
   }
 }
@@ -416,6 +449,7 @@ void Executor::begin_move(TaskId task, const Work& work) {
   begun.move = move;
   begun.size = work.size;
   begun.action = work.action;
+  begun.order = work.order;
   begun.bytes = StagedBytes(work.size);
   if (move.from == transport_.rank()) {
     send(begun);
@@ -521,7 +555,8 @@ void Executor::run(TaskId task) {
     }
   }
   if (work.move) {
-    postponed_.emplace(task, std::move(work));
+    const std::uint64_t order = work.order;
+    postponed_.emplace(Postponed(order, task), std::move(work));
     begin_postponed();
     return;
   }
@@ -544,6 +579,29 @@ void Executor::run(TaskId task) {
   finish(task, is_computed);
 }
 
+/// A program that waits on some ranks alone, in mid-step, may have asked others for more than it
+/// has asked of these, which lists cannot know.
+void Executor::wait_for_work() {
+  constexpr Duration kPatience = std::chrono::minutes(1);
+  bool holds_back = false;
+  {
+    const std::lock_guard lock(mutex_);
+    holds_back = queue_.holds_back();
+  }
+  if (!holds_back) {
+    held_since_.reset();
+    more_work_->wait();
+    return;
+  }
+  if (!held_since_) held_since_ = clock_.now();
+  if (more_work_->wait(*held_since_ + kPatience)) return;
+  held_since_.reset();
+  log_info("operators run in the order in which they can from now on: what the schedule has next "
+           "on rank {} has waited for {}",
+           transport_.rank().value(), seconds_text(seconds(kPatience)));
+  give_up_list();
+}
+
 void Executor::work_off() noexcept {
   try {
     while (true) {
@@ -557,9 +615,10 @@ void Executor::work_off() noexcept {
         if (!task) occupation_.found_nothing(queue_.next_added());
       }
       if (task) {
+        held_since_.reset();
         run(*task);
       } else {
-        more_work_->wait();
+        wait_for_work();
       }
     }
   } catch (const std::exception& error) {

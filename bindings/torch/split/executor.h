@@ -30,6 +30,7 @@
 #include "spillway/pipeline/agreement/job.h"
 #include "spillway/pipeline/balance/balancer.h"
 #include "spillway/pipeline/ownership/ownership.h"
+#include "spillway/pipeline/tasks/action_order.h"
 #include "spillway/pipeline/tasks/task_queue.h"
 #include "spillway/recompute/surroundings.h"
 #include "spillway/runtime/runtime.h"
@@ -90,13 +91,15 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   using MicroBatch = std::optional<std::uint64_t>;
-  /// `segment`: see pipeline::Task.
+  using Place = pipeline::ActionOrder::Place;
+  /// `segment`, `place`: see pipeline::Task.
   void add_call(PendingCall call, std::span<const pipeline::StorageOrdinal> reads,
                 std::span<const pipeline::StorageOrdinal> writes, MicroBatch micro_batch,
-                std::optional<std::uint64_t> segment);
-  /// Of this rank: sent or received, `size` bytes, for an operator of that action.
+                std::optional<std::uint64_t> segment, const Place& place);
+  /// Of this rank: sent or received, `size` bytes, for an operator of that action. With lists,
+  /// where it stands in them, or behind what was asked for before.
   void add_move(const pipeline::Move& move, Bytes size, MicroBatch micro_batch,
-                const ForAction& action);
+                const ForAction& action, std::uint64_t order);
   /// Its bytes are of no more use, once all that was asked for until now is done.
   void add_drop(pipeline::StorageOrdinal storage);
   /// On those storages, which it only reads or writes, too.
@@ -118,8 +121,12 @@ class Executor {
   void wait_until_left(std::size_t tasks);
   /// Waits while a task of an earlier micro-batch is left.
   void wait_until_begun(std::uint64_t micro_batch);
-  /// See TaskQueue.
+  // See TaskQueue.
   void lift_window();
+  void begin_list(std::span<const pipeline::ListedAction> list, std::uint64_t window);
+  void come_to_phase(std::uint64_t phase);
+  void end_list();
+  void give_up_list();
 
   /// Adds where its time went.
   void write(runtime::RankFigures& figures) const;
@@ -133,6 +140,7 @@ class Executor {
     Bytes size{};
     std::string_view name{};  ///< Of what is computed.
     ForAction action{};
+    std::uint64_t order = 0;  ///< Of what is sent or received.
     pipeline::StorageOrdinal dropped{};
     std::unique_ptr<Effort> effort{};
     std::vector<pipeline::StorageOrdinal> on{};  ///< Of the effort.
@@ -144,9 +152,13 @@ class Executor {
     pipeline::Move move;
     Bytes size;
     ForAction action;
+    std::uint64_t order = 0;
     StagedBytes bytes;
     device::Event event;
   };
+
+  /// Messages by their turns: begun ones leave others the room of a whole.
+  using Postponed = std::pair<std::uint64_t, pipeline::TaskId>;
 
   pipeline::TaskId add(const pipeline::Task& task, Work work);
   bool is_over(const std::function<bool()>& is_over_locked) const;
@@ -162,7 +174,8 @@ class Executor {
   std::vector<std::string> describe() const;
   LatestWork::Piece piece_of(const UnderWay& message) const;
   void run(pipeline::TaskId task);
-  bool may_begin(pipeline::TaskId task, bool sends, Bytes size) const;
+  void wait_for_work();
+  bool may_begin(const Postponed& message, bool sends, Bytes size) const;
   void begin_postponed();
   void begin_move(pipeline::TaskId task, const Work& work);
   void send(UnderWay& begun);
@@ -196,7 +209,8 @@ class Executor {
 
   // Of the executor's thread.
   std::list<UnderWay> under_way_;
-  std::map<pipeline::TaskId, Work> postponed_;  ///< Messages without room.
+  std::map<Postponed, Work> postponed_;  ///< Messages without room.
+  std::optional<TimePoint> held_since_;  ///< It does nothing: what could run is not next in a list.
   std::list<std::pair<pipeline::TaskId, std::unique_ptr<Effort>>> efforts_;
   std::thread thread_;
 };

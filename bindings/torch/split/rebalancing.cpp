@@ -8,6 +8,7 @@
 #include "first_rank.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
+#include "spillway/transport/survey/link_survey.h"
 
 namespace spillway::split {
 namespace {
@@ -20,10 +21,38 @@ transport::Tag tag_of(std::uint64_t step, bool is_decision) {
   return {transport::Stream::kControl, kStepNumber + 2 * step + (is_decision ? 1 : 0)};
 }
 
-/// Of links between ranks nothing is known: that of ten gigabit Ethernet.
-constexpr double kLinkSecondsPerByte = 1e-9;
+/// Of a message between two ranks, by what was measured: of the first ranks of two hosts for all of
+/// these, and of neighbours for all of one host.
+double seconds_per_byte(const std::vector<transport::MeasuredLink>& links,
+                        const std::vector<std::string>& hosts, Rank a, Rank b) {
+  const std::string& from = hosts[a.value()];
+  const std::string& to = hosts[b.value()];
+  double slowest = 0;
+  for (const transport::MeasuredLink& link : links)
+    if (std::minmax(hosts[link.from], hosts[link.to]) == std::minmax(from, to))
+      slowest = std::max(slowest, 1 / link.bytes_per_second);
+  return slowest;
+}
+
+/// Of each border between stages, for the slowest of the ranks that compute them by turns.
+std::vector<double> link_times(transport::Transport& transport,
+                               const std::vector<std::string>& hosts,
+                               const pipeline::Placement& placement) {
+  const SteadyClock clock;
+  const auto links = transport::survey_links(transport, hosts, {clock, clock});
+  std::vector<double> times(placement.stages() - 1, 0.0);
+  for (std::uint32_t stage = 1; stage < placement.stages(); ++stage)
+    for (std::uint32_t turn = 0; turn < placement.turns(); ++turn) {
+      const Rank a = placement.rank_of(stage - 1, turn), b = placement.rank_of(stage, turn);
+      if (a != b)
+        times[stage - 1] = std::max(times[stage - 1], seconds_per_byte(links, hosts, a, b));
+    }
+  return times;
+}
 
 pipeline::BalancerOptions options_of(transport::Transport& transport, pipeline::Job& job,
+                                     const std::vector<std::string>& hosts,
+                                     const pipeline::Placement& placement,
                                      std::vector<double> in_flight,
                                      const runtime::Runtime& runtime) {
   const std::vector<Bytes> budgets =
@@ -34,19 +63,21 @@ pipeline::BalancerOptions options_of(transport::Transport& transport, pipeline::
   options.budgets = budgets;
   options.budgets.resize(transport.ranks());  // Of other ranks, which decide nothing: any.
   options.in_flight = std::move(in_flight);
-  options.link_seconds_per_byte = kLinkSecondsPerByte;
+  options.link_seconds_per_byte = link_times(transport, hosts, placement);
   return options;
 }
 
 }  // namespace
 
 Rebalancing::Rebalancing(transport::Transport& transport, pipeline::Job& job,
+                         const std::vector<std::string>& hosts,
                          const pipeline::Placement& placement, std::vector<double> in_flight,
                          const runtime::Runtime& runtime)
     : transport_(transport),
       job_(job),
       stages_(placement.stages()),
-      balancer_(placement, options_of(transport, job, std::move(in_flight), runtime)),
+      options_(options_of(transport, job, hosts, placement, std::move(in_flight), runtime)),
+      balancer_(placement, options_),
       counts_from_(kWarmUp) {}
 
 void Rebalancing::send(Rank to, transport::Tag tag, const void* bytes, std::size_t size) {
@@ -104,10 +135,13 @@ Rebalancing::Cuts Rebalancing::decide(std::uint64_t step, const pipeline::Owners
     if (balancer_.slowdown_of(Rank(rank)) > 1.2)
       slow += message("; rank {} takes {} longer than at first", rank,
                       percent_text(balancer_.slowdown_of(Rank(rank)) - 1.0));
-  log_info("before step {} {} move between ranks, with {}: the slowest stage takes {} for a "
-           "micro-batch, and is to take {}{}",
+  const double link = *std::max_element(options_.link_seconds_per_byte.begin(),
+                                        options_.link_seconds_per_byte.end());
+  log_info("before step {} {} move between ranks, with {}, over links that carried {}/s or more at "
+           "the start: the slowest stage takes {} for a micro-batch, and is to take {}{}",
            step + kAhead + 1, counted(recut->units, "parameter"), recut->bytes,
-           seconds_text(recut->seconds_before), seconds_text(recut->seconds_after), slow);
+           Bytes(static_cast<std::uint64_t>(1 / link)), seconds_text(recut->seconds_before),
+           seconds_text(recut->seconds_after), slow);
   if (moves_.times++ == 0) moves_.seconds_before = recut->seconds_before;
   moves_.seconds_after = recut->seconds_after;
   moves_.parameters += recut->units;

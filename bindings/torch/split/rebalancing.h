@@ -21,10 +21,11 @@ namespace spillway::split {
 /// for an answer, and all change at the same operator.
 class Rebalancing {
  public:
-  /// All ranks at once. `in_flight`: BalancerOptions. Throws TransportError.
+  /// All ranks at once, before other messages: it measures the links between them, by their hosts.
+  /// `in_flight`: BalancerOptions. Throws TransportError.
   Rebalancing(transport::Transport& transport, pipeline::Job& job,
-              const pipeline::Placement& placement, std::vector<double> in_flight,
-              const runtime::Runtime& runtime);
+              const std::vector<std::string>& hosts, const pipeline::Placement& placement,
+              std::vector<double> in_flight, const runtime::Runtime& runtime);
 
   /// The program's thread, on all ranks before the first operator of step `step`, counted from 0,
   /// but not for that one. The cuts from now on, where they change. Throws TransportError.
@@ -68,6 +69,7 @@ class Rebalancing {
 
   // Of the program's thread.
   std::deque<Coming> coming_;  ///< For this step and the next ones.
+  const pipeline::BalancerOptions options_;
   pipeline::Balancer balancer_;
   runtime::LayerMoves moves_;
   std::uint64_t counts_from_ = 0;  ///< Steps before were cut otherwise, or warmed up.

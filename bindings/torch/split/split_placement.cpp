@@ -14,16 +14,21 @@
 namespace spillway::split {
 namespace {
 
+planner::ScheduleRequest request_for(std::uint32_t ranks, std::uint64_t micro_batches) {
+  planner::ScheduleRequest request;
+  request.ranks = ranks;
+  request.micro_batches = static_cast<std::uint32_t>(micro_batches);
+  return request;
+}
+
 pipeline::Placement generated(const runtime::Settings& settings, std::uint32_t ranks) {
   const std::uint32_t replicas = settings.replicas;
   if (ranks % replicas != 0)
     throw ConfigError("--replicas {}: the {} ranks of the job do not divide into so many pipelines "
                       "(start {} ranks, or {})",
                       replicas, ranks, replicas, 2 * replicas);
-  planner::ScheduleRequest request;
-  request.ranks = ranks / replicas;
   // The placement of later micro-batches repeats.
-  request.micro_batches = 2 * request.ranks;
+  const planner::ScheduleRequest request = request_for(ranks / replicas, 2 * (ranks / replicas));
   const planner::ScheduleGenerator& generator =
       planner::schedule_generator_named(settings.schedule);
   const std::uint64_t stages = generator.stage_count(request);
@@ -91,6 +96,13 @@ std::vector<double> Layout::in_flight() const {
   return by_stage;
 }
 
+pipeline::ActionOrder Layout::order_for(std::uint64_t micro_batches) const {
+  if (actions) return pipeline::ActionOrder(*actions);
+  const std::uint32_t ranks = placement.ranks() / placement.pipelines();
+  return pipeline::ActionOrder(
+      planner::schedule_generator_named(schedule).generate(request_for(ranks, micro_batches)));
+}
+
 Layout layout_of(const runtime::Settings& settings, std::uint32_t ranks) {
   std::optional<Layout> made;
   if (settings.plan.empty()) {
@@ -100,10 +112,12 @@ Layout layout_of(const runtime::Settings& settings, std::uint32_t ranks) {
     const schedule::ExecutionPlan plan = plan_of(settings, ranks);
     const std::string& name = plan.actions.name;
     made = Layout{name.substr(0, name.find(':')), pipeline::Placement(plan.actions), {}, {}};
+    made->actions = plan.actions;
     for (std::size_t stage = 1; stage < plan.stages.size(); ++stage)
       made->marks.push_back(
           {plan.stages[stage].first_operator, plan.stages[stage].operators_before});
   }
+  made->is_listed = settings.window == 0;
   for (std::uint32_t rank = 0; rank < ranks; ++rank)
     made->windows.push_back(settings.window != 0
                                 ? settings.window

@@ -23,6 +23,7 @@
 
 #include "absent_bytes.h"
 #include "absent_reads.h"
+#include "action_lists.h"
 #include "archive_exchange.h"
 #include "archive_file.h"
 #include "call_arguments.h"
@@ -36,6 +37,7 @@
 #include "rank_log.h"
 #include "rebalancing.h"
 #include "record_memory.h"
+#include "replicated_operators.h"
 #include "shard_exchange.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/log.h"
@@ -121,6 +123,7 @@ class SplitProgram::Impl {
         marks_(options.layout.marks),
         plan_(std::move(options.plan)),
         min_storage_(options.min_storage),
+        replicated_(options.replicate),
         memo_({.hidden_keys = options.hidden_keys}),
         storages_(options.deleter),
         log_(options.traces ? std::make_unique<RankLog>() : nullptr),
@@ -131,13 +134,14 @@ class SplitProgram::Impl {
         executor_(runtime_, transport_, job_, compute_,
                   options.layout.windows[options.transport.rank().value()], shards_.get(),
                   log_.get()),
+        lists_(options.layout, options.transport.rank(), executor_),
         deferred_(executor_, [this](PendingCall call, auto reads,
                                     auto writes) { submit(std::move(call), reads, writes); }),
         archives_(runtime_, transport_, job_),
         signals_(transport_, job_) {
     if (options.rebalances && ownership_.placement().stages() > 1)
-      rebalancing_.emplace(transport_, job_, ownership_.placement(), options.layout.in_flight(),
-                           runtime_);
+      rebalancing_.emplace(transport_, job_, options.hosts, ownership_.placement(),
+                           options.layout.in_flight(), runtime_);
   }
 
   bool is_on_this_thread() const noexcept { return std::this_thread::get_id() == thread_; }
@@ -185,12 +189,17 @@ class SplitProgram::Impl {
     if (call.autograd.phase == OpPhase::kBackward)
       call.accumulates_for = parameter_that_accumulates();
     if (!marks_.have_all_come()) look_for_stage(name, call.autograd.phase);
+    if (!replicated_.are_none() && call.autograd.phase == OpPhase::kForward)
+      call.replicates = replicated_.note(name, has_parameter());
     decide(call);
+    if (decision_->follows_other)
+      lists_.give_up(message("{} of a micro-batch hangs on an earlier one of its step", name));
     if (shards_ && call.autograd.phase == OpPhase::kForward) gradients_.note_forward(arguments);
     const bool is_ours = decision_->owners.contains(transport_.rank());
     if (may_defer(op, below, arguments, traits.autograd.phase)) {
       queue(op, below, stack, traits, /*is_deferred=*/true);
-    } else if (is_ours && (decision_->owners.is_all() || !may_wait(op, below, arguments))) {
+    } else if (is_ours && ((decision_->owners.is_all() && !decision_->updates_replicated) ||
+                           !may_wait(op, below, arguments))) {
       compute_now(op, below, stack, traits, name);
     } else if (is_ours) {
       queue(op, below, stack, traits, /*is_deferred=*/false);
@@ -302,8 +311,10 @@ class SplitProgram::Impl {
   }
 
   void update() {
+    lists_.end_step();
     job_.compare();
-    ++steps_;
+    if (steps_++ == 0 && transport_.rank() == kFirst)
+      for (const std::string& text : replicated_.unmatched()) log_warning("{}", text);
     has_updated_ = true;
     first_of_step_ = storages_.next();
     runtime_.step_updated();
@@ -373,10 +384,11 @@ class SplitProgram::Impl {
     job_.control().begin_call("spillway::micro_batch()");
     job_.control().end_call();
     // Backward of the first waits for forward of the last, in the order of the program.
+    lists_.give_up("the program marks its micro-batches itself");
     executor_.lift_window();
-    const std::uint64_t before = turn();
+    const std::uint64_t before = ownership_.micro_batch_of_run();
     ownership_.begin_micro_batch();
-    if (turn() != before) limit_lead();
+    look_at_micro_batch(before);
   }
 
   void program_ends() noexcept {
@@ -452,7 +464,7 @@ class SplitProgram::Impl {
 
   /// The tensors of lists by the rank that keeps them; none: all. Where the first list's is on all,
   /// as a loaded state is, the next one's tells. One of which nothing tells, and whose call may
-  /// wait, waits alone.
+  /// wait, waits alone. Parameters that all ranks update are with none of a rank's.
   std::vector<Members> by_place(const c10::OperatorHandle& op,
                                 c10::ArrayRef<c10::IValue> arguments) {
     std::vector<Rank> ranks(arguments[0].toTensorList().size());
@@ -462,7 +474,7 @@ class SplitProgram::Impl {
       for (std::size_t i = 0; i < ranks.size(); ++i)
         if (!ranks[i].is_some()) ranks[i] = place_of(list.get(i));
     }
-    std::map<Rank, Members> placed;
+    std::map<std::pair<bool, Rank>, Members> placed;
     std::vector<Members> groups;
     const bool may_wait = DeferRule::of(op).may_wait;
     const c10::List<at::Tensor> first = arguments[0].toTensorList();
@@ -470,11 +482,18 @@ class SplitProgram::Impl {
       if (may_wait && !ranks[i].is_some() && first.get(i).nbytes() >= kSmall) {
         groups.push_back({i});
       } else {
-        placed[ranks[i]].push_back(i);
+        placed[{is_replicated(first.get(i)), ranks[i]}].push_back(i);
       }
     }
-    for (auto& [rank, members] : placed) groups.push_back(std::move(members));
+    for (auto& [place, members] : placed) groups.push_back(std::move(members));
     return groups;
+  }
+
+  bool is_replicated(const at::Tensor& tensor) {
+    if (!tensor.defined() || !tensor.has_storage() || storage_of(tensor).data() == nullptr)
+      return false;
+    const auto ordinal = number_of(storage_of(tensor));
+    return ordinal && ownership_.directory().at(*ordinal).is_replicated;
   }
 
   Rank place_of(const at::Tensor& tensor) {
@@ -513,6 +532,13 @@ class SplitProgram::Impl {
     stack.emplace_back();  // The memory format stays.
     is_in_parts(op, torch::jit::last(stack, 2));
     run(op, below, stack, traits);
+  }
+
+  bool has_parameter() const {
+    return std::any_of(uses_.begin(), uses_.end(), [&](const OperatorUse& use) {
+      const pipeline::StorageFacts& facts = ownership_.directory().at(use.storage);
+      return use.requires_gradient && (facts.is_parameter || !facts.unit);
+    });
   }
 
   /// Stages of a plan begin with operators of the first forward.
@@ -685,14 +711,15 @@ class SplitProgram::Impl {
     for (const StorageOrdinal ordinal : storages_.take_loaded())
       ownership_.found_on(kFirst, ordinal);
     call.uses = uses_;
-    const std::uint64_t before = turn();
+    const std::uint64_t before = ownership_.micro_batch_of_run();
     decision_ = &ownership_.decide(call);
-    if (turn() != before) limit_lead();
+    look_at_micro_batch(before);
     // Sums of gradients and updates hold no activations.
     micro_batch_.reset();
     if (call.autograd.phase != OpPhase::kOther && !call.accumulates_for.is_some())
       micro_batch_ = turn();
     action_ = action_of(call);
+    place_ = lists_.come_to(action_);
     job_.control().add(decision_->owners.is_all() ? transport_.ranks()
                                                   : decision_->owners.first().value());
     job_.control().end_call();
@@ -865,9 +892,19 @@ class SplitProgram::Impl {
     return ownership_.micro_batch_of_run() / ownership_.placement().pipelines();
   }
 
+  /// Whether another one has begun, and with it a step.
+  void look_at_micro_batch(std::uint64_t before) {
+    const std::uint64_t now = ownership_.micro_batch_of_run();
+    if (now == before) return;
+    if (ownership_.micro_batch() == 0)
+      lists_.begin_step(now - std::exchange(first_micro_batch_, now));
+    limit_lead();
+  }
+
   /// The program does not run ahead for ever: its batches take memory.
   void limit_lead() {
-    const std::uint64_t lead = 2 * std::uint64_t{ownership_.placement().stages()};
+    const std::uint64_t lead =
+        std::max(2 * std::uint64_t{ownership_.placement().stages()}, lists_.lead());
     if (turn() > lead) executor_.wait_until_begun(turn() - lead);
   }
 
@@ -882,7 +919,8 @@ class SplitProgram::Impl {
     // Copies of parameters leave and arrive ahead of their micro-batch.
     const bool is_copy = ownership_.directory().at(move.storage).home.is_some();
     executor_.add_move(move, uses_[number].size,
-                       sends || is_copy ? Executor::MicroBatch() : micro_batch_, action_);
+                       sends || is_copy ? Executor::MicroBatch() : micro_batch_, action_,
+                       lists_.place_of_move(action_, place_));
   }
 
   /// Of the first use of a storage.
@@ -1108,11 +1146,13 @@ class SplitProgram::Impl {
     }
     for (const pipeline::MadeStorage& made : made_) writes_.push_back(made.storage);
     executor_.add_call(std::move(call), reads_, writes_, micro_batch_,
-                       segment(traits.autograd.phase));
+                       segment(traits.autograd.phase), place_);
   }
 
   void look_at_queue() {
-    if (++queued_ % kTasksBetweenLooks == 0) executor_.wait_until_left(kMostTasks);
+    // Lists need what they have next; the lead bounds what comes with it.
+    if (++queued_ % kTasksBetweenLooks == 0 && !lists_.are_followed())
+      executor_.wait_until_left(kMostTasks);
   }
 
   void defer(PendingCall call, const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
@@ -1177,7 +1217,7 @@ class SplitProgram::Impl {
     const bool differs = *flags_ != call.surroundings->flags;
     if (differs) executor_.wait_until_left(0);
     look_at_queue();
-    executor_.add_call(std::move(call), reads, writes, std::nullopt, std::nullopt);
+    executor_.add_call(std::move(call), reads, writes, std::nullopt, std::nullopt, {});
     if (differs) executor_.wait_until_left(0);
   }
 
@@ -1296,12 +1336,15 @@ class SplitProgram::Impl {
   pipeline::StageMarks marks_;
   const std::string plan_;
   const Bytes min_storage_;
+  ReplicatedOperators replicated_;
   phantoms::OutputMemo memo_;
   StorageTable storages_;
   const std::unique_ptr<RankLog> log_;           ///< Null: no trace is wanted.
   const std::unique_ptr<ShardExchange> shards_;  ///< Null: there is one.
   GradientWatch gradients_;                      ///< With several shards.
   Executor executor_;
+  ActionLists lists_;
+  std::uint64_t first_micro_batch_ = 0;  ///< Of this step, counted through the run.
   DeferredCalls deferred_;
   ArchiveExchange archives_;
   AbsentBytes absent_;
@@ -1327,6 +1370,7 @@ class SplitProgram::Impl {
   const Decision* decision_ = nullptr;  ///< Null: it has no use for bytes.
   Executor::MicroBatch micro_batch_;
   ForAction action_;
+  Executor::Place place_;
   bool writes_foreign_ = false;
   bool begins_anew_ = false;     ///< What its first argument shows, which waits.
   std::uint64_t first_new_ = 0;  ///< Number of the first storage that is new with it.

@@ -126,6 +126,18 @@ void assign_places(Settings& settings, std::string_view text) {
   settings.host_tier = host_tier;
 }
 
+std::vector<std::string> parse_patterns(std::string_view text) {
+  std::vector<std::string> patterns;
+  while (true) {
+    const auto comma = text.find(',');
+    if (text.substr(0, comma).empty())
+      throw ConfigError("a pattern is empty (write for example embedding,*norm*)");
+    patterns.emplace_back(text.substr(0, comma));
+    if (comma == std::string_view::npos) return patterns;
+    text.remove_prefix(comma + 1);
+  }
+}
+
 std::string parse_text(std::string_view text) {
   if (text.empty()) throw ConfigError("the value is empty");
   return std::string(text);
@@ -172,7 +184,7 @@ std::string_view mapper_names() {
 }
 
 // clang-format off
-constexpr std::array<SettingField, 37> kFields{{
+constexpr std::array<SettingField, 38> kFields{{
   {{"budget", "SIZE|PERCENT%|auto", "auto",
     "Limit on the bytes of tensors in memory at once. auto is the memory that this process can "
     "use, less --reserve; a percentage is a share of that."},
@@ -301,13 +313,17 @@ constexpr std::array<SettingField, 37> kFields{{
    [](Settings& s, Text t) { s.gradients = value_named(t, kGradientOrders, "value"); },
    &names_of<kGradientOrders>},
   {{"schedule", "NAME", "1f1b",
-    "With --split: schedule whose placement of stages on ranks is used, as spillway plan names them "
-    "(1f1b, interleaved, gems-mast, ...)."},
+    "With --split: schedule whose placement of stages and order of micro-batches ranks keep to, as spillway "
+    "plan names them (1f1b, interleaved, gems-mast, ...)."},
    [](Settings& s, Text t) { s.schedule = parse_text(t); }},
   {{"window", "COUNT|auto", "auto",
     "With --split: micro-batches that a rank works on at once, which bounds the activations it "
-    "keeps; auto is what the schedule does."},
+    "keeps; auto is what the schedule does. With a number, their order is not the schedule's."},
    [](Settings& s, Text t) { s.window = t == "auto" ? 0 : parse_count(t, 1, 1'000'000); }},
+  {{"replicate", "PATTERN[,PATTERN...]", "",
+    "With --split: operators, as embedding or *norm*, whose parameters all ranks keep and update, in place "
+    "of the rank of their stage: for small ones that several stages or copies of stages use. No bits change."},
+   [](Settings& s, Text t) { s.replicate = parse_patterns(t); }},
   {{"rebalance", "on|off", "on",
     "With --split: layers move between ranks, while training goes on, where measured times show "
     "that stages are uneven or that a rank has become slow. No bits change."},

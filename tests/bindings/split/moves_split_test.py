@@ -23,7 +23,8 @@ class Rebalancing(PythonCase):
         self.assertGreater(moves["times"], 0, split.said)
         self.assertGreater(moves["parameters"], 0)
         self.assertLess(moves["seconds_after"], moves["seconds_before"])
-        self.assertRegex(split.errors, r"before step \d+ \d+ parameters? moves? between ranks, with \S+ \S+: "
+        self.assertRegex(split.errors, r"before step \d+ \d+ parameters? moves? between ranks, with \S+ \S+, over "
+                                       r"links that carried \S+ \S+/s or more at the start: "
                                        r"the slowest stage takes")
         self.assertIn("layers moved ", split.errors)
 

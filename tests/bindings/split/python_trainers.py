@@ -261,6 +261,64 @@ def work_before_parameters(steps="16", kind="adamw"):
     tell_model(model, optimizer)
 
 
+def equal_layers(count="4", micro_batches="8", steps="4"):
+    """Few operators that take long, so that the program is ahead of them, and one look at the losses of a step."""
+    model = nn.Sequential(*(nn.Linear(768, 768) for _ in range(int(count))))
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    for step in range(int(steps)):
+        optimizer.zero_grad()
+        total = 0
+        for _ in range(int(micro_batches)):
+            loss = model(torch.randn(256, 768)).square().mean() / int(micro_batches)
+            loss.backward()
+            total = total + loss.detach()
+        optimizer.step()
+        print("loss", step, total.item().hex())
+    tell_model(model)
+
+
+def hidden_state(micro_batches="4"):
+    """Backward goes no further than a micro-batch, as is usual for long texts."""
+    model = nn.LSTM(16, 32, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-2)
+    for step in range(4):
+        optimizer.zero_grad()
+        state = None
+        for _ in range(int(micro_batches)):
+            output, state = model(torch.randn(5, 3, 16), state)
+            state = tuple(one.detach() for one in state)
+            output.square().mean().backward()
+        optimizer.step()
+        print("state", step, state[0].sum().item().hex())
+    tell_model(model)
+
+
+def gradients_in_inputs():
+    """Each second forward is of an input that the first one's gradient has changed."""
+    model = layers(4)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-2)
+    for _ in range(3):
+        optimizer.zero_grad()
+        for _ in range(3):
+            inputs = torch.randn(8, WIDTH, requires_grad=True)
+            loss_of(model, inputs).backward()
+            loss_of(model, (inputs + 0.1 * inputs.grad.sign()).detach()).backward()
+        optimizer.step()
+    tell_model(model)
+
+
+def other_counts():
+    """Steps with more and with fewer micro-batches than the ones before."""
+    model = layers(7)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-2)
+    for count in (4, 4, 6, 2, 8, 8, 3, 1):
+        optimizer.zero_grad()
+        for _ in range(count):
+            loss_of(model).backward()
+        optimizer.step()
+    tell_model(model)
+
+
 def adds_in_place():
     """A value of an earlier layer is changed by a later one, and read by a third."""
     torch.manual_seed(4)

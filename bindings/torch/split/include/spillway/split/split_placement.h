@@ -1,13 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "spillway/base/rank.h"
 #include "spillway/pipeline/ownership/placement.h"
 #include "spillway/pipeline/ownership/stage_marks.h"
+#include "spillway/pipeline/tasks/action_order.h"
 #include "spillway/runtime/settings/settings.h"
+#include "spillway/schedule/schedule.h"
 
 namespace spillway::split {
 
@@ -20,7 +23,13 @@ struct Layout {
   std::vector<std::uint64_t> windows;
   /// Of a plan: where its stages begin, but the first; empty: parameters are dealt by bytes.
   std::vector<pipeline::StageMark> marks;
+  std::optional<schedule::Schedule> actions{};  ///< Of a plan.
+  /// Whether ranks keep to action lists: a window of the user's own has another order.
+  bool is_listed = true;
 
+  /// The lists for a step with so many micro-batches in each pipeline: a plan's, whatever their
+  /// number, or new ones. Throws ConfigError for a number that the schedule cannot serve.
+  pipeline::ActionOrder order_for(std::uint64_t micro_batches) const;
   /// Micro-batches that a rank of each stage works on at once.
   std::vector<double> in_flight() const;
 };

@@ -35,13 +35,15 @@ struct SplitOptions {
   transport::Transport& transport;
   pipeline::Job& job;
   std::optional<ExchangeGroup> exchange;  ///< Of several shards.
+  std::vector<std::string> hosts{};       ///< Of each rank.
   const Layout& layout;
   std::string plan{};  ///< File that the layout is from, or empty.
   /// Operators that use no storage as large are not counted by plans.
   Bytes min_storage{std::uint64_t{1} << 20};
-  bool traces = false;                ///< What each rank does for which micro-batch is noted.
-  bool rebalances = true;             ///< The model may be cut anew (pipeline/balance).
-  c10::DispatchKeySet hidden_keys{};  ///< At which operators are intercepted.
+  bool traces = false;                   ///< What each rank does for which micro-batch is noted.
+  std::vector<std::string> replicate{};  ///< Operators whose parameters all ranks keep.
+  bool rebalances = true;                ///< The model may be cut anew (pipeline/balance).
+  c10::DispatchKeySet hidden_keys{};     ///< At which operators are intercepted.
   Compute compute = nullptr;
   /// Of the allocator that tells `ended` of what it frees.
   c10::DeleterFnPtr deleter = nullptr;

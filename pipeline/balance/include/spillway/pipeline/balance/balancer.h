@@ -29,7 +29,8 @@ struct BalancerOptions {
   std::vector<Bytes> budgets;  ///< By rank.
   std::vector<double>
       in_flight;  ///< By stage: micro-batches whose stash it holds at once, at most.
-  double link_seconds_per_byte = 0;  ///< Between ranks, in each direction.
+  /// Between the ranks of a stage and those of the one before, in each direction; empty: nothing.
+  std::vector<double> link_seconds_per_byte{};
   double swap_seconds_per_byte = 1;  ///< To or from where a rank swaps, while both go on.
   /// Cuts stay where others are not quicker by this share: measured times vary.
   double least_gain = 0.1;

@@ -36,6 +36,7 @@ struct OperatorCall {
   AutogradFacts autograd{};
   /// Backward adds to the gradient of this parameter; none: it does something else.
   StorageOrdinal accumulates_for{};
+  bool replicates = false;  ///< All ranks are to keep its parameters.
   std::span<const OperatorUse> uses;
 };
 
@@ -64,6 +65,12 @@ struct Decision {
   /// no part of the model.
   std::optional<std::uint32_t> unit;
   std::optional<std::uint32_t> stage;
+  /// Forward or backward of a micro-batch that comes behind an earlier one of its step: it reads
+  /// what was made of that, or overwrites what that reads.
+  bool follows_other = false;
+  /// All ranks compute it because it writes parameters that all of them keep. The program need not
+  /// see its results.
+  bool updates_replicated = false;
   std::vector<Dealt> dealt;
   std::vector<Move> moves;
 };
@@ -129,11 +136,13 @@ class Ownership {
   void await_parameters(const OperatorCall& call);
   void deal_parameters(const OperatorCall& call);
   void begin_anew();
-  void keep(const StorageFacts& parameter);
+  void keep(const StorageFacts& parameter, bool begins);
+  void replicate(StorageFacts& parameter);
   Rank moved(Rank rank, std::uint32_t from_stage, std::uint32_t to_stage) const;
   bool is_parameter(const OperatorUse& use) const;
   void count_micro_batches(const OperatorCall& call);
   void begin_forward();
+  void follow_micro_batches(const OperatorCall& call);
   void move_inputs(const OperatorCall& call);
   void note_writes(const OperatorCall& call);
 
@@ -156,8 +165,10 @@ class Ownership {
   bool is_told_of_micro_batches_ = false;
   std::uint64_t moves_ = 0;
   Decision decision_;
-  std::optional<Place> place_;  ///< Of the latest operator; none: all compute it.
-  bool is_gradient_ = false;    ///< What it makes.
+  std::optional<Place> place_;       ///< Of the latest operator; none: all compute it.
+  std::uint64_t first_of_step_ = 1;  ///< Its first micro-batch, counted as StorageFacts do.
+  std::uint64_t made_of_ = 0;        ///< What it makes or changes.
+  bool is_gradient_ = false;         ///< What it makes.
   bool is_forward_ = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -31,10 +32,19 @@ struct Task {
   /// back, as sums of gradients, updates, copies of parameters, and all that is sent.
   std::optional<std::uint64_t> micro_batch{};
   std::uint64_t order = 0;  ///< Lower ones go first among those that can.
+  /// In place of `order` as long as no other rank waits for it; 0: the same.
+  std::uint64_t order_of_rest = 0;
   /// Tasks of one number are done together, if they can: those of a stage for a micro-batch, in one
   /// direction. Else a stage's last small operator, and what waits for it elsewhere, would wait for
   /// another micro-batch's large ones.
   std::optional<std::uint64_t> segment{};
+};
+
+/// What a rank's list of a schedule has next: tasks of that order. The program asks for all of them
+/// until it comes to a later phase.
+struct ListedAction {
+  std::uint64_t order = 0;
+  std::uint64_t phase = 0;
 };
 
 /// Which task is next: one whose inputs are there and whose results nobody needs as they were
@@ -48,6 +58,18 @@ class TaskQueue {
 
   /// From now on all micro-batches may begin, those that have waited, too.
   void lift_window();
+
+  // With a list, a task of an action waits until those before it in the list are done: all of them
+  // that the program has asked for in full. What is of no action, with order 0, waits for none.
+  // Lists are for programs in which no action hangs on one of another micro-batch.
+
+  /// Orders rise, from one list to the next, too. The program has asked for all of the list before.
+  void begin_list(std::span<const ListedAction> list, std::uint64_t window);
+  void come_to_phase(std::uint64_t phase);  ///< The program, for what it adds from here on.
+  void end_list();                          ///< It has asked for all, which may be less.
+  void give_up_list();                      ///< Nothing waits for a list any more.
+  /// Whether `next` has found nothing because tasks that could run wait for their turn.
+  bool holds_back() const { return holds_back_; }
 
   TaskId add(const Task& task);
   /// What `add` returns next.
@@ -71,6 +93,8 @@ class TaskQueue {
     return left_.begin()->first;
   }
 
+  /// Where a task that is not done stands at present.
+  std::uint64_t order_of(TaskId task) const { return tasks_.at(task).order; }
   std::size_t size() const { return tasks_.size(); }
 
  private:
@@ -79,6 +103,7 @@ class TaskQueue {
     std::optional<std::uint64_t> micro_batch;
     std::optional<std::uint64_t> segment;
     std::uint64_t order = 0;
+    std::uint64_t order_if_awaited = 0;
     bool is_urgent = false;
     bool is_awaited = false;  ///< Another rank waits for it: something is sent that needs it.
     bool is_taken = false;
@@ -101,6 +126,10 @@ class TaskQueue {
   void move_window();
   void raise(TaskId id, bool Pending::*mark);
   void let_go(TaskId id, StorageOrdinal storage);
+  void count(const Pending& task, bool comes);
+  bool is_asked_for(const ListedAction& action) const;
+  bool waits_for_turn(const Key& key) const;
+  std::optional<Key> first_computed();
 
   std::optional<std::uint64_t> window_;  ///< None: lifted.
   std::uint64_t added_ = 0;
@@ -111,6 +140,12 @@ class TaskQueue {
   std::unordered_map<std::uint64_t, std::set<Key>> ready_in_segment_;
   std::map<std::uint64_t, std::vector<TaskId>> outside_;  ///< Of the window, by micro-batch.
   std::optional<std::uint64_t> segment_;                  ///< Of the latest task.
+  std::deque<ListedAction> list_;                         ///< What is not done of it.
+  std::uint64_t phase_ = 0;
+  std::uint64_t last_phase_ = 0;  ///< Of the list.
+  bool is_list_ended_ = false;
+  bool holds_back_ = false;
+  std::unordered_map<std::uint64_t, std::uint64_t> left_of_action_;  ///< Tasks, by order.
 };
 
 }  // namespace spillway::pipeline

@@ -63,10 +63,11 @@ struct Settings {
   std::uint32_t replicas = 1;  ///< Pipelines that take micro-batches by turns.
   std::uint32_t shards = 1;    ///< Programs with data of their own.
   GradientOrder gradients = GradientOrder::kOrdered;
-  std::string schedule = "1f1b";  ///< Names the placement of stages on ranks.
-  std::uint32_t window = 0;       ///< Micro-batches in flight; 0: as many as the schedule has.
-  bool rebalance = true;          ///< The model is cut anew where its steps show uneven stages.
-  bool check_control = true;      ///< Ranks compare what their programs do.
+  std::string schedule = "1f1b";       ///< Names the placement of stages on ranks.
+  std::uint32_t window = 0;            ///< Micro-batches in flight; 0: as many as the schedule has.
+  std::vector<std::string> replicate;  ///< Operators whose parameters are on all ranks.
+  bool rebalance = true;      ///< The model is cut anew where its steps show uneven stages.
+  bool check_control = true;  ///< Ranks compare what their programs do.
 };
 
 /// One setting, for help texts and for the command line.

@@ -1,0 +1,161 @@
+"""Ranks compute in the order of the action lists of their schedule, with the bits of one process."""
+import collections
+import json
+import re
+import subprocess
+import unittest
+
+from clean_environment import clean_environment
+from python_split_test import PYTHON, TRAINERS, PythonCase
+from split_runs import COMMAND
+
+RANKS, MICRO_BATCHES = 4, 8
+ACTION = re.compile(r"(?:r(\d+):)?(\d+)([FBIW])(\d+)")
+
+
+def listed(plan):
+    """The order in which each rank is done with forward and backward of a stage and micro-batch of the program."""
+    lists = []
+    for line in plan["actions"]:
+        actions = [ACTION.fullmatch(word) for word in line.split(",")]
+        lists.append([(int(one[1] or 0), int(one[2]), one[3], int(one[4])) for one in actions if one])
+    replicas = 1 + max(action[0] for one in lists for action in one)
+    orders = []
+    for actions in lists:
+        ends = {}
+        for replica, stage, kind, micro_batch in actions:
+            name = f"{stage}{'F' if kind == 'F' else 'B'}{micro_batch * replicas + replica}"
+            ends.pop(name, None)
+            ends[name] = None
+        orders.append(list(ends))
+    return orders
+
+
+def steps_in(trace):
+    """By rank and step: the same, as measured."""
+    names = {(event["pid"], event["tid"]): event["args"]["name"] for event in trace if event["name"] == "thread_name"}
+    begins, spans = collections.defaultdict(list), collections.defaultdict(list)
+    for event in trace:
+        if event["ph"] == "i":
+            begins[event["pid"]].append(event["ts"])
+        elif event["ph"] == "X" and names[event["pid"], event["tid"]] == "actions":
+            spans[event["pid"]].append((event["ts"], event["name"]))
+    ranks = []
+    for pid in sorted(spans):
+        times = sorted(begins[pid])
+        steps = [{} for _ in range(len(times) + 1)]
+        for begin, name in sorted(spans[pid]):
+            step = steps[sum(time <= begin for time in times)]
+            step.pop(name, None)
+            step[name] = None
+        ranks.append([list(step) for step in steps])
+    return ranks
+
+
+class Orders(PythonCase):
+    def command(self, *words):
+        done = subprocess.run([COMMAND, *map(str, words)], cwd=self.room, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, check=False, env=clean_environment(OMP_NUM_THREADS="1"))
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def plan(self, schedule, stages):
+        profile = self.room / f"step-{stages}.json"
+        if not profile.exists():
+            self.command("profile", "--out", profile, "--", PYTHON, TRAINERS, f"equal_layers,{stages},1,6")
+        plan = self.room / f"plan-{schedule}.json"
+        self.command("plan", profile, "--ranks", RANKS, "--schedule", schedule, "--data-parallel", "1",
+                     "--micro-batches", MICRO_BATCHES, "--out", plan)
+        return plan
+
+    def check_order(self, schedule, stages, *options):
+        words = [PYTHON, TRAINERS, f"equal_layers,{stages},{MICRO_BATCHES}"]
+        plan = self.plan(schedule, stages)
+        expected = listed(json.loads(plan.read_text()))
+        trace = self.room / f"trace-{schedule}.json"
+        options = ["--plan", plan] if "--plan" in options else ["--schedule", schedule]
+        split = self.run_split(RANKS, *words, name=f"split-{schedule}",
+                               options=["--rebalance", "off", "--trace", trace, *options])
+        self.check_same(self.run_plain(*words, name=f"plain-{schedule}"), split)
+        ranks = steps_in(json.loads(trace.read_text())["traceEvents"])
+        self.assertEqual(len(ranks), RANKS)
+        steps = list(zip(*ranks))
+        self.assertTrue(any(list(step) == expected for step in steps), f"{schedule}: {steps}\nlisted: {expected}")
+
+    def test_of_one_stage_per_rank(self):
+        for schedule in ("gpipe", "1f1b", "zb-h1"):
+            self.check_order(schedule, 4)
+
+    def test_of_two_stages_per_rank(self):
+        for schedule in ("interleaved", "zb-v"):
+            self.check_order(schedule, 8)
+
+    def test_of_stages_in_both_directions(self):
+        for schedule in ("gems-mast", "gems-master", "chimera"):
+            self.check_order(schedule, 4)
+
+    def test_of_a_plan(self):
+        self.check_order("gpipe", 4, "--plan")
+
+
+class OtherPrograms(PythonCase):
+    def test_hang_on_an_earlier_micro_batch(self):
+        for trainer in ("hidden_state", "gradients_in_inputs", "batch_norm"):
+            words = [PYTHON, TRAINERS, trainer]
+            plain = self.run_plain(*words, name=f"plain-{trainer}")
+            for schedule in ("gpipe", "gems-mast"):
+                split = self.run_split(2, *words, name=f"{trainer}-{schedule}",
+                                       options=["--schedule", schedule, "--log-level", "info"])
+                self.check_same(plain, split)
+                self.assertRegex(split.errors, rf"ranks do not keep to the lists of {schedule}, but compute what they "
+                                               r"can: \S+ of a micro-batch hangs on an earlier one of its step")
+
+    def test_have_steps_of_many_sizes(self):
+        words = [PYTHON, TRAINERS, "other_counts"]
+        plain = self.run_plain(*words)
+        for schedule in ("1f1b", "gpipe", "zb-h1", "interleaved", "gems-mast"):
+            split = self.run_split(2, *words, name=schedule, options=["--schedule", schedule, "--log-level", "info"])
+            self.check_same(plain, split)
+            self.assertNotIn("from now on", split.errors)  # No list has kept a rank waiting.
+            told = re.findall(r"ranks do not keep to the lists of.*", split.errors)
+            if schedule in ("interleaved", "gems-mast"):
+                self.assertEqual(len(told), 1, split.errors)
+                self.assertRegex(told[0], schedule + r".*\d+ (?:ranks|replicas)")
+            else:
+                self.assertEqual(told, [])
+
+    def test_mark_their_micro_batches_or_name_a_window(self):
+        self.check("forwards_before_backwards", "other_counts", options=["--schedule", "gpipe", "--window", "1"])
+
+
+class Replicated(PythonCase):
+    def test_parameters_are_on_all_ranks(self):
+        for trainers, options in ((("adamw_plain", "adamw_fused", "transformer"), ()),
+                                  (("tied_embedding", "sgd_accumulating"), ("--schedule", "gems-mast")),
+                                  (("transformer", "tied_embedding"), ("--replicas", "2"))):
+            name = "-".join(trainers)
+            words = [PYTHON, TRAINERS, *trainers]
+            split = self.run_split(2, *words, name=f"split-{name}",
+                                   options=["--replicate", "embedding,*norm*,addmm", *options])
+            self.check_same(self.run_plain(*words, name=f"plain-{name}"), split)
+
+    def test_parameters_count_on_all_ranks(self):
+        words = [PYTHON, TRAINERS, "wide_adamw,fused"]
+        plain = self.run_plain(*words)
+        sums = []
+        for name, options in (("some", ()), ("all", ("--replicate", "*"))):
+            split = self.run_split(2, *words, name=name, options=options)
+            self.check_same(plain, split)
+            sums.append(sum(rank["parameter_bytes"] for rank in split.statistics["ranks"]))
+        self.assertEqual(sums[1], 2 * sums[0])
+
+    def test_patterns_of_nothing_are_told(self):
+        words = [PYTHON, TRAINERS, "sgd_accumulating"]
+        split = self.run_split(2, *words, options=["--replicate", "addmm,embeding"])
+        self.check_same(self.run_plain(*words), split)
+        self.assertRegex(split.errors, r"--replicate embeding: no operator with parameters has that name in the first "
+                                       r"step \(those that have any: .*aten::addmm")
+        self.assertNotIn("--replicate addmm", split.errors)
+
+
+if __name__ == "__main__":
+    unittest.main()
