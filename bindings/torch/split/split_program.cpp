@@ -1,6 +1,7 @@
 #include "spillway/split/split_program.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/enum_tag.h>
 #include <c10/core/CPUAllocator.h>
 #include <signal.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
