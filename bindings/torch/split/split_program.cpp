@@ -660,6 +660,8 @@ class SplitProgram::Impl {
     const auto ordinal = storages_.ordinal_of(storage);
     RecordMemory* const record = RecordMemory::of(storage);
     if (!ordinal || record == nullptr || record->is_numbered) return ordinal;
+    data_.note_met(storages_.next());
+    data_.note_taken(*ordinal);
     if (record->is_elsewhere) {
       take_memory(storage);
       return ordinal;
