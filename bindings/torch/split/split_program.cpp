@@ -240,8 +240,9 @@ class SplitProgram::Impl {
   }
 
   void record_read(const c10::DataPtr& memory) {
-    if (!has_absent_archives_) return;
-    storages_.note_loaded(memory);
+    const bool is_elsewhere = has_absent_archives_;
+    storages_.note_loaded(memory, is_elsewhere);
+    if (!is_elsewhere) return;
     if (RecordMemory* const record = RecordMemory::of(memory))
       record->is_elsewhere = transport_.rank() != kFirst;
   }
@@ -660,8 +661,6 @@ class SplitProgram::Impl {
     const auto ordinal = storages_.ordinal_of(storage);
     RecordMemory* const record = RecordMemory::of(storage);
     if (!ordinal || record == nullptr || record->is_numbered) return ordinal;
-    data_.note_met(storages_.next());
-    data_.note_taken(*ordinal);
     if (record->is_elsewhere) {
       take_memory(storage);
       return ordinal;
@@ -716,9 +715,9 @@ class SplitProgram::Impl {
   }
 
   void note_loaded() {
-    for (const StorageOrdinal ordinal : storages_.take_loaded()) {
-      ownership_.found_on(kFirst, ordinal);
-      data_.note_taken(ordinal);
+    for (const StorageTable::Loaded& loaded : storages_.take_loaded()) {
+      if (loaded.is_elsewhere) ownership_.found_on(kFirst, loaded.storage);
+      data_.note_taken(loaded.storage);
     }
   }
 
