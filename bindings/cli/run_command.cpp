@@ -109,7 +109,7 @@ void set_variables(const runtime::NamedTexts& settings) {
 }
 
 void prepare_environment(const runtime::SettingSources& sources, const std::string& preload,
-                         const std::optional<std::string>& sanitizer) {
+                         bool splits, const std::optional<std::string>& sanitizer) {
   set_variables(sources.options);
   // The program may change its folder, and ranks may start in others: paths go as they are seen
   // from here, wherever they were given.
@@ -121,6 +121,8 @@ void prepare_environment(const runtime::SettingSources& sources, const std::stri
     log_warning("LD_PRELOAD was set already ({}) and stays in force {} Spillway", existing,
                 combined.starts_with(preload) ? "behind" : "beside");
   ::setenv("LD_PRELOAD", combined.c_str(), 1);
+  // Else Python orders its sets in another way on each rank.
+  if (splits) ::setenv("PYTHONHASHSEED", "0", 0);
   ::setenv(SPILLWAY_ACTIVE_VARIABLE, SPILLWAY_ACTIVE_VALUE, 1);
 }
 
@@ -218,7 +220,7 @@ int start_program(const runtime::SettingSources& sources, const runtime::Setting
   refuse_unreachable(file, found.path);
   const std::string preload = usable_preload();
   note_program_without_torch(settings, file, found.path);
-  prepare_environment(sources, preload, linked_sanitizer(file, found.path));
+  prepare_environment(sources, preload, settings.split, linked_sanitizer(file, found.path));
   if (shard) set_variables_of(*shard, given_program);
   const auto become = [&] {
     become_rank(settings);

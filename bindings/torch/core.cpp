@@ -135,6 +135,16 @@ std::unique_ptr<transport::MpiTransport> make_transport() {
   }
 }
 
+/// Each rank may have a copy of its own.
+std::string contents_of(const std::string& plan) {
+  if (plan.empty()) return "no plan";
+  try {
+    return pipeline::hash_of_file(plan);
+  } catch (const IoError& error) {
+    return error.what();
+  }
+}
+
 }  // namespace
 
 Core& Core::start(const runtime::Settings& settings) {
@@ -220,7 +230,8 @@ void Core::split_over_ranks() {
     replicated += (replicated.empty() ? "" : ",") + pattern;
   facts.emplace_back("--replicate", replicated);
   facts.emplace_back("--rebalance", settings.rebalance ? "on" : "off");
-  facts.emplace_back("--plan", settings.plan);
+  facts.emplace_back(pipeline::kProcessorFact, pipeline::processor_of());
+  facts.emplace_back("the contents of --plan", contents_of(settings.plan));
   facts.emplace_back("--window", std::to_string(settings.window));
   facts.emplace_back("--min-storage", message("{}", settings.min_storage));
   facts.emplace_back("--check-control", settings.check_control ? "on" : "off");

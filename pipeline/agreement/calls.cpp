@@ -26,6 +26,7 @@ Packed packed_calls(const std::vector<ControlHash::Call>& calls) {
     packer.add(call.after);
     packer.add(call.count);
     for (const std::uint32_t argument : call.arguments) packer.add(argument);
+    packer.add(call.data);
     packer.add(call.name);
   }
   return packer.take();
@@ -40,6 +41,7 @@ UnpackedCalls::UnpackedCalls(const Packed& bytes) {
     call.count = static_cast<std::uint32_t>(unpacker.number());
     for (std::uint32_t& argument : call.arguments)
       argument = static_cast<std::uint32_t>(unpacker.number());
+    call.data = static_cast<std::uint32_t>(unpacker.number());
     names_.push_back(unpacker.text());
     call.name = names_.back();
   }
@@ -47,7 +49,15 @@ UnpackedCalls::UnpackedCalls(const Packed& bytes) {
 
 std::string text_apart(const NamedCalls& one, std::uint64_t ones, const NamedCalls& other,
                        std::uint64_t others) {
-  std::optional<std::string> where = first_difference(one, other);
+  const std::optional<Difference> difference = first_difference(one, other);
+  if (difference && difference->is_of_data)
+    return message(
+        "the data differ between the ranks: {} (seed each generator on all ranks alike: Python's "
+        "random, NumPy's, std::mt19937; sort listings of folders and sets, or set PYTHONHASHSEED; "
+        "give all ranks the same files; fill what torch.empty has made before it is read)",
+        difference->text);
+  std::optional<std::string> where;
+  if (difference) where = difference->text;
   if (!where && ones != others)
     where = ones < others ? text_of_end(one, ones, other) : text_of_end(other, others, one);
   return message(

@@ -5,6 +5,7 @@
 #include "packed.h"
 #include "spillway/base/log.h"
 #include "spillway/base/shown_text.h"
+#include "spillway/pipeline/agreement/process_facts.h"
 
 namespace spillway::pipeline {
 namespace {
@@ -115,10 +116,11 @@ std::string name_of(Rank rank, const std::vector<std::string>& hosts) {
 }
 
 std::optional<std::string> difference_of_facts(const std::vector<JobFacts>& facts_of_ranks,
-                                               const std::vector<std::string>& hosts) {
+                                               const std::vector<std::string>& hosts, Facts which) {
   // A fact may be one that the first rank does not have.
   for (const JobFacts& facts : facts_of_ranks)
     for (const auto& fact : facts) {
+      if ((fact.first == kProcessorFact) != (which == Facts::kOfTheProcessor)) continue;
       const std::optional<std::string> first = value_of(facts_of_ranks[0], fact.first);
       std::optional<std::string> other;
       std::vector<Rank> with_first, with_other;
@@ -130,10 +132,8 @@ std::optional<std::string> difference_of_facts(const std::vector<JobFacts>& fact
         with_other.push_back(Rank(i));
       }
       if (with_other.empty()) continue;
-      return message(
-          "{} is {} on {} and {} on {}: a split program needs it to be equal on all ranks",
-          fact.first, shown(first, other), names_of(with_first, hosts), shown(other, first),
-          names_of(with_other, hosts));
+      return message("{} is {} on {} and {} on {}", fact.first, shown(first, other),
+                     names_of(with_first, hosts), shown(other, first), names_of(with_other, hosts));
     }
   return std::nullopt;
 }
@@ -155,7 +155,15 @@ void compare_facts(Transport& transport, const JobFacts& facts, const JobOptions
                       seconds(options.report), name_of(Rank(i), options.hosts));
       })));
     Packer packer;
-    packer.add(difference_of_facts(all, options.hosts).value_or(""));
+    const auto difference = difference_of_facts(all, options.hosts, Facts::kThatMustBeEqual);
+    packer.add(difference ? *difference + ": a split program needs it to be equal on all ranks"
+                          : std::string());
+    if (const auto others = difference_of_facts(all, options.hosts, Facts::kOfTheProcessor))
+      log_warning("{}: libraries may choose kernels there whose results differ in their last bits, "
+                  "so bits are not those of one process (train on hosts of one kind, or let all "
+                  "ranks choose alike: ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA, "
+                  "MKL_ENABLE_INSTRUCTIONS)",
+                  *others);
     verdict = packer.take();
     for (std::uint32_t i = 1; i < transport.ranks(); ++i) send(transport, Rank(i), 2, verdict);
   } else {

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <sstream>
 #include <string_view>
 
 #include "spillway/base/shown_text.h"
@@ -28,6 +29,16 @@ bool changes_numbers(std::string_view name) {
                      [name](std::string_view start) { return name.starts_with(start); });
 }
 
+/// Whether kernels are chosen by an instruction set of that name.
+bool chooses_kernels(std::string_view name) {
+  constexpr std::array<std::string_view, 9> kKinds{"sse", "ssse", "avx",   "fma", "f16c",
+                                                   "amx", "bmi",  "asimd", "sve"};
+  return std::any_of(kKinds.begin(), kKinds.end(),
+                     [name](std::string_view kind) { return name.starts_with(kind); });
+}
+
+}  // namespace
+
 std::string hash_of_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::vector<char> piece(1u << 20);
@@ -43,6 +54,8 @@ std::string hash_of_file(const fs::path& path) {
   return message("XXH3 {}", XXH3_64bits_digest(state.get()));
 }
 
+namespace {
+
 /// The texts of a file of /proc, each of which ends with a zero.
 std::vector<std::string> texts_of(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -52,6 +65,30 @@ std::vector<std::string> texts_of(const fs::path& path) {
 }
 
 }  // namespace
+
+std::string processor_of(const fs::path& information) {
+  constexpr std::array<std::string_view, 5> kNames{"vendor_id", "cpu family", "model",
+                                                   "CPU implementer", "CPU part"};
+  std::ifstream file(information);
+  std::string text;
+  // Of the first processor.
+  for (std::string line; std::getline(file, line) && !line.empty();) {
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos || colon + 2 > line.size()) continue;
+    const std::string name = line.substr(0, line.find_last_not_of(" \t", colon - 1) + 1);
+    const std::string value = line.substr(colon + 2);
+    if (std::find(kNames.begin(), kNames.end(), name) != kNames.end())
+      text += message("{}{} {}", text.empty() ? "" : ", ", name, value);
+    if (name != "flags" && name != "Features") continue;
+    std::istringstream words(value);
+    std::vector<std::string> kinds;
+    for (std::string word; words >> word;)
+      if (chooses_kernels(word)) kinds.push_back(word);
+    std::sort(kinds.begin(), kinds.end());
+    for (const std::string& kind : kinds) text += message("{}{}", text.empty() ? "" : " ", kind);
+  }
+  return text;
+}
 
 JobFacts facts_of_process(const fs::path& process) {
   std::error_code error;

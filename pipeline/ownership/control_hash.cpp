@@ -8,9 +8,17 @@
 namespace spillway::pipeline {
 namespace {
 
+bool differ_in_data(const ControlHash::Call& one, const ControlHash::Call& other) {
+  return one.name == other.name && one.count == other.count && one.arguments == other.arguments &&
+         one.data != other.data;
+}
+
 /// Of two calls of the same index.
 std::string text_of_difference(const NamedCalls& one, const ControlHash::Call& ones,
                                const NamedCalls& other, const ControlHash::Call& others) {
+  if (differ_in_data(ones, others))
+    return message("the bytes that call {}, {}, reads are others on {} than on {}", ones.index,
+                   ones.name, one.rank, other.rank);
   const std::string place = message("call {}", ones.index);
   if (ones.name != others.name)
     return message("{} is {} on {} and {} on {}", place, ones.name, one.rank, others.name,
@@ -39,6 +47,11 @@ void ControlHash::add(std::uint64_t argument) {
   call_.arguments[place] =
       static_cast<std::uint32_t>(mix(call_.arguments[place] + call_.count, argument) >> 32);
   value_ = mix(value_, argument);
+}
+
+void ControlHash::add_data(std::uint64_t bytes) {
+  value_ = mix(value_, bytes);
+  call_.data = static_cast<std::uint32_t>(value_ >> 32);
 }
 
 void ControlHash::end_call() {
@@ -73,7 +86,7 @@ std::vector<ControlHash::Call> ControlHash::latest(std::size_t most) const {
   return calls;
 }
 
-std::optional<std::string> first_difference(const NamedCalls& one, const NamedCalls& other) {
+std::optional<Difference> first_difference(const NamedCalls& one, const NamedCalls& other) {
   auto ones = one.calls.begin();
   auto others = other.calls.begin();
   bool is_first = true;
@@ -83,17 +96,20 @@ std::optional<std::string> first_difference(const NamedCalls& one, const NamedCa
       continue;
     }
     if (ones->after != others->after) {
-      if (!is_first || ones->index == 0) return text_of_difference(one, *ones, other, *others);
-      return message("{} and {} differ before call {}, the oldest that both remember", one.rank,
-                     other.rank, ones->index);
+      if (!is_first || ones->index == 0)
+        return Difference{text_of_difference(one, *ones, other, *others),
+                          differ_in_data(*ones, *others)};
+      return Difference{message("{} and {} differ before call {}, the oldest that both remember",
+                                one.rank, other.rank, ones->index)};
     }
     is_first = false;
     ++ones;
     ++others;
   }
   if (is_first && !one.calls.empty() && !other.calls.empty())
-    return message("{} is at call {} and {} at call {}, too far apart to compare", one.rank,
-                   one.calls.back().index, other.rank, other.calls.back().index);
+    return Difference{message("{} is at call {} and {} at call {}, too far apart to compare",
+                              one.rank, one.calls.back().index, other.rank,
+                              other.calls.back().index)};
   return std::nullopt;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "job_ranks.h"
+#include "spillway/pipeline/agreement/process_facts.h"
 
 namespace spillway::pipeline {
 namespace {
@@ -99,6 +100,19 @@ TEST(Facts, AreShownNearTheirFirstDifference) {
   EXPECT_THAT(text, AllOf(HasSubstr("\"…xxxxxxxxx--seed?2 xxx"), HasSubstr("x--seed?1 xx"),
                           HasSubstr("…\" on rank 2")));
   EXPECT_LT(text.size(), 300u);
+}
+
+TEST(Facts, OfProcessorsThatDifferAreAWarningOfTheFirstRank) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(refusals([](Rank rank) {
+              const std::string kinds = rank == Rank(1) ? "avx2" : "avx2 avx512f";
+              return JobFacts{{std::string(kProcessorFact), kinds}};
+            })[0],
+            "");
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("the processor is \"avx2 avx512f\" on ranks 0 and 2 and \"avx2\" on "
+                             "rank 1: libraries may choose"));
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
 }
 
 TEST(Facts, NeedAHostOfEachRankOrNone) {

@@ -75,6 +75,16 @@ TEST_F(ProcessFacts, HaveTheVariablesThatChangeNumbersInOneOrder) {
                                Pair("OMP_NUM_THREADS", "2")));
 }
 
+TEST_F(ProcessFacts, HaveTheProcessorByWhatLibrariesChooseTheirKernels) {
+  write("cpuinfo",
+        "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\n"
+        "model name\t: a name\ncpu MHz\t\t: 2000.1\nflags\t\t: fpu sse2 ibrs avx2 amx_tile\n"
+        "power management:\n\nprocessor\t: 1\nvendor_id\t: other\n");
+  EXPECT_EQ(processor_of(path("cpuinfo")),
+            "vendor_id GenuineIntel, cpu family 6, model 143 amx_tile avx2 sse2");
+  EXPECT_EQ(processor_of(path("none")), "");
+}
+
 TEST_F(ProcessFacts, AreRefusedWhereTheProgramCannotBeRead) {
   std::filesystem::remove(path("trainer"));
   EXPECT_THROW(facts(), IoError);

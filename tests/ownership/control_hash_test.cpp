@@ -22,7 +22,9 @@ void call_often(ControlHash& hash, std::uint64_t count) {
 }
 
 std::string difference(const ControlHash& here, const ControlHash& there) {
-  return first_difference({"rank 0", here.latest()}, {"rank 1", there.latest()}).value_or("");
+  return first_difference({"rank 0", here.latest()}, {"rank 1", there.latest()})
+      .value_or(Difference{})
+      .text;
 }
 
 TEST(ControlHash, IsEqualForEqualCallsWhereverTheirNamesLie) {
@@ -78,6 +80,36 @@ TEST(ControlHash, TellsOfArgumentsBeyondThoseThatItTellsApart) {
   ControlHash longer;
   call(longer, "aten::cat", many);
   EXPECT_THAT(difference(here, longer), HasSubstr("17 arguments on rank 0 and 18 on rank 1"));
+}
+
+TEST(ControlHash, TellsOfDataThatDiffer) {
+  ControlHash here, there;
+  for (ControlHash* const hash : {&here, &there}) {
+    hash->begin_call("aten::addmm");
+    hash->add(1);
+    hash->add_data(hash == &here ? 5 : 6);
+    hash->end_call();
+  }
+  EXPECT_NE(here.value(), there.value());
+  const auto found = first_difference({"rank 0", here.latest()}, {"rank 1", there.latest()});
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(found->is_of_data);
+  EXPECT_EQ(found->text,
+            "the bytes that call 0, aten::addmm, reads are others on rank 0 than on rank 1");
+}
+
+TEST(ControlHash, TellsOfArgumentsBeforeData) {
+  ControlHash here, there;
+  for (ControlHash* const hash : {&here, &there}) {
+    hash->begin_call("aten::addmm");
+    hash->add(hash == &here ? 1 : 2);
+    hash->add_data(hash == &here ? 5 : 6);
+    hash->end_call();
+  }
+  const auto found = first_difference({"rank 0", here.latest()}, {"rank 1", there.latest()});
+  ASSERT_TRUE(found);
+  EXPECT_FALSE(found->is_of_data);
+  EXPECT_THAT(found->text, HasSubstr("argument 0 of call 0"));
 }
 
 TEST(ControlHash, SaysWhereItRemembersTooLittle) {

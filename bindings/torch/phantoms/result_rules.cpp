@@ -130,9 +130,7 @@ ResultRules::ResultRules(const c10::OperatorHandle& op) {
   const recompute::OperatorRules& rules = recompute::rules_of(op);
   takes_no_masks_ = rules.takes_no_masks;
   generator_argument_ = rules.generator_argument;
-  sees_offsets_ =
-      starts_with_any(schema.name(), {"aten::as_strided", "aten::slice_scatter",
-                                      "aten::select_scatter", "aten::diagonal_scatter"});
+  sees_offsets_ = phantoms::sees_offsets(schema.name());
   for (const c10::Argument& argument : schema.arguments())
     numbers_.push_back(numbers_of(argument, schema.name()));
   const char* const values = needs_values(op, takes_no_masks_);

@@ -1,6 +1,7 @@
 #include "spillway/split/split_program.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/enum_tag.h>
 #include <c10/core/CPUAllocator.h>
 #include <signal.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
@@ -13,11 +14,13 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <thread>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -33,6 +36,7 @@
 #include "gradient_watch.h"
 #include "held_signals.h"
 #include "list_calls.h"
+#include "program_data.h"
 #include "rank_figures.h"
 #include "rank_log.h"
 #include "rebalancing.h"
@@ -41,6 +45,7 @@
 #include "shard_exchange.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/log.h"
+#include "spillway/phantoms/operator_names.h"
 #include "spillway/phantoms/output_memo.h"
 #include "spillway/phantoms/phantom_memory.h"
 #include "spillway/phantoms/plain_tensor.h"
@@ -196,10 +201,14 @@ class SplitProgram::Impl {
       lists_.give_up(message("{} of a micro-batch hangs on an earlier one of its step", name));
     if (shards_ && call.autograd.phase == OpPhase::kForward) gradients_.note_forward(arguments);
     const bool is_ours = decision_->owners.contains(transport_.rank());
-    if (may_defer(op, below, arguments, traits.autograd.phase)) {
+    const bool is_deferred = may_defer(op, below, arguments, traits.autograd.phase);
+    const bool runs_now = !is_deferred && is_ours &&
+                          ((decision_->owners.is_all() && !decision_->updates_replicated) ||
+                           !may_wait(op, below, arguments));
+    if (!runs_now || are_results_larger()) add_data();
+    if (is_deferred) {
       queue(op, below, stack, traits, /*is_deferred=*/true);
-    } else if (is_ours && ((decision_->owners.is_all() && !decision_->updates_replicated) ||
-                           !may_wait(op, below, arguments))) {
+    } else if (runs_now) {
       compute_now(op, below, stack, traits, name);
     } else if (is_ours) {
       queue(op, below, stack, traits, /*is_deferred=*/false);
@@ -210,13 +219,22 @@ class SplitProgram::Impl {
   }
 
   void check_other_thread(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
-    for_each_tensor(arguments, [&](const at::Tensor& tensor, std::size_t) {
+    const auto& accesses = recompute::rules_of(op).uses;
+    for_each_tensor(arguments, [&](const at::Tensor& tensor, std::size_t position) {
       fill_for_other_thread(storage_of(tensor));
       if (is_phantom(storage_of(tensor)))
         job_.abort(
             message("{} runs on a thread of its own, with a tensor of the part of the program "
                     "that is split: train on the program's first thread, or without --split",
                     kept_name_of(op)));
+      if (accesses[position] == recompute::ArgumentUse::kRead) return;
+      const auto ordinal = storages_.at(storage_of(tensor).data());
+      if (ordinal && executor_.has(*ordinal) && !is_kept(*ordinal))
+        job_.abort(
+            message("{} runs on a thread of its own and writes a tensor, {} {}, that operators of "
+                    "the program's first thread may not have read yet: let that thread make a "
+                    "tensor of its own (clone()), or train without --split",
+                    kept_name_of(op), tensor.scalar_type(), tensor.sizes()));
     });
   }
 
@@ -231,12 +249,13 @@ class SplitProgram::Impl {
     exchange_of(*ordinal);
     const CallMark mark(*this);
     show(storage, {*ordinal, writes, tensor.requires_grad(), Bytes(storage.nbytes())});
-    if (keeps) ownership_.keep_everywhere(*ordinal);
+    if (keeps) keep_everywhere(*ordinal);
   }
 
   void record_read(const c10::DataPtr& memory) {
-    if (!has_absent_archives_) return;
-    storages_.note_loaded(memory);
+    const bool is_elsewhere = has_absent_archives_;
+    storages_.note_loaded(memory, is_elsewhere);
+    if (!is_elsewhere) return;
     if (RecordMemory* const record = RecordMemory::of(memory))
       record->is_elsewhere = transport_.rank() != kFirst;
   }
@@ -577,7 +596,12 @@ class SplitProgram::Impl {
   /// Whether the program is in here, or in a kernel that it runs from here.
   class CallMark {
    public:
-    explicit CallMark(Impl& program) : program_(program) { program_.is_in_call_ = true; }
+    explicit CallMark(Impl& program) : program_(program) {
+      program_.is_in_call_ = true;
+      program_.data_.begin_call();
+      program_.read_bytes_.clear();
+      program_.fills_first_ = false;
+    }
     ~CallMark() { program_.is_in_call_ = false; }
     CallMark(const CallMark&) = delete;
     CallMark& operator=(const CallMark&) = delete;
@@ -588,6 +612,17 @@ class SplitProgram::Impl {
 
   /// Whether the program itself runs on this thread, and neither an operator nor this class.
   bool may_ask() const { return is_on_this_thread() && !is_in_call_ && !phantoms::is_on_trial(); }
+
+  /// Whether the program has had a pointer to it: operators that run later have copies. Any thread.
+  bool is_kept(StorageOrdinal ordinal) {
+    const std::lock_guard lock(kept_mutex_);
+    return kept_.contains(ordinal);
+  }
+
+  void note_kept_ended(StorageOrdinal ordinal) {
+    const std::lock_guard lock(kept_mutex_);
+    kept_.erase(ordinal);
+  }
 
   /// Brings the bytes of a storage to all ranks, for the program to look at.
   void show(c10::StorageImpl& storage, const OperatorUse& use) {
@@ -630,6 +665,9 @@ class SplitProgram::Impl {
     first_uses_.clear();
     used_.clear();
     writes_foreign_ = false;
+    data_.note_met(storages_.next());
+    note_loaded();
+    fills_first_ = fills_first(op, arguments);
     const auto& accesses = recompute::rules_of(op).uses;
     for_each_tensor(arguments, [&](const at::Tensor& tensor, std::size_t position) {
       const bool writes = accesses[position] != recompute::ArgumentUse::kRead;
@@ -642,10 +680,18 @@ class SplitProgram::Impl {
                              kept_name_of(op)));
         writes_foreign_ |= writes;
         if (const auto aliased = storages_.at(storage.data())) leave_to_program(*aliased, op);
+        if (!writes || reads_what_it_writes(op)) read_bytes_.push_back({{}, &tensor});
         return;
       }
       uses_.push_back({*ordinal, writes, tensor.requires_grad(), Bytes(storage.nbytes())});
       used_.push_back(&storage);
+      const bool is_first = fills_first_ && position == 0;
+      // A parameter's memory is its initialiser's.
+      if (is_first && tensor.requires_grad() && ordinal->value() >= first_new_)
+        data_.note_taken(*ordinal);
+      if (!is_first) data_.add(*ordinal);
+      if ((!writes || reads_what_it_writes(op)) && is_the_programs(ordinal) && !is_phantom(storage))
+        read_bytes_.push_back({ordinal, &tensor});
     });
   }
 
@@ -673,6 +719,47 @@ class SplitProgram::Impl {
     return call;
   }
 
+  /// Whether a call fills the storage of its first argument, and reads nothing of it.
+  bool fills_first(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) const {
+    return DeferRule::of(op).overwrites && arguments[0].isTensor() &&
+           arguments[0].toTensor().defined() && arguments[0].toTensor().has_storage() &&
+           shows_all(arguments[0].toTensor()) &&
+           storages_.at(storage_of(arguments[0].toTensor()).data());
+  }
+
+  /// What others write in part was perhaps never filled.
+  static bool reads_what_it_writes(const c10::OperatorHandle& op) {
+    return op.hasTag(at::Tag::pointwise) && !DeferRule::of(op).overwrites &&
+           op.operator_name().name != "aten::masked_fill_";
+  }
+
+  /// What it reads that the program has made past the operators is equal on all ranks, if they ever
+  /// compare what comes of it.
+  void add_data() {
+    for (const auto& [storage, tensor] : read_bytes_) data_.add_bytes(storage, *tensor);
+    read_bytes_.clear();
+  }
+
+  /// Of a call that all ranks compute at once: whether looking at what it makes takes longer than
+  /// at what it reads, or does not tell of all that it changes. A row of a large table is few
+  /// bytes.
+  bool are_results_larger() const {
+    if (std::any_of(uses_.begin(), uses_.end(), [](const OperatorUse& use) { return use.writes; }))
+      return true;
+    if (outputs_->making != Making::kPhantoms) return false;
+    std::size_t read = 0, made = 0;
+    for (const auto& [storage, tensor] : read_bytes_) read += tensor->nbytes();
+    for (const std::size_t bytes : outputs_->storages) made += bytes;
+    return made >= read;
+  }
+
+  void note_loaded() {
+    for (const StorageTable::Loaded& loaded : storages_.take_loaded()) {
+      if (loaded.is_elsewhere) ownership_.found_on(kFirst, loaded.storage);
+      data_.note_taken(loaded.storage);
+    }
+  }
+
   /// Memory that the program has made a second storage of.
   void leave_to_program(StorageOrdinal ordinal, const c10::OperatorHandle& op) {
     const pipeline::StorageFacts& facts = ownership_.directory().at(ordinal);
@@ -685,7 +772,13 @@ class SplitProgram::Impl {
                   kept_name_of(op)));
     deferred_.want(ordinal, true);
     if (executor_.has(ordinal)) executor_.wait_for(ordinal, true, kept_name_of(op));
+    keep_everywhere(ordinal);
+  }
+
+  void keep_everywhere(StorageOrdinal ordinal) {
     ownership_.keep_everywhere(ordinal);
+    const std::lock_guard lock(kept_mutex_);
+    kept_.insert(ordinal);
   }
 
   /// What the program has made past LibTorch has no number, and is the same on all ranks.
@@ -706,10 +799,12 @@ class SplitProgram::Impl {
     for (const StorageOrdinal ordinal : storages_.take_ended()) {
       ownership_.ended(ordinal);
       deferred_.drop(ordinal);
+      data_.note_ended(ordinal);
+      note_kept_ended(ordinal);
       if (shards_) gradients_.ended(ordinal);
     }
-    for (const StorageOrdinal ordinal : storages_.take_loaded())
-      ownership_.found_on(kFirst, ordinal);
+    data_.note_met(storages_.next());
+    note_loaded();
     call.uses = uses_;
     const std::uint64_t before = ownership_.micro_batch_of_run();
     decision_ = &ownership_.decide(call);
@@ -722,6 +817,7 @@ class SplitProgram::Impl {
     place_ = lists_.come_to(action_);
     job_.control().add(decision_->owners.is_all() ? transport_.ranks()
                                                   : decision_->owners.first().value());
+    if (decision_->stage) compare_data();
     job_.control().end_call();
     for (const Decision::Dealt& dealt : decision_->dealt) {
       if (shards_) begin_equal(dealt);
@@ -730,6 +826,15 @@ class SplitProgram::Impl {
     }
     for (const Move& move : decision_->moves) add_move(move);
     free_stale();
+  }
+
+  /// An operator of the model: what it uses is the executor's to change from now on.
+  void compare_data() {
+    add_data();
+    if (data_.number() != 0) job_.control().add_data(data_.number());
+    for (const OperatorUse& use : uses_)
+      if (use.writes) data_.note_taken(use.storage);
+    for (const Decision::Dealt& dealt : decision_->dealt) data_.note_taken(dealt.parameter);
   }
 
   ForAction action_of(const OperatorCall& call) const {
@@ -817,6 +922,7 @@ class SplitProgram::Impl {
     used_.clear();
     for (const auto& [ordinal, storage] : storages) {
       job_.control().add(ordinal.value());
+      data_.note_taken(ordinal);
       for (const GradientWatch::Gradient& gradient : gradients_.take(ordinal)) {
         parameters.push_back(gradient.parameter);
         ranges.push_back({ordinals.size(), gradient.begin, gradient.size});
@@ -1070,7 +1176,7 @@ class SplitProgram::Impl {
 
   /// Whether what the program may change past the operators is small.
   bool may_copy(c10::ArrayRef<c10::IValue> arguments) const {
-    constexpr std::size_t kMost = std::size_t{64} << 20;
+    constexpr std::size_t kMost = std::size_t{256} << 20;
     bool may = true;
     for_each_tensor(arguments, [&](const at::Tensor& tensor, std::size_t) {
       const c10::StorageImpl& storage = storage_of(tensor);
@@ -1080,7 +1186,8 @@ class SplitProgram::Impl {
   }
 
   bool is_the_programs(std::optional<StorageOrdinal> ordinal) const {
-    return !ordinal || ownership_.directory().at(*ordinal).is_everywhere;
+    return !ordinal || ownership_.directory().at(*ordinal).is_everywhere ||
+           data_.is_by_hand(*ordinal);
   }
 
   void compute_now(const c10::OperatorHandle& op, c10::DispatchKeySet below,
@@ -1134,7 +1241,7 @@ class SplitProgram::Impl {
       if (uses_[i].writes && RecordMemory::of(*used_[i]) != nullptr) take_memory(*used_[i]);
     reads_.clear();
     writes_.clear();
-    record_arguments(arguments, call);
+    record_arguments(op, arguments, call);
     if (is_deferred) call.bytes = bytes_that_are_copied(op, arguments);
     if (draws()) draw_from(recompute::copy_of(generator_of(op, arguments)), call);
     memo_.make(*outputs_, op, stack);
@@ -1232,14 +1339,15 @@ class SplitProgram::Impl {
            (phase == OpPhase::kBackward ? 1 : 0);
   }
 
-  void record_arguments(c10::ArrayRef<c10::IValue> arguments, PendingCall& call) {
+  void record_arguments(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments,
+                        PendingCall& call) {
     const auto one = [&](const at::Tensor& tensor, std::size_t argument, std::int32_t element) {
       if (!tensor.defined()) return;
       ArgumentTensor noted;
       noted.argument = static_cast<std::uint32_t>(argument);
       noted.element = element;
       noted.tensor = phantoms::PlainTensor::of(*tensor.unsafeGetTensorImpl());
-      record_storage(storage_of(tensor), noted);
+      record_storage(op, storage_of(tensor), noted);
       call.tensors.push_back(std::move(noted));
     };
     for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -1262,10 +1370,11 @@ class SplitProgram::Impl {
     }
   }
 
-  void record_storage(c10::StorageImpl& storage, ArgumentTensor& noted) {
+  void record_storage(const c10::OperatorHandle& op, c10::StorageImpl& storage,
+                      ArgumentTensor& noted) {
     const auto ordinal = storage.data() == nullptr ? std::nullopt : number_of(storage);
     if (is_the_programs(ordinal)) {
-      noted.copy = copy_of_shown(storage, noted.tensor);
+      noted.copy = copy_for(op, ordinal, storage, noted.tensor);
       return;
     }
     const std::size_t number = number_of_use(*ordinal);
@@ -1273,7 +1382,7 @@ class SplitProgram::Impl {
     // As for a number among tensors: nobody else needs it.
     if (!writes && !deferred_.are_here(*ordinal) && storage.nbytes() <= kSmall &&
         !is_phantom(storage) && !executor_.has(*ordinal)) {
-      noted.copy = copy_of_shown(storage, noted.tensor);
+      noted.copy = copy_for(op, ordinal, storage, noted.tensor);
       return;
     }
     share(number);
@@ -1291,33 +1400,26 @@ class SplitProgram::Impl {
     return first_uses_.at(ordinal).is_written;
   }
 
-  /// The bytes that a tensor shows, at an address as aligned as theirs: vectorised sums begin at
-  /// aligned ones, so another one might give other bits. `tensor` then lies in the copy.
-  static c10::Storage copy_of_shown(const c10::StorageImpl& storage,
-                                    phantoms::PlainTensor& tensor) {
-    constexpr std::size_t kAlignment = 64;
-    const std::size_t item = c10::elementSize(tensor.dtype);
-    const runtime::ViewBytes shown = runtime::bytes_of_view(
-        static_cast<std::uint64_t>(tensor.offset), {tensor.sizes.data(), tensor.sizes.size()},
-        {tensor.strides.data(), tensor.strides.size()}, item);
-    const std::byte* from = static_cast<const std::byte*>(storage.data()) + shown.begin;
-    const std::size_t before = reinterpret_cast<std::uintptr_t>(from) % kAlignment / item * item;
-    const std::size_t size = shown.size.count();
-    c10::Storage copy = made_storage(before + size);
-    if (size > 0) std::memcpy(static_cast<std::byte*>(copy.mutable_data()) + before, from, size);
-    tensor.offset = static_cast<std::int64_t>(before / item);
-    return copy;
+  /// What the program shows now, for an operator that runs later.
+  c10::Storage copy_for(const c10::OperatorHandle& op, std::optional<StorageOrdinal> ordinal,
+                        const c10::StorageImpl& storage, phantoms::PlainTensor& tensor) {
+    if (phantoms::sees_offsets(op.operator_name().name)) return copy_of_storage(storage);
+    return ordinal && data_.is_by_hand(*ordinal) ? data_.copy_of_shown(*ordinal, storage, tensor)
+                                                 : copy_of_bytes(storage, tensor);
   }
 
   /// Numbers the storages that a call has made, or will make.
   void name_results(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
     made_.clear();
     made_numbers_.clear();
+    data_.note_met(storages_.next());
     std::size_t number = 0;
     for_each_tensor(torch::jit::last(stack, op.schema().returns().size()),
                     [&](const at::Tensor& tensor, std::size_t) {
                       const std::size_t here = number++;
                       const c10::StorageImpl& storage = storage_of(tensor);
+                      // In place of what it has read.
+                      if (!read_bytes_.empty()) data_.add_bytes({}, tensor);
                       if (storages_.knows(storage)) return;
                       const auto ordinal = storages_.ordinal_of(storage);
                       if (!ordinal) return;
@@ -1325,6 +1427,8 @@ class SplitProgram::Impl {
                       made_numbers_.push_back({here, *ordinal, Bytes(storage.nbytes())});
                     });
     ownership_.made(made_);
+    data_.note_made(storages_.next());
+    data_.end_call(uses_, made_, decision_->stage.has_value(), fills_first_);
   }
 
   runtime::Runtime& runtime_;
@@ -1339,6 +1443,9 @@ class SplitProgram::Impl {
   ReplicatedOperators replicated_;
   phantoms::OutputMemo memo_;
   StorageTable storages_;
+  ProgramData data_;
+  std::mutex kept_mutex_;
+  std::unordered_set<StorageOrdinal> kept_;      ///< To which the program has had pointers.
   const std::unique_ptr<RankLog> log_;           ///< Null: no trace is wanted.
   const std::unique_ptr<ShardExchange> shards_;  ///< Null: there is one.
   GradientWatch gradients_;                      ///< With several shards.
@@ -1373,10 +1480,16 @@ class SplitProgram::Impl {
   Executor::Place place_;
   bool writes_foreign_ = false;
   bool begins_anew_ = false;     ///< What its first argument shows, which waits.
+  bool fills_first_ = false;     ///< All of its first argument's storage.
   std::uint64_t first_new_ = 0;  ///< Number of the first storage that is new with it.
   c10::ArrayRef<c10::IValue> arguments_;
   std::vector<OperatorUse> uses_;
   std::vector<c10::StorageImpl*> used_;  ///< Their storages.
+  struct ReadBytes {
+    std::optional<StorageOrdinal> storage;
+    const at::Tensor* tensor = nullptr;  ///< Among the arguments.
+  };
+  std::vector<ReadBytes> read_bytes_;  ///< That the program has made, and nobody has looked at.
   struct FirstUse {
     std::size_t number = 0;
     bool is_written = false;  ///< By any use of its storage.

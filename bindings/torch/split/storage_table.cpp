@@ -24,7 +24,8 @@ std::optional<pipeline::StorageOrdinal> StorageTable::ordinal_of(const c10::Stor
   const auto [entry, is_new] = by_address_.try_emplace(storage.data());
   if (is_new) {
     entry->second = {pipeline::StorageOrdinal(next_++), storage.nbytes()};
-    if (loading_.erase(storage.data()) > 0) loaded_.push_back(entry->second.ordinal);
+    if (const auto read = loading_.extract(storage.data()))
+      loaded_.push_back({entry->second.ordinal, read.mapped()});
   }
   return entry->second.ordinal;
 }
@@ -34,13 +35,13 @@ std::uint64_t StorageTable::next() const {
   return next_;
 }
 
-void StorageTable::note_loaded(const c10::DataPtr& memory) {
+void StorageTable::note_loaded(const c10::DataPtr& memory, bool is_elsewhere) {
   if (!is_from_libtorch(memory)) return;
   const std::lock_guard lock(mutex_);
-  loading_.insert(memory.get());
+  loading_.insert_or_assign(memory.get(), is_elsewhere);
 }
 
-std::vector<pipeline::StorageOrdinal> StorageTable::take_loaded() {
+std::vector<StorageTable::Loaded> StorageTable::take_loaded() {
   const std::lock_guard lock(mutex_);
   return std::exchange(loaded_, {});
 }

@@ -6,7 +6,6 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "spillway/pipeline/ownership/directory.h"
@@ -27,9 +26,14 @@ class StorageTable {
   /// The number that the next one gets, at least.
   std::uint64_t next() const;
   /// The memory has been read from an archive, in an order that may differ between ranks.
-  void note_loaded(const c10::DataPtr& memory);
+  /// `is_elsewhere`: the first rank alone has the bytes.
+  void note_loaded(const c10::DataPtr& memory, bool is_elsewhere);
+  struct Loaded {
+    pipeline::StorageOrdinal storage;
+    bool is_elsewhere = false;
+  };
   /// Those of it that have got numbers since the last call.
-  std::vector<pipeline::StorageOrdinal> take_loaded();
+  std::vector<Loaded> take_loaded();
   /// The storage goes on at another address.
   void move(const void* from, const void* to);
   /// The memory at that address is about to be freed, by any thread.
@@ -54,8 +58,8 @@ class StorageTable {
   };
   std::unordered_map<const void*, Numbered> by_address_;
   std::vector<pipeline::StorageOrdinal> ended_;
-  std::unordered_set<const void*> loading_;  ///< Without numbers.
-  std::vector<pipeline::StorageOrdinal> loaded_;
+  std::unordered_map<const void*, bool> loading_;  ///< Without numbers; whether they are elsewhere.
+  std::vector<Loaded> loaded_;
   std::uint64_t next_ = 0;
 };
 

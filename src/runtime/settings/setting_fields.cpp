@@ -291,7 +291,8 @@ constexpr std::array<SettingField, 38> kFields{{
    &names_of<kChildren>},
   {{"split", "on|off", "off",
     "One training on all ranks of the job that mpiexec or srun has started: each holds and computes "
-    "its part, with the bits of one process; SIGUSR2 has a rank tell what it does and waits "
+    "its part, with the bits of one process. All ranks need the same data; "
+    "PYTHONHASHSEED is 0 where it is not set. SIGUSR2 has a rank tell what it does and waits "
     "for (Open MPI's launcher hands it on to all). Off: each rank trains for itself.", true},
    [](Settings& s, Text t) { s.split = parse_switch(t); }},
   {{"stages", "COUNT|auto", "auto",

@@ -86,6 +86,25 @@ class Autograd(PythonCase):
         self.check("autocast", "bfloat16_and_master")
 
 
+class Memory(PythonCase):
+    def test_that_is_written_by_hand(self):
+        trainers = ["one_buffer", "two_buffers", "kept_address"]
+        self.check(*trainers)
+        self.check(*trainers, name="again", ranks=4)
+
+    def test_that_views_count_from_its_begin(self):
+        self.check("views_from_the_begin")
+
+
+class Data(PythonCase):
+    def test_that_is_the_same_on_all_ranks(self):
+        self.check("order_by,seeded", "own_times")
+
+    def test_in_the_order_of_a_set(self):
+        words = [PYTHON, TRAINERS, "order_by,set"]
+        self.check_same(self.run_plain(*words, PYTHONHASHSEED="0"), self.run_split(2, *words))
+
+
 class Looks(PythonCase):
     def test_at_numbers_texts_and_lists(self):
         self.check("looks", "lists", "lazy_copies", "sparse_gradients")

@@ -983,7 +983,165 @@ def large_model():
     tell("last", model[-1].weight[:4])
 
 
+# Memory that the program writes by hand
+
+
+def write(address, tensor):
+    """Past the operators, as a system call or a decoder does."""
+    ctypes.memmove(address, tensor.numpy().ctypes.data, tensor.nbytes)
+
+
+def rows_by_hand(count, rows=64):
+    """What is written by hand later, in memory that nobody else writes."""
+    return [torch.randn(rows, WIDTH).clone() for _ in range(count)]
+
+
+def step_on(model, optimizer, batch):
+    """No moments: the gradient of the first layer shows."""
+    optimizer.zero_grad()
+    value = model(batch).square().mean()
+    value.backward()
+    optimizer.step()
+    return value
+
+
+def one_buffer():
+    """Each step's batch is written over the one before, while that may still be in use elsewhere."""
+    model = layers()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    batch = torch.empty(64, WIDTH)
+    for rows in rows_by_hand(12):
+        write(batch.data_ptr(), rows)
+        print("loss", step_on(model, optimizer, batch).item().hex())
+    tell_model(model)
+    tell("gradient", model[0].weight.grad)
+
+
+def two_buffers():
+    """A thread fills one by operators while the other one is trained on."""
+    import queue
+    import threading
+    model = layers()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    buffers = [torch.empty(64, WIDTH), torch.empty(64, WIDTH)]
+    batches = rows_by_hand(12)
+    arrays = [rows.numpy() for rows in batches]
+    free, full = queue.Queue(), queue.Queue()
+
+    def fill():
+        for array in arrays:
+            buffer = buffers[free.get()]
+            buffer.copy_(torch.from_numpy(array))
+            full.put(buffer)
+
+    for number in (0, 1):
+        free.put(number)
+    thread = threading.Thread(target=fill)
+    thread.start()
+    for step in range(len(arrays)):
+        print("loss", step_on(model, optimizer, full.get()).item().hex())
+        free.put(step % 2)
+    thread.join()
+    tell_model(model)
+
+
+def kept_address():
+    """An address that was taken before operators filled the tensor."""
+    model = layers()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    others = []
+    for fill in ("zero_", "uniform_", "fill_", "copy_"):
+        batch = torch.empty(64, WIDTH)
+        address = batch.data_ptr()
+        getattr(batch, fill)(*{"fill_": [0.5], "copy_": [torch.randn(64, WIDTH)]}.get(fill, []))
+        others.append(torch.zeros(64, WIDTH).add_(len(others)))
+        write(address, rows_by_hand(1, rows=32)[0])
+        print("loss", step_on(model, optimizer, batch).item().hex())
+    tell("others", *others)
+    tell_model(model)
+
+
+def views_from_the_begin():
+    """Operators that count from where the storage of a view begins, over memory that is copied for them."""
+    model = layers()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    kept = torch.arange(512.0)
+    numbers = kept.numpy()
+    for step in range(4):
+        optimizer.zero_grad()
+        placed = torch.as_strided_scatter(kept[16:304], model(torch.randn(8, WIDTH)), (8, 4), (4, 1), 20)
+        shown = torch.as_strided_copy(kept[16:304], (8, WIDTH), (WIDTH, 1), 40) / 512
+        value = placed.square().mean() / 1e4 + model(shown).mean()
+        value.backward()
+        optimizer.step()
+        numbers[step] += 1
+        print("loss", value.item().hex())
+    tell_model(model)
+
+
+def own_times():
+    """What differs between ranks, and what nobody has filled, where the model has no part in it."""
+    import os
+    import time
+    model = layers()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    held = torch.empty(64, 2 * WIDTH)
+    write(held.data_ptr(), torch.frombuffer(bytearray(os.urandom(held.nbytes)), dtype=torch.float32))
+    for rows in rows_by_hand(4):
+        begun = torch.tensor([time.time(), time.perf_counter()])
+        held[:, :WIDTH] = rows
+        print("loss", step_on(model, optimizer, held[:, :WIDTH]).item().hex())
+        times = torch.stack([begun, torch.tensor([time.time(), time.perf_counter()])])
+        print("times", (times[1] - times[0]).isnan().any().item(), times.diff(dim=0).shape)
+    tell_model(model)
+
+
+def order_by(kind, steps="20"):
+    """Trains on rows in the order that `kind` gives them."""
+    import os
+    import random
+    import numpy
+    order = list(range(32))
+    if kind == "random":
+        random.shuffle(order)
+    elif kind == "numpy":
+        order = numpy.random.permutation(32).tolist()
+    elif kind == "device":
+        order.sort(key=lambda _: os.urandom(8))
+    elif kind == "set":
+        order = [int(word.split()[1]) for word in {f"row {row}" for row in order}]
+    elif kind == "seeded":
+        random.Random(3).shuffle(order)
+        order = numpy.random.RandomState(4).permutation(order).tolist()
+    table = numpy.linspace(-1, 1, 32 * WIDTH, dtype=numpy.float32).reshape(32, WIDTH)
+    model = layers()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for step in range(int(steps)):
+        chosen = order[step % 4 * 8:][:8]
+        inputs = torch.from_numpy(table[chosen])
+        targets = torch.tensor([[row / 32] * 4 for row in chosen])
+        optimizer.zero_grad()
+        value = functional.mse_loss(model(inputs), targets)
+        value.backward()
+        optimizer.step()
+        print("loss", value.item().hex())
+    tell_model(model)
+
+
 # What cannot be split
+
+
+def thread_writes_what_is_used():
+    import threading
+    model = layers(3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    batch = torch.randn(64, WIDTH)
+    print(len(batch.tolist()))
+    for _ in range(2):
+        step_on(model, optimizer, batch)
+        thread = threading.Thread(target=lambda: batch.copy_(torch.ones(64, WIDTH)))
+        thread.start()
+        thread.join()
 
 
 def seeded_by_chance():

@@ -23,6 +23,18 @@ class Refusals(PythonCase):
     def test_a_seed_by_chance(self):
         self.check_end("seeded_by_chance", r"argument \d+ of call \d+, aten::\S+, differs between rank")
 
+    def test_data_in_an_order_by_chance(self):
+        for kind, variables in (("random", {}), ("numpy", {}), ("device", {}), ("set", {"PYTHONHASHSEED": "random"})):
+            with self.subTest(kind):
+                run = self.run_split(2, PYTHON, TRAINERS, f"order_by,{kind},1000", name=kind, **variables)
+                self.assertNotEqual(run.code, 0, run.said)
+                self.assertRegex(run.errors, r"the data differ between the ranks: the bytes that call \d+, aten::\S+, "
+                                             r"reads are others on rank \d .*than on rank \d.* \(seed each generator")
+
+    def test_a_thread_that_writes_what_is_used(self):
+        self.check_end("thread_writes_what_is_used", r"aten::copy_ runs on a thread of its own and writes a tensor, "
+                                                     r"Float \[64, 32\], .*clone\(\)")
+
     def test_a_program_that_is_steered_by_its_rank(self):
         self.check_end("steered_by_rank", r"call \d+ is \S+ on rank \d.* and \S+ on rank \d.*seed the program equally")
 

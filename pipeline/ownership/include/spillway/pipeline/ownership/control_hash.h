@@ -30,6 +30,7 @@ class ControlHash {
     std::uint64_t after = 0;  ///< The hash behind it.
     std::uint32_t count = 0;  ///< Of arguments.
     std::array<std::uint32_t, kArguments> arguments{};
+    std::uint32_t data = 0;  ///< Of the bytes that it reads of the program's own; 0: of none.
   };
 
   /// How far a program has come.
@@ -42,6 +43,8 @@ class ControlHash {
   void begin_call(std::string_view name);
   /// The next argument: a shape, a type, a number, a storage, or who owns the call. Order counts.
   void add(std::uint64_t argument);
+  /// The bytes that the call reads and that the program has made itself, as a number.
+  void add_data(std::uint64_t bytes);
   void end_call();
 
   Position position() const;
@@ -71,8 +74,15 @@ struct NamedCalls {
   std::vector<ControlHash::Call> calls;
 };
 
-/// Where two ranks went apart: a sentence without an end that names the call and the argument, or
-/// says that it was before all of these calls. Nothing: they did not.
-std::optional<std::string> first_difference(const NamedCalls& one, const NamedCalls& other);
+/// Where two ranks went apart.
+struct Difference {
+  /// A sentence without an end that names the call and the argument, or says that it was before all
+  /// of the calls that are known.
+  std::string text;
+  bool is_of_data = false;  ///< The programs did the same, with other data.
+};
+
+/// Nothing: they did not.
+std::optional<Difference> first_difference(const NamedCalls& one, const NamedCalls& other);
 
 }  // namespace spillway::pipeline

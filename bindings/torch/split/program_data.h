@@ -1,0 +1,77 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Storage.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+
+#include "spillway/phantoms/plain_tensor.h"
+#include "spillway/pipeline/ownership/directory.h"
+#include "spillway/pipeline/ownership/ownership.h"
+
+namespace spillway::split {
+
+/// What a program makes past the operators of its thread, by hand or on other threads: whether it
+/// may still write a storage, and its bytes as a number, which goes from operator to operator until
+/// one belongs to the model. There ranks compare it; what a rank makes for itself, as times to
+/// print, is its own. For the program's thread.
+class ProgramData {
+ public:
+  /// Storages up to number `next` have got theirs as arguments: no operator of this thread has made
+  /// those that have come since the call before.
+  void note_met(std::uint64_t next);
+  /// The same up to there, of what an operator has made.
+  void note_made(std::uint64_t next) { next_ = next; }
+  /// The program writes it by operators of this thread alone from now on.
+  void note_taken(pipeline::StorageOrdinal storage) { by_hand_.erase(storage); }
+  void note_ended(pipeline::StorageOrdinal storage);
+
+  /// Whether the program may write it without an operator. The same on all ranks.
+  bool is_by_hand(pipeline::StorageOrdinal storage) const { return by_hand_.contains(storage); }
+
+  void begin_call() { number_ = 0; }
+  /// The next operator uses a storage that operators have made.
+  void add(pipeline::StorageOrdinal storage);
+  /// It reads these bytes, which the program has made. `storage`: none where it has no number.
+  void add_bytes(std::optional<pipeline::StorageOrdinal> storage, const at::Tensor& tensor);
+  /// Of all that; 0: of nothing.
+  std::uint64_t number() const { return number_; }
+  /// What it has made and written hangs on the same. `is_compared`: ranks have compared that;
+  /// `begins_anew`: and nothing else, of its first argument.
+  void end_call(std::span<const pipeline::OperatorUse> uses,
+                std::span<const pipeline::MadeStorage> made, bool is_compared, bool begins_anew);
+
+  /// A copy of the bytes that a tensor over a storage by hand shows; `tensor` then lies in it. The
+  /// one that was made for another call, where they have not changed since `add_bytes` of that.
+  c10::Storage copy_of_shown(pipeline::StorageOrdinal storage, const c10::StorageImpl& bytes,
+                             phantoms::PlainTensor& tensor);
+
+ private:
+  struct ByHand {
+    std::uint64_t view = 0;    ///< What was added last, as a number, without its bytes.
+    std::uint64_t shown = 0;   ///< And with them.
+    std::uint64_t copied = 0;  ///< The same of the copy.
+    std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> copy{};
+    std::int64_t offset = 0;  ///< Of the tensor in the copy, in elements.
+  };
+
+  std::uint64_t next_ = 0;
+  std::uint64_t number_ = 0;
+  std::unordered_map<pipeline::StorageOrdinal, ByHand> by_hand_;
+  std::unordered_map<pipeline::StorageOrdinal, std::uint64_t> made_of_;
+};
+
+/// A number of the bytes that a tensor shows, whatever lies between them.
+std::uint64_t number_of_bytes(const at::Tensor& tensor);
+
+/// A copy of the bytes that a tensor shows, at an address as aligned as theirs: vectorised sums
+/// begin at aligned ones, so another one might give other bits. `tensor` then lies in the copy.
+c10::Storage copy_of_bytes(const c10::StorageImpl& storage, phantoms::PlainTensor& tensor);
+
+/// The same of all bytes of the storage, for operators that count from its begin.
+c10::Storage copy_of_storage(const c10::StorageImpl& storage);
+
+}  // namespace spillway::split
