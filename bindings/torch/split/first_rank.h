@@ -25,7 +25,6 @@ inline constexpr transport::Tag kTraceHeader{transport::Stream::kControl, kFirst
 inline constexpr transport::Tag kTraceText{transport::Stream::kControl, kFirstNumber + 7};
 /// From here on those of steps (rebalancing.cpp).
 inline constexpr std::uint64_t kStepNumber = kFirstNumber + 1024;
-inline constexpr transport::Tag kEndOfShard{transport::Stream::kControl, kFirstNumber + 4};
 /// From here on those of exchanges between shards.
 inline constexpr std::uint64_t kFirstAnnouncement = kFirstNumber + (std::uint64_t{1} << 60);
 

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_HOOKS_VERSION 7
+#define SPILLWAY_HOOKS_VERSION 8
 
 /** What the core wants to be told. Members may be null. The structure is copied. */
 struct SpillwayHooks {
@@ -68,6 +68,10 @@ struct SpillwayHooks {
   const void* (*archived_bytes)(const void* memory, size_t size);
   /** A record of an archive has been read: `record` is its std::tuple<c10::DataPtr, size_t>. */
   void (*record_read)(const void* record);
+  /** `tensor` (c10::TensorImpl) has come to require a gradient, by no operator. */
+  void (*leaf_made)(void* tensor);
+  /** A module of LibTorch's C++ interface has registered `parameter` (at::Tensor). */
+  void (*parameter_registered)(const void* parameter);
 };
 
 /**

@@ -93,6 +93,10 @@ class SplitProgram {
   static const void* archived_bytes(const void* memory, std::size_t size);
   /// An archive of this run's own has the bytes on the first rank alone: that holds what is read.
   static void record_read(const void* record);
+  /// Shards know the parameters of one another by the order in which they come to be leaves, and
+  /// data that are such leaves, too, from those.
+  static void leaf_made(void* tensor);
+  static void parameter_registered(const void* parameter);
 
   /// The program, or a system call of it, is about to read or write memory that is not there. Ends
   /// the job with a sentence that names the tensor; in a forked child it tells it and returns.
