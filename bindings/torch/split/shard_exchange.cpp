@@ -18,9 +18,20 @@ using Kind = Announcement::Kind;
 constexpr std::string_view kUpdatedApart =
     "all shards have to update the same parameters, each of which needs a gradient in all of them "
     "or in none";
+constexpr std::string_view kKeptApart =
+    "a parameter has to be kept by the same rank of each shard, and data have chosen which one "
+    "comes first, so take fewer --stages, or let the first forward of all shards use the "
+    "parameters "
+    "in one order";
 constexpr std::string_view kCountedApart =
     "--shards knows a parameter by its number among the tensors that the program has made alike "
     "before forward, so make as many of them in all shards, or the model before the data";
+
+std::string_view advice_on(const Announcement& mine, const Announcement& theirs) {
+  if (mine.kind != Kind::kCopy || theirs.kind != Kind::kCopy) return kUpdatedApart;
+  if (mine.parameters[0].of != theirs.parameters[0].of) return kCountedApart;
+  return mine.keeper != theirs.keeper ? kKeptApart : kUpdatedApart;
+}
 
 void check(const device::Event& event, Rank shard) {
   const device::Outcome outcome = event.wait();
@@ -374,13 +385,9 @@ void ShardExchange::end_apart() {
       while (at < least && mine.parameters[at] == theirs.parameters[at]) ++at;
       const bool is_same = mine.kind == theirs.kind && at == least && mine.count == theirs.count;
       if (at == least && (is_same || mine.kind != theirs.kind)) at = 0;
-      const ParameterName& name = mine.parameters[0];
-      const bool is_counted = mine.kind == Kind::kCopy && theirs.kind == Kind::kCopy &&
-                              name.of != theirs.parameters[0].of;
       reason =
           message("shard {} {} where shard {} {}: {}", shard(), words_locked(mine, at, is_same),
-                  difference->shard, words_locked(theirs, at, is_same),
-                  is_counted ? kCountedApart : kUpdatedApart);
+                  difference->shard, words_locked(theirs, at, is_same), advice_on(mine, theirs));
       break;
     }
   }

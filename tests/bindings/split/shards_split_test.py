@@ -86,7 +86,8 @@ class Ends(ShardsCase):
                                       r"shard \d averages the gradient of a parameter that shard \d has not used")
 
     def test_one_head_in_each_shard(self):
-        self.check_end("one_head_each", r"first uses parameter Float .* in step 1 where shard \d averages the gradient")
+        self.check_end("one_head_each", r"shard 1 first uses parameter Float .*, number 2 of 2 in step 1 where "
+                                        "shard 0 averages the gradient")
 
     def test_one_head_in_each_shard_later(self):
         self.check_end("one_head_each_later", r"averages the gradient of parameter Float .*, number 1 of 2 in step 2 "
