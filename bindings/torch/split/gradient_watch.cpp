@@ -75,6 +75,26 @@ bool GradientWatch::Leaf::changes_to(const at::Tensor& now) {
 
 void GradientWatch::add_parameter(StorageOrdinal storage, ExchangedParameter parameter) {
   parameters_[storage] = std::move(parameter);
+  has_new_ = true;
+}
+
+void GradientWatch::note_use(const ExchangedParameter& parameter) {
+  order_.parameter_used();
+  if (parameter.forward >= newest_forward_) {
+    newest_forward_ = parameter.forward;
+    newest_ = parameter.what;
+  }
+  if (parameter.forward < oldest_forward_) {
+    oldest_forward_ = parameter.forward;
+    oldest_ = parameter.what;
+  }
+  if (has_new_ && oldest_forward_ < newest_forward_)
+    throw UnsupportedError(
+        "a parameter ({}) was made after forward had used another one of its model ({}), so its "
+        "place may depend on data and --shards cannot tell which one of other shards it is: make "
+        "all "
+        "parameters before forward, or do the first forward without gradients (torch.no_grad())",
+        newest_, oldest_);
 }
 
 bool GradientWatch::updates(std::span<const pipeline::OperatorUse> uses, bool overwrites) const {
@@ -95,13 +115,19 @@ bool GradientWatch::updates(std::span<const pipeline::OperatorUse> uses, bool ov
 
 void GradientWatch::note_forward(c10::ArrayRef<c10::IValue> arguments) {
   for_each_tensor(arguments, [&](const at::Tensor& tensor, std::size_t) {
-    if (!tensor.requires_grad() || numbers_.contains(tensor.unsafeGetTensorImpl())) return;
+    if (!tensor.requires_grad()) return;
+    const auto known = numbers_.find(tensor.unsafeGetTensorImpl());
+    if (known != numbers_.end()) {
+      note_use(leaves_[known->second].parameter);
+      return;
+    }
     const auto storage = storages_.at(storage_of(tensor).data());
     const auto parameter = storage ? parameters_.find(*storage) : parameters_.end();
     if (parameter == parameters_.end()) {
       if (!storage) refuse_foreign(tensor);
       return;
     }
+    note_use(parameter->second);
     const at::Tensor leaf = leaf_of(tensor);
     if (!leaf.defined() || !numbers_.emplace(leaf.unsafeGetTensorImpl(), leaves_.size()).second)
       return;
@@ -195,6 +221,9 @@ void GradientWatch::ended(StorageOrdinal storage) {
 
 void GradientWatch::begin_backward() {
   is_in_backward_ = true;
+  has_new_ = false;
+  newest_forward_ = 0;
+  oldest_forward_ = ~std::uint64_t{0};
   for (Leaf& leaf : leaves_)
     if (auto kept = leaf.variable.lock()) leaf.changes_to(at::Tensor(std::move(kept)).grad());
 }

@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -39,7 +40,7 @@ class GradientWatch {
     c10::StorageImpl* storage = nullptr;  ///< Which lives, as its number does.
   };
 
-  GradientWatch(StorageTable& storages, const ParameterOrder& order)
+  GradientWatch(StorageTable& storages, ParameterOrder& order)
       : storages_(storages), order_(order) {}
 
   /// A storage that forward uses for the first time as a parameter, or as data that require a
@@ -47,7 +48,8 @@ class GradientWatch {
   void add_parameter(pipeline::StorageOrdinal storage, ExchangedParameter parameter);
   void add_data(pipeline::StorageOrdinal storage) { data_.insert(storage); }
   /// Of an operator of forward: parameters among its arguments. Throws UnsupportedError for one in
-  /// memory that is not LibTorch's.
+  /// memory that is not LibTorch's, and for a new one of a model that has been used before it was
+  /// made: data may have chosen which one that is.
   void note_forward(c10::ArrayRef<c10::IValue> arguments);
   /// An operator outside of backward writes those storages; `overwrites`: whatever was there.
   /// Whether one is a parameter. Throws UnsupportedError for data, which are not written as
@@ -85,6 +87,7 @@ class GradientWatch {
     bool changes_to(const at::Tensor& now);
   };
 
+  void note_use(const ExchangedParameter& parameter);
   void refuse_foreign(const at::Tensor& tensor) const;
   void refuse_update(const at::Tensor& written, const at::Tensor* variable) const;
   void begin_backward();
@@ -93,13 +96,18 @@ class GradientWatch {
   std::optional<pipeline::StorageOrdinal> changed(const at::Tensor& tensor) const;
 
   StorageTable& storages_;
-  const ParameterOrder& order_;
+  ParameterOrder& order_;
   std::unordered_map<pipeline::StorageOrdinal, ExchangedParameter> parameters_;
   std::unordered_set<pipeline::StorageOrdinal> data_;
   std::vector<Leaf> leaves_;
   std::unordered_map<const c10::TensorImpl*, std::size_t> numbers_;  ///< Of leaves.
   std::unordered_map<pipeline::StorageOrdinal, std::vector<Gradient>> changed_;
   bool is_in_backward_ = false;
+
+  // Since the latest backward.
+  std::string newest_, oldest_;  ///< Parameters that forward has used, for people.
+  std::uint64_t newest_forward_ = 0, oldest_forward_ = ~std::uint64_t{0};
+  bool has_new_ = false;  ///< One was used for the first time.
 };
 
 }  // namespace spillway::split

@@ -39,15 +39,13 @@ void ParameterOrder::leaf_made(c10::TensorImpl& leaf) {
   }
   Leaf made{.tensor = c10::weak_intrusive_ptr<c10::TensorImpl>(
                 c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(&leaf))};
-  if (!is_in_forward_) {
-    if (!open_) {
-      open_ = std::make_shared<Period>();
-      open_->number = periods_++;
-    }
-    made.in = open_;
-    made.kind = kind_of(leaf);
-    made.number = ++open_->counts[made.kind];
+  if (!open_) {
+    open_ = std::make_shared<Period>();
+    open_->number = periods_++;
   }
+  made.in = open_;
+  made.kind = kind_of(leaf);
+  made.number = ++open_->counts[made.kind];
   leaves_.insert_or_assign(&leaf, std::move(made));
 }
 
@@ -66,13 +64,13 @@ bool ParameterOrder::is_parameter(const at::Tensor& leaf) const {
   return (known != nullptr && known->is_registered) || is_python_parameter(leaf);
 }
 
-std::optional<ParameterName> ParameterOrder::name_of(const at::Tensor& leaf) const {
+std::optional<ParameterOrder::Place> ParameterOrder::place_of(const at::Tensor& leaf) const {
   const Leaf* const known = find(leaf);
-  if (known == nullptr || !known->in) return std::nullopt;
+  if (known == nullptr) return std::nullopt;
   Hash hash;
   hash.add(known->in->number);
   hash.add(known->kind);
-  return ParameterName{hash.value(), known->number, known->in->counts.at(known->kind)};
+  return Place{{hash.value(), known->number, known->in->counts.at(known->kind)}, known->in->number};
 }
 
 }  // namespace spillway::split

@@ -27,11 +27,8 @@ struct ParameterName {
 /// gradients are data. The program's thread.
 class ParameterOrder {
  public:
-  /// An operator runs, of forward or not: what is made within a forward has no place.
-  void operator_runs(bool is_forward) {
-    is_in_forward_ = is_forward;
-    if (is_forward) open_.reset();
-  }
+  /// Forward has used a parameter: what is made from now on is made before another forward.
+  void parameter_used() { open_.reset(); }
   /// It has come to require a gradient, and is a leaf.
   void leaf_made(c10::TensorImpl& leaf);
   /// By a module of LibTorch's C++ interface.
@@ -39,8 +36,12 @@ class ParameterOrder {
 
   /// Of a leaf that requires a gradient.
   bool is_parameter(const at::Tensor& leaf) const;
-  /// None: it was made within a forward.
-  std::optional<ParameterName> name_of(const at::Tensor& leaf) const;
+  struct Place {
+    ParameterName name;
+    std::uint64_t forward = 0;  ///< Before which it was made.
+  };
+  /// None: nobody saw it made.
+  std::optional<Place> place_of(const at::Tensor& leaf) const;
 
  private:
   /// Up to the next forward.
@@ -50,7 +51,7 @@ class ParameterOrder {
   };
   struct Leaf {
     c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
-    std::shared_ptr<Period> in;  ///< Null: within a forward.
+    std::shared_ptr<Period> in{};
     std::uint64_t kind = 0;
     std::uint32_t number = 0;
     bool is_registered = false;
@@ -62,7 +63,6 @@ class ParameterOrder {
   std::size_t most_ = 1024;  ///< Before those that have ended are looked for.
   std::shared_ptr<Period> open_;
   std::uint64_t periods_ = 0;
-  bool is_in_forward_ = false;
 };
 
 }  // namespace spillway::split

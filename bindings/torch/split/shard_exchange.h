@@ -29,7 +29,8 @@ struct StorageRange {
 /// A parameter, as all shards know it.
 struct ExchangedParameter {
   ParameterName name;
-  std::string what;  ///< "Float [32, 64]", for people.
+  std::string what;           ///< "Float [32, 64]", for people.
+  std::uint64_t forward = 0;  ///< Before which it was made, in this shard.
 };
 
 /// "parameter Float [32, 64], number 3 of 5"

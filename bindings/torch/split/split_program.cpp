@@ -147,10 +147,7 @@ class SplitProgram::Impl {
     const c10::ArrayRef<c10::IValue> arguments =
         torch::jit::last(stack, op.schema().arguments().size());
     phase_ = traits.autograd.phase;
-    if (shards_) {
-      order_.operator_runs(phase_ == OpPhase::kForward);
-      exchange_before(op, arguments);
-    }
+    if (shards_) exchange_before(op, arguments);
     if (traits.autograd.phase == OpPhase::kOther && is_by_element(op, arguments)) {
       const auto groups = by_place(arguments[0].toTensorList());
       if (groups.size() > 1) {
@@ -742,15 +739,14 @@ class SplitProgram::Impl {
       return;
     }
     const std::string what = message("{} {}", leaf.scalar_type(), leaf.sizes());
-    const auto name = order_.name_of(leaf);
-    if (!name)
+    const auto place = order_.place_of(leaf);
+    if (!place)
       job_.abort(
-          message("a parameter ({}) was made while a forward was under way, so its place may "
-                  "depend on data and --shards cannot tell which one of other shards it is: "
-                  "make all parameters before forward, or do the first forward without "
-                  "gradients (torch.no_grad())",
+          message("a parameter ({}) has come to require a gradient unseen, so --shards cannot "
+                  "tell which one of other shards it is: make it by torch.nn.Parameter or "
+                  "register_parameter",
                   what));
-    const ExchangedParameter parameter{*name, what};
+    const ExchangedParameter parameter{place->name, what, place->forward};
     gradients_.add_parameter(dealt.parameter, parameter);
     const bool is_here = dealt.holders.contains(transport_.rank());
     auto copy = shards_->copy_of_first(steps_ + 1, parameter, uses_[number].size,

@@ -78,7 +78,7 @@ struct Shard {
   }
 
   void backward() {
-    at::detail::getDefaultCPUGenerator().set_state(random);
+    at::Generator(at::detail::getDefaultCPUGenerator()).set_state(random);
     const torch::Tensor input = torch::randn({8, kWidth}).requires_grad_();
     const torch::Tensor loss = torch::mse_loss(network->forward(input), torch::randn({8, kWidth}));
     loss.backward();
