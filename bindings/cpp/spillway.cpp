@@ -66,6 +66,7 @@ void start(const StartOptions& options) {
   for (const std::string& place : options.nvme) places += (places.empty() ? "" : ",") + place;
   if (!places.empty()) sources.options.emplace_back("nvme", places);
   if (options.split) sources.options.emplace_back("split", "on");
+  if (options.shards != 1) sources.options.emplace_back("shards", std::to_string(options.shards));
   const runtime::Settings settings = runtime::load_settings(sources);
   if (settings.split && runtime::launched_rank() && !is_under_command())
     run_under_command(sources.options);
@@ -85,6 +86,16 @@ std::uint32_t rank() {
 std::uint32_t ranks() {
   const auto* const transport = running().transport();
   return transport == nullptr ? 1 : transport->ranks();
+}
+
+std::uint32_t shard() {
+  const auto* const shards = running().shards();
+  return shards == nullptr ? 0 : shards->number();
+}
+
+std::uint32_t shards() {
+  const auto* const shards = running().shards();
+  return shards == nullptr ? 1 : shards->count();
 }
 
 void begin_step() {

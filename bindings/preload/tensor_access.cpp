@@ -16,6 +16,8 @@ decltype(SpillwayHooks::before_pointer) before_pointer = nullptr;
 decltype(SpillwayHooks::archived_tensor) archived_tensor = nullptr;
 decltype(SpillwayHooks::archived_bytes) archived_bytes = nullptr;
 decltype(SpillwayHooks::read_record) read_record = nullptr;
+decltype(SpillwayHooks::leaf_made) leaf_made = nullptr;
+decltype(SpillwayHooks::parameter_registered) parameter_registered = nullptr;
 
 template <class Function>
 Function read(const Function& shared) {
@@ -47,6 +49,9 @@ struct OptionalAllocator {
 using GetRecord = void* (*)(void* result, void* reader, const void* name, OptionalAllocator);
 // The result, which has a destructor, is made at an address that the caller gives.
 using ResolveNeg = void* (*)(void* result, const void* tensor);
+using SetRequiresGrad = void (*)(void* tensor, bool requires_grad);
+using RegisterParameter = void* (*)(void* module, void* name, const void* tensor,
+                                    bool requires_grad);
 using WriteableData = void* (*)(void* result, const void* tensor, bool to_cpu);
 
 // What a PointerGiver does where somebody wants to be told, or at its first call. Kept out of those
@@ -66,6 +71,8 @@ void watch_tensor_access(const SpillwayHooks& hooks) {
   __atomic_store_n(&archived_tensor, hooks.archived_tensor, __ATOMIC_RELEASE);
   __atomic_store_n(&archived_bytes, hooks.archived_bytes, __ATOMIC_RELEASE);
   __atomic_store_n(&read_record, hooks.read_record, __ATOMIC_RELEASE);
+  __atomic_store_n(&leaf_made, hooks.leaf_made, __ATOMIC_RELEASE);
+  __atomic_store_n(&parameter_registered, hooks.parameter_registered, __ATOMIC_RELEASE);
 }
 
 // A PointerGiver. Its name here says nothing: the program knows it by its symbol.
@@ -206,6 +213,39 @@ void* spillway_get_record(void* result, void* reader, const void* name,
   if (read_it == nullptr) return real(result, reader, name, allocator);
   read_it(reinterpret_cast<void (*)()>(real), result, reader, name, &allocator);
   return result;
+}
+
+// void c10::TensorImpl::set_requires_grad(bool): parameters and data that require gradients, of
+// Python, too.
+#define SPILLWAY_SET_REQUIRES_GRAD "_ZN3c1010TensorImpl17set_requires_gradEb"
+extern "C" SPILLWAY_VISIBLE void spillway_set_requires_grad(
+    void* tensor, bool requires_grad) __asm__(SPILLWAY_SET_REQUIRES_GRAD);
+
+void spillway_set_requires_grad(void* tensor, bool requires_grad) {
+  static SetRequiresGrad known;
+  const auto real = next(known, SPILLWAY_SET_REQUIRES_GRAD, __builtin_return_address(0));
+  real(tensor, requires_grad);
+  const auto tell = requires_grad ? read(leaf_made) : nullptr;
+  if (tell != nullptr) tell(tensor);
+}
+
+// at::Tensor& torch::nn::Module::register_parameter(std::string, at::Tensor, bool): what modules of
+// LibTorch's C++ interface train.
+#define SPILLWAY_REGISTER_PARAMETER                       \
+  "_ZN5torch2nn6Module18register_parameterENSt7__cxx1112" \
+  "basic_stringIcSt11char_traitsIcESaIcEEEN2at6TensorEb"
+extern "C" SPILLWAY_VISIBLE void* spillway_register_parameter(
+    void* module, void* name, const void* tensor,
+    bool requires_grad) __asm__(SPILLWAY_REGISTER_PARAMETER);
+
+void* spillway_register_parameter(void* module, void* name, const void* tensor,
+                                  bool requires_grad) {
+  static RegisterParameter known;
+  const auto real = next(known, SPILLWAY_REGISTER_PARAMETER, __builtin_return_address(0));
+  void* const parameter = real(module, name, tensor, requires_grad);
+  const auto tell = read(parameter_registered);
+  if (tell != nullptr) tell(parameter);
+  return parameter;
 }
 
 }  // namespace spillway::preload

@@ -79,6 +79,8 @@ void register_hooks(bool kernel_serves_faults, std::size_t bytes_at_once, bool i
     hooks.read_part = &split::SplitProgram::read_part;
     hooks.keeps_file = &split::SplitProgram::keeps_file;
     hooks.before_flag = &split::SplitProgram::before_flag;
+    hooks.leaf_made = &split::SplitProgram::leaf_made;
+    hooks.parameter_registered = &split::SplitProgram::parameter_registered;
   }
   auto* const preloaded =
       reinterpret_cast<SpillwayPreloadRegister>(::dlsym(RTLD_DEFAULT, "spillway_preload_register"));
@@ -379,8 +381,10 @@ std::optional<runtime::RanksReport> Core::gather(const runtime::RunStatistics& m
 }
 
 runtime::RanksTrace Core::trace_of_ranks(runtime::RecordedTrace mine, bool joins) {
-  mine.trace.title = message("rank {} ({}): {}", transport_->rank().value(),
-                             transport_->job().hosts[transport_->rank().value()], mine.trace.title);
+  const Rank rank = transport_->rank();
+  const std::string shard = shards_->count() == 1 ? "" : message("shard {}, ", shards_->number());
+  mine.trace.title = message("{}rank {} ({}): {}", shard, rank.value(),
+                             transport_->job().hosts[rank.value()], mine.trace.title);
   if (is_drained_.load()) return split_->trace(std::move(mine), joins);
   if (joins) mine.summary += "; of this rank alone, as the program did not end by itself";
   return {{std::move(mine.trace)}, std::move(mine.summary)};

@@ -46,6 +46,7 @@ class Core {
   /// Null where the program is not split over ranks.
   split::SplitProgram* split() { return split_.get(); }
   const transport::Transport* transport() const { return transport_.get(); }
+  const split::Shards* shards() const { return shards_.get(); }
   /// In a child that was made by fork(2) no operator is seen and nothing is counted: locks of the
   /// parent's other threads may be held for ever there.
   bool is_forked_child() const noexcept { return is_child_.load(); }

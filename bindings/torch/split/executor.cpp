@@ -480,11 +480,13 @@ void Executor::send(UnderWay& begun) {
 void Executor::note(const UnderWay& message, TimePoint begin) {
   if (log_ == nullptr) return;
   const bool has_come = message.move.to == transport_.rank();
+  const Rank shard = shards_ == nullptr ? Rank(0) : shards_->shard();
+  const std::uint32_t shards = shards_ == nullptr ? 1 : shards_->shards();
   log_->add({.begin = begin,
              .end = clock_.now(),
-             .number = message.move.number,
+             .number = message.move.number * shards + shard.value(),
              .size = message.size,
-             .peer = has_come ? message.move.from : message.move.to,
+             .peer = rank_in_job(shard, has_come ? message.move.from : message.move.to),
              .has_come = has_come,
              .action = message.action});
 }

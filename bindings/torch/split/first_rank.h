@@ -28,7 +28,6 @@ inline constexpr transport::Tag kTraceText{transport::Stream::kControl, kFirstNu
 inline constexpr std::uint64_t kAhead = 2;
 /// From here on those of steps (rebalancing.cpp).
 inline constexpr std::uint64_t kStepNumber = kFirstNumber + 1024;
-inline constexpr transport::Tag kEndOfShard{transport::Stream::kControl, kFirstNumber + 4};
 /// From here on those of signals (held_signals.cpp).
 inline constexpr std::uint64_t kSignalNumber = kFirstNumber + (std::uint64_t{1} << 59);
 /// From here on those of exchanges between shards.

@@ -21,31 +21,10 @@ const c10::StorageImpl& storage_of(const at::Tensor& tensor) {
   return *tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
-/// Whether it writes its first argument whatever was there.
-bool overwrites_first(std::string_view name) {
-  constexpr std::array<std::string_view, 5> kNames{"aten::zero_", "aten::fill_", "aten::copy_",
-                                                   "aten::_foreach_zero_", "aten::_foreach_copy_"};
-  return std::find(kNames.begin(), kNames.end(), name.substr(0, name.find('.'))) != kNames.end();
-}
-
 bool is_all_of_its_storage(const at::Tensor& tensor) {
   return tensor.is_non_overlapping_and_dense() &&
          static_cast<std::size_t>(tensor.numel()) * tensor.element_size() ==
              storage_of(tensor).nbytes();
-}
-
-/// The leaf that a tensor is, or is a view of.
-at::Tensor leaf_of(const at::Tensor& tensor) {
-  constexpr int kMostViews = 16;
-  if (!tensor.requires_grad() || tensor.is_leaf()) return tensor;
-  auto node = tensor.grad_fn();
-  for (int views = 0; node && views < kMostViews; ++views) {
-    if (const auto* const last = dynamic_cast<const torch::autograd::AccumulateGrad*>(&*node))
-      return last->variable;
-    if (node->num_outputs() == 0) break;
-    node = node->next_edge(0).function;
-  }
-  return {};
 }
 
 allreduce::Element element_of(const at::Tensor& gradient, const ExchangedParameter& parameter) {
@@ -59,12 +38,30 @@ allreduce::Element element_of(const at::Tensor& gradient, const ExchangedParamet
     case at::kComplexDouble: return Element::kComplex128;
     default: break;
   }
-  throw UnsupportedError("the gradient of parameter {} ({}) has a type that --shards cannot "
-                         "average: {}",
-                         parameter.number, parameter.what, c10::toString(gradient.scalar_type()));
+  throw UnsupportedError("the gradient of {} has a type that --shards cannot average: {}",
+                         to_string(parameter), c10::toString(gradient.scalar_type()));
 }
 
 }  // namespace
+
+at::Tensor leaf_of(const at::Tensor& tensor) {
+  constexpr int kMostViews = 16;
+  if (!tensor.requires_grad() || tensor.is_leaf()) return tensor;
+  auto node = tensor.grad_fn();
+  for (int views = 0; node && views < kMostViews; ++views) {
+    if (const auto* const last = dynamic_cast<const torch::autograd::AccumulateGrad*>(&*node))
+      return last->variable;
+    if (node->num_outputs() == 0) break;
+    node = node->next_edge(0).function;
+  }
+  return {};
+}
+
+bool overwrites_first(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kNames{"aten::zero_", "aten::fill_", "aten::copy_",
+                                                   "aten::_foreach_zero_", "aten::_foreach_copy_"};
+  return std::find(kNames.begin(), kNames.end(), name.substr(0, name.find('.'))) != kNames.end();
+}
 
 bool GradientWatch::Leaf::changes_to(const at::Tensor& now) {
   c10::TensorImpl* const impl = now.defined() ? now.unsafeGetTensorImpl() : nullptr;
@@ -76,18 +73,61 @@ bool GradientWatch::Leaf::changes_to(const at::Tensor& now) {
   return is_other;
 }
 
-const ExchangedParameter& GradientWatch::add_parameter(StorageOrdinal storage, std::string what) {
-  ExchangedParameter& parameter = parameters_[storage];
-  parameter = {next_++, std::move(what)};
-  return parameter;
+void GradientWatch::add_parameter(StorageOrdinal storage, ExchangedParameter parameter) {
+  parameters_[storage] = std::move(parameter);
+  has_new_ = true;
+}
+
+void GradientWatch::note_use(const ExchangedParameter& parameter) {
+  order_.parameter_used();
+  if (parameter.forward >= newest_forward_) {
+    newest_forward_ = parameter.forward;
+    newest_ = parameter.what;
+  }
+  if (parameter.forward < oldest_forward_) {
+    oldest_forward_ = parameter.forward;
+    oldest_ = parameter.what;
+  }
+  if (has_new_ && oldest_forward_ < newest_forward_)
+    throw UnsupportedError(
+        "a parameter ({}) was made after forward had used another one of its model ({}), so its "
+        "place may depend on data and --shards cannot tell which one of other shards it is: make "
+        "all "
+        "parameters before forward, or do the first forward without gradients (torch.no_grad())",
+        newest_, oldest_);
+}
+
+bool GradientWatch::updates(std::span<const pipeline::OperatorUse> uses, bool overwrites) const {
+  bool is_any = false;
+  for (const pipeline::OperatorUse& use : uses) {
+    if (!use.writes) continue;
+    is_any |= parameters_.contains(use.storage);
+    if (!overwrites && data_.contains(use.storage))
+      throw UnsupportedError(
+          "a tensor of {} that requires a gradient and is no parameter of a module "
+          "(torch.nn.Parameter, register_parameter) is changed in place, and --shards takes it for "
+          "data, whose gradient it does not average: make it a parameter, or make a new tensor "
+          "instead",
+          use.size);
+  }
+  return is_any;
 }
 
 void GradientWatch::note_forward(c10::ArrayRef<c10::IValue> arguments) {
   for_each_tensor(arguments, [&](const at::Tensor& tensor, std::size_t) {
-    if (!tensor.requires_grad() || numbers_.contains(tensor.unsafeGetTensorImpl())) return;
+    if (!tensor.requires_grad()) return;
+    const auto known = numbers_.find(tensor.unsafeGetTensorImpl());
+    if (known != numbers_.end()) {
+      note_use(leaves_[known->second].parameter);
+      return;
+    }
     const auto storage = storages_.at(storage_of(tensor).data());
     const auto parameter = storage ? parameters_.find(*storage) : parameters_.end();
-    if (parameter == parameters_.end()) return;
+    if (parameter == parameters_.end()) {
+      if (!storage) refuse_foreign(tensor);
+      return;
+    }
+    note_use(parameter->second);
     const at::Tensor leaf = leaf_of(tensor);
     if (!leaf.defined() || !numbers_.emplace(leaf.unsafeGetTensorImpl(), leaves_.size()).second)
       return;
@@ -95,6 +135,16 @@ void GradientWatch::note_forward(c10::ArrayRef<c10::IValue> arguments) {
         Leaf{parameter->second, c10::weak_intrusive_ptr<c10::TensorImpl>(leaf.getIntrusivePtr())});
     added.changes_to(leaf.grad());
   });
+}
+
+/// Nobody knows its storage, so no rank keeps it.
+void GradientWatch::refuse_foreign(const at::Tensor& tensor) const {
+  const at::Tensor leaf = leaf_of(tensor);
+  if (leaf.defined() && order_.is_parameter(leaf))
+    throw UnsupportedError("a parameter ({} {}) lies in memory that the program has made past "
+                           "LibTorch (from_numpy, from_blob), where --shards cannot average its "
+                           "gradient: make it of a clone()",
+                           leaf.scalar_type(), leaf.sizes());
 }
 
 std::vector<StorageOrdinal> GradientWatch::read_in_backward(const c10::OperatorHandle& op,
@@ -127,11 +177,11 @@ void GradientWatch::refuse_update(const at::Tensor& written, const at::Tensor* v
   const auto found = storage ? parameters_.find(*storage) : parameters_.end();
   if (found == parameters_.end()) return;
   if (variable != nullptr && &storage_of(*variable) == &storage_of(written)) return;
-  throw UnsupportedError(
-      "parameter {} ({}) is updated inside of backward by a hook that is not its "
-      "own, where --shards cannot average its gradient: update it behind "
-      "backward, or in its own hook (register_post_accumulate_grad_hook)",
-      found->second.number, found->second.what);
+  throw UnsupportedError("{} is updated inside of backward by a hook that is not its own, where "
+                         "--shards cannot average "
+                         "its gradient: update it behind backward, or in its own hook "
+                         "(register_post_accumulate_grad_hook)",
+                         to_string(found->second));
 }
 
 std::vector<StorageOrdinal> GradientWatch::read_by(const c10::OperatorHandle& op,
@@ -165,11 +215,15 @@ std::vector<GradientWatch::Gradient> GradientWatch::take(StorageOrdinal storage)
 
 void GradientWatch::ended(StorageOrdinal storage) {
   parameters_.erase(storage);
+  data_.erase(storage);
   changed_.erase(storage);
 }
 
 void GradientWatch::begin_backward() {
   is_in_backward_ = true;
+  has_new_ = false;
+  newest_forward_ = 0;
+  oldest_forward_ = ~std::uint64_t{0};
   for (Leaf& leaf : leaves_)
     if (auto kept = leaf.variable.lock()) leaf.changes_to(at::Tensor(std::move(kept)).grad());
 }
@@ -198,16 +252,16 @@ void GradientWatch::end_backward() {
 /// Wherever autograd has put it.
 void GradientWatch::add(const ExchangedParameter& parameter, const at::Tensor& gradient) {
   if (!gradient.has_storage())
-    throw UnsupportedError("the gradient of parameter {} ({}) is sparse, which --shards cannot "
-                           "average: make it dense (sparse=False)",
-                           parameter.number, parameter.what);
+    throw UnsupportedError("the gradient of {} is sparse, which --shards cannot average: make it "
+                           "dense (sparse=False)",
+                           to_string(parameter));
   c10::StorageImpl& storage = *gradient.storage().unsafeGetStorageImpl();
   if (storage.nbytes() == 0) return;
   const auto ordinal = storages_.ordinal_of(storage);
   if (!ordinal)
-    throw UnsupportedError("the gradient of parameter {} ({}) lies in memory that the program has "
-                           "made past LibTorch, where --shards cannot average it",
-                           parameter.number, parameter.what);
+    throw UnsupportedError("the gradient of {} lies in memory that the program has made past "
+                           "LibTorch, where --shards cannot average it",
+                           to_string(parameter));
   Gradient one{parameter, element_of(gradient, parameter), 0, Bytes(storage.nbytes()), &storage};
   if (gradient.is_non_overlapping_and_dense()) {
     const auto item = static_cast<std::uint64_t>(gradient.element_size());

@@ -5,15 +5,26 @@
 #include <ATen/core/ivalue.h>
 
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
+#include "parameter_order.h"
 #include "shard_exchange.h"
 #include "spillway/pipeline/ownership/directory.h"
+#include "spillway/pipeline/ownership/ownership.h"
 #include "storage_table.h"
 
 namespace spillway::split {
+
+/// The leaf that a tensor is, or is a view of; undefined where that is not found.
+at::Tensor leaf_of(const at::Tensor& tensor);
+
+/// Whether an operator writes its first argument whatever was there.
+bool overwrites_first(std::string_view name);
 
 /// Knows which bytes are gradients of parameters that backward has changed and no exchange has seen
 /// since. Autograd may put a gradient in its place without an operator, so it compares what the
@@ -29,12 +40,21 @@ class GradientWatch {
     c10::StorageImpl* storage = nullptr;  ///< Which lives, as its number does.
   };
 
-  explicit GradientWatch(StorageTable& storages) : storages_(storages) {}
+  GradientWatch(StorageTable& storages, ParameterOrder& order)
+      : storages_(storages), order_(order) {}
 
-  /// A storage that forward uses for the first time as a parameter. Returns its name.
-  const ExchangedParameter& add_parameter(pipeline::StorageOrdinal storage, std::string what);
-  /// Of an operator of forward: parameters among its arguments.
+  /// A storage that forward uses for the first time as a parameter, or as data that require a
+  /// gradient.
+  void add_parameter(pipeline::StorageOrdinal storage, ExchangedParameter parameter);
+  void add_data(pipeline::StorageOrdinal storage) { data_.insert(storage); }
+  /// Of an operator of forward: parameters among its arguments. Throws UnsupportedError for one in
+  /// memory that is not LibTorch's, and for a new one of a model that has been used before it was
+  /// made: data may have chosen which one that is.
   void note_forward(c10::ArrayRef<c10::IValue> arguments);
+  /// An operator outside of backward writes those storages; `overwrites`: whatever was there.
+  /// Whether one is a parameter. Throws UnsupportedError for data, which are not written as
+  /// parameters are.
+  bool updates(std::span<const pipeline::OperatorUse> uses, bool overwrites) const;
 
   /// Before an operator inside of backward runs. `variable`: whose gradient backward adds to at the
   /// moment, or null. Returns the storages whose gradients a hook reads. Throws UnsupportedError
@@ -67,6 +87,8 @@ class GradientWatch {
     bool changes_to(const at::Tensor& now);
   };
 
+  void note_use(const ExchangedParameter& parameter);
+  void refuse_foreign(const at::Tensor& tensor) const;
   void refuse_update(const at::Tensor& written, const at::Tensor* variable) const;
   void begin_backward();
   void end_backward();
@@ -74,12 +96,18 @@ class GradientWatch {
   std::optional<pipeline::StorageOrdinal> changed(const at::Tensor& tensor) const;
 
   StorageTable& storages_;
+  ParameterOrder& order_;
   std::unordered_map<pipeline::StorageOrdinal, ExchangedParameter> parameters_;
-  std::uint64_t next_ = 0;  ///< Number of a parameter.
+  std::unordered_set<pipeline::StorageOrdinal> data_;
   std::vector<Leaf> leaves_;
   std::unordered_map<const c10::TensorImpl*, std::size_t> numbers_;  ///< Of leaves.
   std::unordered_map<pipeline::StorageOrdinal, std::vector<Gradient>> changed_;
   bool is_in_backward_ = false;
+
+  // Since the latest backward.
+  std::string newest_, oldest_;  ///< Parameters that forward has used, for people.
+  std::uint64_t newest_forward_ = 0, oldest_forward_ = ~std::uint64_t{0};
+  bool has_new_ = false;  ///< One was used for the first time.
 };
 
 }  // namespace spillway::split

@@ -25,7 +25,7 @@ class RankLog {
   /// The executor hands a message to the transport, or takes what has come, for that time.
   struct Message {
     TimePoint begin, end;
-    std::uint64_t number = 0;  ///< Of the move, which is the same on both sides.
+    std::uint64_t number = 0;  ///< The same on both sides, of no other move of any shard.
     Bytes size;
     Rank peer;
     bool has_come = false;

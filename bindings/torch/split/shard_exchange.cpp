@@ -13,7 +13,25 @@
 namespace spillway::split {
 namespace {
 
-enum Kind : std::uint64_t { kMean, kCopy };
+using Kind = Announcement::Kind;
+
+constexpr std::string_view kUpdatedApart =
+    "all shards have to update the same parameters, each of which needs a gradient in all of them "
+    "or in none";
+constexpr std::string_view kKeptApart =
+    "a parameter has to be kept by the same rank of each shard, and data have chosen which one "
+    "comes first, so take fewer --stages, or let the first forward of all shards use the "
+    "parameters "
+    "in one order";
+constexpr std::string_view kCountedApart =
+    "--shards knows a parameter by its number among the tensors that the program has made alike "
+    "before forward, so make as many of them in all shards, or the model before the data";
+
+std::string_view advice_on(const Announcement& mine, const Announcement& theirs) {
+  if (mine.kind != Kind::kCopy || theirs.kind != Kind::kCopy) return kUpdatedApart;
+  if (mine.parameters[0].of != theirs.parameters[0].of) return kCountedApart;
+  return mine.keeper != theirs.keeper ? kKeptApart : kUpdatedApart;
+}
 
 void check(const device::Event& event, Rank shard) {
   const device::Outcome outcome = event.wait();
@@ -24,71 +42,106 @@ void check(const device::Event& event, Rank shard) {
 
 }  // namespace
 
-/// Begins where all shards have announced the same, and there is room.
+std::string to_string(const ExchangedParameter& parameter) {
+  return message("parameter {}, number {} of {}", parameter.what, parameter.name.number,
+                 parameter.name.of);
+}
+
+/// Begins where all shards that it is with have announced the same, and there is room.
 class ShardExchange::Exchange : public Effort {
  public:
-  Exchange(ShardExchange& shards, const Announcement& mine, Bytes size)
-      : shards_(shards), number_(shards.next_++), size_(size), mine_(mine) {
-    const transport::Tag tag{transport::Stream::kControl, kFirstAnnouncement + number_};
-    for (const auto& other : shards_.others_) {
-      Peer& peer = *peers_.emplace_back(std::make_unique<Peer>());
-      peer.received = group().receive(other->shard, tag, device::host_span_of(peer.announcement));
-      peer.sent = group().send(other->shard, tag, device::host_span_of(mine_));
+  Exchange(ShardExchange& shards, const Announced& mine, Bytes size)
+      : shards_(shards), mine_(mine), size_(size), is_equal_(shards.shards()) {
+    const Rank here = shards_.shard();
+    if (here == kFirst) place_ = mine.number;
+    // Who gets a copy needs nobody but the first shard, and none of the others' programs, which may
+    // wait for another one themselves.
+    if (mine.what.kind == Kind::kCopy && here != kFirst) {
+      is_equal_.assign(is_equal_.size(), true);
+      is_equal_[kFirst.value()] = false;
     }
-    const std::lock_guard lock(shards_.mutex_);
-    shards_.left_.emplace(number_, this);
+    is_equal_[here.value()] = true;
   }
   ~Exchange() override {
     const std::lock_guard lock(shards_.mutex_);
-    shards_.left_.erase(number_);
+    shards_.left_.erase(mine_.number);
   }
 
   void begin(std::vector<c10::Storage> storages) final {
     storages_ = std::move(storages);
-    shards_.begun_.emplace(number_, this);
+    shards_.begun_.emplace(mine_.number, this);
   }
 
   bool advance() final {
-    if (!is_agreed_ && !agree()) return false;
-    if (!has_started_) {
-      if (!shards_.may_begin(number_, size_)) return false;
-      shards_.under_way_.emplace(number_, size_);
-      has_started_ = true;
-      start();
+    while (true) {
+      if (!has_started_) {
+        if (!may_start()) return false;
+        shards_.under_way_.emplace(place_, size_);
+        has_started_ = true;
+        start();
+      }
+      if (!go_on()) return false;
+      shards_.under_way_.erase(place_);
+      has_started_ = false;
+      if (!is_over()) continue;
+      shards_.begun_.erase(mine_.number);
+      return true;
     }
-    if (!has_ended_ && !go_on()) return false;
-    has_ended_ = true;
-    for (const auto& peer : peers_)
-      if (!peer->sent.is_done()) return false;
-    shards_.under_way_.erase(number_);
-    shards_.begun_.erase(number_);
-    return true;
   }
 
-  const Announcement& mine() const { return mine_; }
-  /// Of another shard, where it is another one.
-  std::optional<std::pair<Rank, Announcement>> difference() const {
-    for (std::size_t i = 0; i < peers_.size(); ++i)
-      if (peers_[i]->received.is_done() && !(peers_[i]->announcement == mine_))
-        return std::pair(shards_.others_[i]->shard, peers_[i]->announcement);
+  const Announcement& mine() const { return mine_.what; }
+  std::uint64_t number() const { return mine_.number; }
+  Bytes size() const { return size_; }
+  std::uint64_t place() const { return place_; }
+
+  /// What another shard asks for in its place; or that one will not ask for it.
+  struct Difference {
+    Rank shard;
+    std::optional<Announcement> theirs;
+  };
+  /// Looks at what others have announced until now. Nothing: all that have come to it are equal.
+  std::optional<Difference> compare_locked() {
+    for (std::uint32_t i = 0; i < is_equal_.size(); ++i) {
+      if (is_equal_[i]) continue;
+      const Rank other(i);
+      const auto heard = shards_.announcements_.heard_of(other, mine_.mean, mine_.what);
+      if (heard && heard->what == mine_.what) {
+        shards_.announcements_.match(other, mine_.mean, mine_.what);
+        is_equal_[i] = true;
+        if (other == kFirst) place_ = heard->place;
+      } else if (heard) {
+        return Difference{other, heard->what};
+      } else if (const auto& mean = shards_.announcements_.latest_mean_of(other);
+                 mine_.what.kind == Kind::kCopy && mean && mean->step >= mine_.what.step) {
+        return Difference{other, mean};
+      } else if (shards_.announcements_.end_of(other)) {
+        return Difference{other, std::nullopt};
+      }
+    }
     return std::nullopt;
+  }
+  /// As far as it has been compared.
+  virtual bool is_ready() const {
+    return std::find(is_equal_.begin(), is_equal_.end(), false) == is_equal_.end();
   }
 
   Rank waits_for() const {
     if (has_started_) return awaited();
-    for (std::size_t i = 0; i < peers_.size(); ++i)
-      if (!peers_[i]->is_equal) return shards_.others_[i]->shard;
-    return {};
+    const auto first = std::find(is_equal_.begin(), is_equal_.end(), false);
+    return first == is_equal_.end() ? Rank()
+                                    : Rank(static_cast<std::uint32_t>(first - is_equal_.begin()));
   }
 
  protected:
   virtual void start() = 0;
   virtual bool go_on() = 0;
+  virtual bool is_over() const { return true; }  ///< Or it starts again, for other shards.
   virtual Rank awaited() const = 0;
+
+  bool is_equal_in(Rank shard) const { return is_equal_[shard.value()]; }
 
   transport::Transport& group() const { return shards_.group_.transport; }
   runtime::Runtime& runtime() const { return shards_.runtime_; }
-  std::uint64_t number() const { return number_; }
   std::byte* bytes_of(const StorageRange& range) {
     c10::Storage& storage = storages_.at(range.storage);
     SPILLWAY_ASSERT(range.begin + range.size.count() <= storage.nbytes());
@@ -98,46 +151,31 @@ class ShardExchange::Exchange : public Effort {
   ShardExchange& shards_;
 
  private:
-  struct Peer {
-    Announcement announcement;
-    device::Event received, sent;
-    bool is_equal = false;
-  };
-
-  bool agree() {
-    is_agreed_ = true;
-    for (std::size_t i = 0; i < peers_.size(); ++i) {
-      Peer& peer = *peers_[i];
-      const Other& other = *shards_.others_[i];
-      if (peer.is_equal) continue;
-      if (peer.received.is_done()) {
-        check(peer.received, other.shard);
-        if (!(peer.announcement == mine_)) shards_.end_apart();
-        peer.is_equal = true;
-      } else if (other.ended.is_done()) {
-        check(other.ended, other.shard);
-        if (other.end.exchanges <= number_) shards_.end_alone(other);
-        is_agreed_ = false;
-      } else {
-        is_agreed_ = false;
-      }
+  bool may_start() {
+    std::optional<Difference> difference;
+    {
+      const std::lock_guard lock(shards_.mutex_);
+      shards_.announcements_.hear();
+      difference = compare_locked();
     }
-    return is_agreed_;
+    if (difference && difference->theirs) shards_.end_apart();
+    if (difference) shards_.end_alone(difference->shard);
+    return is_ready() && shards_.may_begin(*this);
   }
 
-  const std::uint64_t number_;
+  const Announced mine_;
   const Bytes size_;
-  Announcement mine_;
-  std::vector<std::unique_ptr<Peer>> peers_;
+  std::uint64_t place_ = 0;  ///< Among those of the first shard, once that has come to it.
+  std::vector<bool> is_equal_;
   std::vector<c10::Storage> storages_;
-  bool is_agreed_ = false, has_started_ = false, has_ended_ = false;
+  bool has_started_ = false;
 };
 
 /// In memory of its own, as all messages: pages that wait for another rank would keep room from the
 /// operators that this one waits for.
 class ShardExchange::Mean final : public Exchange {
  public:
-  Mean(ShardExchange& shards, const Announcement& mine, Bytes size, allreduce::Element element,
+  Mean(ShardExchange& shards, const Announced& mine, Bytes size, allreduce::Element element,
        std::vector<StorageRange> ranges)
       : Exchange(shards, mine, size), element_(element), ranges_(std::move(ranges)) {}
 
@@ -149,7 +187,7 @@ class ShardExchange::Mean final : public Exchange {
       bytes.fill_from(runtime(), bytes_of(range));
       parts.emplace_back(static_cast<std::byte*>(bytes.span().data), range.size.count());
     }
-    sum_ = allreduce::begin_sum(group(), number(), element_, std::move(parts), shards_.group_.sums);
+    sum_ = allreduce::begin_sum(group(), place(), element_, std::move(parts), shards_.group_.sums);
   }
 
   bool go_on() override {
@@ -168,78 +206,96 @@ class ShardExchange::Mean final : public Exchange {
   std::unique_ptr<allreduce::Sum> sum_;
 };
 
+/// The first shard gives its bytes to each that has come to the parameter, however late others do.
 class ShardExchange::CopyOfFirst final : public Exchange {
  public:
-  CopyOfFirst(ShardExchange& shards, const Announcement& mine, Bytes size)
-      : Exchange(shards, mine, size), range_{.size = size} {}
+  CopyOfFirst(ShardExchange& shards, const Announced& mine, Bytes size)
+      : Exchange(shards, mine, size), range_{.size = size}, is_served_(shards.shards()) {
+    is_served_[kFirst.value()] = true;
+  }
+
+  bool is_ready() const override {
+    if (group().rank() != kFirst) return Exchange::is_ready();
+    return waiting().is_some();
+  }
 
  private:
   void start() override {
-    const transport::Tag tag{transport::Stream::kValues, number()};
+    const transport::Tag tag{transport::Stream::kValues, place()};
     bytes_ = StagedBytes(range_.size);
     if (group().rank() != kFirst) {
-      messages_.push_back(group().receive(kFirst, tag, bytes_.span()));
+      messages_.emplace_back(kFirst, group().receive(kFirst, tag, bytes_.span()));
       return;
     }
     bytes_.fill_from(runtime(), bytes_of(range_));
-    for (std::uint32_t shard = 1; shard < group().ranks(); ++shard)
-      messages_.push_back(group().send(Rank(shard), tag, bytes_.span()));
+    for (Rank shard = waiting(); shard.is_some(); shard = waiting()) {
+      messages_.emplace_back(shard, group().send(shard, tag, bytes_.span()));
+      is_served_[shard.value()] = true;
+    }
   }
 
   bool go_on() override {
-    for (const device::Event& message : messages_) {
+    for (const auto& [shard, message] : messages_) {
       if (!message.is_done()) return false;
-      check(message, awaited());
+      check(message, shard);
     }
+    messages_.clear();
     if (group().rank() != kFirst) bytes_.copy_to(runtime(), bytes_of(range_));
     bytes_ = {};
     return true;
   }
 
+  bool is_over() const override {
+    return group().rank() != kFirst ||
+           std::find(is_served_.begin(), is_served_.end(), false) == is_served_.end();
+  }
+
   Rank awaited() const override {
-    if (group().rank() != kFirst) return kFirst;
     const auto first = std::find_if(messages_.begin(), messages_.end(),
-                                    [](const device::Event& event) { return !event.is_done(); });
-    return first == messages_.end()
-               ? Rank()
-               : Rank(1 + static_cast<std::uint32_t>(first - messages_.begin()));
+                                    [](const auto& one) { return !one.second.is_done(); });
+    return first == messages_.end() ? Rank() : first->first;
+  }
+
+  /// A shard that has come to it and has nothing; none: there is none.
+  Rank waiting() const {
+    for (std::uint32_t shard = 0; shard < is_served_.size(); ++shard)
+      if (!is_served_[shard] && is_equal_in(Rank(shard))) return Rank(shard);
+    return {};
   }
 
   const StorageRange range_;
   StagedBytes bytes_;
-  std::vector<device::Event> messages_;
+  std::vector<std::pair<Rank, device::Event>> messages_;
+  std::vector<bool> is_served_;  ///< In the first shard.
 };
 
 ShardExchange::ShardExchange(runtime::Runtime& runtime, ExchangeGroup group)
-    : runtime_(runtime), group_(std::move(group)) {
-  for (std::uint32_t i = 0; i < shards(); ++i) {
-    if (Rank(i) == shard()) continue;
-    Other& other = *others_.emplace_back(std::make_unique<Other>());
-    other.shard = Rank(i);
-    other.ended =
-        group_.transport.receive(other.shard, kEndOfShard, device::host_span_of(other.end));
-  }
-}
+    : runtime_(runtime),
+      group_(std::move(group)),
+      announcements_(group_.transport, kFirstAnnouncement) {}
 
 ShardExchange::~ShardExchange() = default;
 
-ShardExchange::Announcement ShardExchange::announce(
-    std::uint64_t kind, std::uint64_t step, std::uint64_t element, Bytes size,
-    const std::vector<ExchangedParameter>& parameters) {
+ShardExchange::Announced ShardExchange::announce(
+    Announcement what, const std::vector<ExchangedParameter>& parameters) {
   SPILLWAY_ASSERT(parameters.size() <= kMostParameters);
-  Announcement mine{.kind = kind,
-                    .step = step,
-                    .element = element,
-                    .bytes = size.count(),
-                    .count = parameters.size()};
+  group_.job.control().begin_call(what.kind == Kind::kMean ? "the mean of gradients"
+                                                           : "a first parameter");
+  group_.job.control().end_call();
+  what.count = parameters.size();
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    mine.parameters[i] = parameters[i].number;
-    known_.insert_or_assign(parameters[i].number, parameters[i].what);
+    what.parameters[i] = parameters[i].name;
+    known_.insert_or_assign(parameters[i].name, to_string(parameters[i]));
   }
-  group_.job.control().begin_call(kind == kMean ? "the mean of gradients" : "a first parameter");
-  group_.job.control().end_call();
-  return mine;
+  const std::uint64_t mean = what.kind == Kind::kMean ? means_++ : 0;
+  return {what, announcements_.tell(what), mean};
+}
+
+std::unique_ptr<Effort> ShardExchange::entered(std::unique_ptr<Exchange> exchange) {
+  const std::lock_guard lock(mutex_);
+  left_.emplace(exchange->number(), exchange.get());
+  return exchange;
 }
 
 std::unique_ptr<Effort> ShardExchange::mean_of(std::uint64_t step,
@@ -248,28 +304,40 @@ std::unique_ptr<Effort> ShardExchange::mean_of(std::uint64_t step,
                                                std::vector<StorageRange> ranges) {
   Bytes size;
   for (const StorageRange& range : ranges) size += range.size;
-  const Announcement mine =
-      announce(kMean, step, static_cast<std::uint64_t>(element), size, parameters);
+  const Announced mine = announce({.kind = Kind::kMean,
+                                   .step = step,
+                                   .element = static_cast<std::uint64_t>(element),
+                                   .bytes = size.count()},
+                                  parameters);
   // A sum takes some pieces for each rank beside its parts.
-  return std::make_unique<Mean>(*this, mine, Bytes(2 * size.count()), element, std::move(ranges));
+  return entered(
+      std::make_unique<Mean>(*this, mine, Bytes(2 * size.count()), element, std::move(ranges)));
 }
 
 std::unique_ptr<Effort> ShardExchange::copy_of_first(std::uint64_t step,
                                                      const ExchangedParameter& parameter,
-                                                     Bytes size) {
-  return std::make_unique<CopyOfFirst>(*this, announce(kCopy, step, 0, size, {parameter}), size);
+                                                     Bytes size, Rank keeper, bool is_here) {
+  const Announced mine =
+      announce({.kind = Kind::kCopy, .step = step, .bytes = size.count(), .keeper = keeper.value()},
+               {parameter});
+  if (!is_here) return nullptr;
+  return entered(std::make_unique<CopyOfFirst>(*this, mine, size));
 }
 
-/// As for other messages: room for so many bytes, and always for the oldest that has not ended,
-/// which waits for no later one. Gradients are there in descending order, so the oldest of those
-/// under way would be each new one.
-bool ShardExchange::may_begin(std::uint64_t number, Bytes size) const {
+/// As for other messages: room for so many bytes, and always for the oldest of all that every shard
+/// has announced and that has not ended. Shards have those in different orders; that of the first
+/// shard counts. Gradients are there in descending order, so the oldest of those under way would be
+/// each new one.
+bool ShardExchange::may_begin(const Exchange& exchange) const {
   constexpr Bytes kMost = 256_MiB;
-  Bytes begun = size;
+  Bytes begun = exchange.size();
   for (const auto& [other, bytes] : under_way_) begun += bytes;
   if (begun <= kMost || under_way_.empty()) return true;
   const std::lock_guard lock(mutex_);
-  return number == left_.begin()->first;
+  return std::none_of(left_.begin(), left_.end(), [&](const auto& one) {
+    Exchange& other = *one.second;
+    return !other.compare_locked() && other.is_ready() && other.place() < exchange.place();
+  });
 }
 
 bool ShardExchange::note_waits() {
@@ -281,16 +349,25 @@ bool ShardExchange::note_waits() {
   return waits_for_.exchange(now) != now;
 }
 
+std::string ShardExchange::name_locked(const ParameterName& name) const {
+  const auto found = known_.find(name);
+  if (found != known_.end()) return found->second;
+  const auto like = known_.lower_bound({name.kind, 0, 0});
+  const bool is_like = like != known_.end() && like->first.kind == name.kind;
+  return is_like ? message("one like {}, number {} of {}", like->second, name.number, name.of)
+                 : message("a parameter that shard {} has not used", shard());
+}
+
 std::string ShardExchange::words_locked(const Announcement& announcement, std::size_t at,
-                                        bool with_size) const {
+                                        bool is_whole) const {
   if (at >= announcement.count)
     return message("averages no further gradient in step {}", announcement.step);
-  const std::uint64_t number = announcement.parameters[at];
-  const auto found = known_.find(number);
-  return message("{} parameter {}{}{} in step {}",
-                 announcement.kind == kMean ? "averages the gradient of" : "first uses", number,
-                 found == known_.end() ? "" : message(" ({})", found->second),
-                 with_size ? message(", {}", Bytes(announcement.bytes)) : "", announcement.step);
+  const bool is_mean = announcement.kind == Kind::kMean;
+  std::string more;
+  if (is_whole) more = message(", {}", Bytes(announcement.bytes));
+  if (is_whole && !is_mean) more += message(", kept by its rank {},", announcement.keeper);
+  return message("{} {}{} in step {}", is_mean ? "averages the gradient of" : "first uses",
+                 name_locked(announcement.parameters[at]), more, announcement.step);
 }
 
 /// Tells of the first that differs: later ones may be ready earlier.
@@ -299,49 +376,64 @@ void ShardExchange::end_apart() {
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [number, exchange] : left_) {
-      const auto difference = exchange->difference();
-      if (!difference) continue;
+      const auto difference = exchange->compare_locked();
+      if (!difference || !difference->theirs) continue;
       const Announcement& mine = exchange->mine();
-      const auto& [other, theirs] = *difference;
+      const Announcement& theirs = *difference->theirs;
       const std::size_t least = std::min(mine.count, theirs.count);
       std::size_t at = 0;
       while (at < least && mine.parameters[at] == theirs.parameters[at]) ++at;
-      const bool is_same = at == least && mine.count == theirs.count;
-      if (is_same) at = 0;
-      reason = message(
-          "shard {} {} where shard {} {}: all shards have to update the same parameters, each of "
-          "which needs a gradient in all of them or in none",
-          shard(), words_locked(mine, at, is_same), other, words_locked(theirs, at, is_same));
+      const bool is_same = mine.kind == theirs.kind && at == least && mine.count == theirs.count;
+      if (at == least && (is_same || mine.kind != theirs.kind)) at = 0;
+      reason =
+          message("shard {} {} where shard {} {}: {}", shard(), words_locked(mine, at, is_same),
+                  difference->shard, words_locked(theirs, at, is_same), advice_on(mine, theirs));
       break;
     }
   }
   group_.job.abort(reason);
 }
 
-void ShardExchange::end_alone(const Other& other) {
+void ShardExchange::end_alone(Rank other) {
   std::string reason;
   {
     const std::lock_guard lock(mutex_);
-    const auto first = left_.lower_bound(other.end.exchanges);
+    const std::uint64_t steps = announcements_.end_of(other)->step;
+    const auto first = std::find_if(left_.begin(), left_.end(), [&](const auto& one) {
+      const auto difference = one.second->compare_locked();
+      return difference && difference->shard == other;
+    });
     SPILLWAY_ASSERT(first != left_.end());
     reason = message("shard {} has ended after {} step{}, and shard {} goes on and {}: give each "
                      "shard as many batches, or look for its error above",
-                     other.shard, other.end.steps, other.end.steps == 1 ? "" : "s", shard(),
+                     other, steps, steps == 1 ? "" : "s", shard(),
                      words_locked(first->second->mine(), 0, false));
   }
   group_.job.abort(reason);
 }
 
-void ShardExchange::end(std::uint64_t steps) {
+void ShardExchange::tell_end(std::uint64_t steps) {
   if (std::exchange(has_ended_, true)) return;
-  mine_ = {next_, steps};
-  for (const auto& other : others_)
-    other->told = group_.transport.send(other->shard, kEndOfShard, device::host_span_of(mine_));
-  for (const auto& other : others_) {
-    const auto what = [] { return std::string("the end of a shard"); };
-    group_.job.wait(other->ended, other->shard, what);
-    group_.job.wait(other->told, other->shard, what);
+  const std::lock_guard lock(mutex_);
+  announcements_.tell({.kind = Kind::kEnd, .step = steps});
+}
+
+void ShardExchange::wait_for_ends() {
+  const auto what = [] { return std::string("the end of a shard"); };
+  for (std::uint32_t i = 0; i < shards(); ++i) {
+    const Rank other(i);
+    while (other != shard()) {
+      device::Event next;
+      {
+        const std::lock_guard lock(mutex_);
+        announcements_.hear();
+        if (announcements_.end_of(other)) break;
+        next = announcements_.next_of(other);
+      }
+      group_.job.wait(next, other, what);
+    }
   }
+  for (const auto& [other, event] : announcements_.unsent()) group_.job.wait(event, other, what);
 }
 
 std::vector<runtime::RankFigures> ShardExchange::gather(std::vector<runtime::RankFigures> mine) {
@@ -351,16 +443,21 @@ std::vector<runtime::RankFigures> ShardExchange::gather(std::vector<runtime::Ran
                     what);
     return {};
   }
-  std::vector<std::vector<runtime::RankFigures>> theirs(others_.size(), mine);
+  std::vector<std::vector<runtime::RankFigures>> theirs(shards() - 1, mine);
   std::vector<device::Event> received;
-  for (std::size_t i = 0; i < theirs.size(); ++i)
+  for (std::uint32_t i = 0; i < theirs.size(); ++i)
     received.push_back(
-        group_.transport.receive(others_[i]->shard, kFigures, device::host_span_of_all(theirs[i])));
-  for (std::size_t i = 0; i < theirs.size(); ++i) {
-    group_.job.wait(received[i], others_[i]->shard, what);
+        group_.transport.receive(Rank(i + 1), kFigures, device::host_span_of_all(theirs[i])));
+  for (std::uint32_t i = 0; i < theirs.size(); ++i) {
+    group_.job.wait(received[i], Rank(i + 1), what);
     mine.insert(mine.end(), theirs[i].begin(), theirs[i].end());
   }
   return mine;
+}
+
+void ShardExchange::gather(TracesOfRanks& traces, const Clock& clock) {
+  const auto name_of = [](Rank shard) { return message("shard {}", shard); };
+  gather_traces(group_.transport, group_.job, traces, name_of, clock);
 }
 
 }  // namespace spillway::split

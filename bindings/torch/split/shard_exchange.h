@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -10,11 +9,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "announcements.h"
 #include "effort.h"
 #include "spillway/base/bytes.h"
 #include "spillway/runtime/reporting/ranks_report.h"
 #include "spillway/runtime/runtime.h"
 #include "spillway/split/shards.h"
+#include "trace_exchange.h"
 
 namespace spillway::split {
 
@@ -27,17 +28,22 @@ struct StorageRange {
 
 /// A parameter, as all shards know it.
 struct ExchangedParameter {
-  std::uint64_t number = 0;  ///< In the order in which forward has first used them.
-  std::string what;          ///< "float [32, 64]", for people.
+  ParameterName name;
+  std::string what;           ///< "Float [32, 64]", for people.
+  std::uint64_t forward = 0;  ///< Before which it was made, in this shard.
 };
 
+/// "parameter Float [32, 64], number 3 of 5"
+std::string to_string(const ExchangedParameter& parameter);
+
 /// Exchanges bytes with the ranks of the same number in other shards, whose programs ask for the
-/// same exchanges in the same order. Each of these is announced when the program asks for it, which
-/// is before it can begin as a rule: where another shard asks for another one, or has ended, a
-/// sentence ends the job. Methods are for the program's thread, efforts for the executor's.
+/// same means in the same order, and use the same parameters before these, in any order. Each
+/// exchange is announced when the program asks for it, which is before it can begin as a rule:
+/// where another shard asks for another one, or has ended, a sentence ends the job. Methods are for
+/// the program's thread, efforts for the executor's.
 class ShardExchange {
  public:
-  static constexpr std::size_t kMostParameters = 64;  ///< Of one exchange.
+  static constexpr std::size_t kMostParameters = Announcement::kMostParameters;
 
   ShardExchange(runtime::Runtime& runtime, ExchangeGroup group);
   ~ShardExchange();
@@ -52,63 +58,55 @@ class ShardExchange {
   std::unique_ptr<Effort> mean_of(std::uint64_t step,
                                   const std::vector<ExchangedParameter>& parameters,
                                   allreduce::Element element, std::vector<StorageRange> ranges);
-  /// Gives a storage of a parameter, of that size, the bytes that it has in shard 0.
+  /// Gives a storage of a parameter, of that size, the bytes that it has in shard 0. Asked for by
+  /// all ranks of a shard; `is_here`: by those that keep it, of which `keeper` is the first. Null
+  /// for others.
   std::unique_ptr<Effort> copy_of_first(std::uint64_t step, const ExchangedParameter& parameter,
-                                        Bytes size);
+                                        Bytes size, Rank keeper, bool is_here);
 
   /// The shard that the oldest exchange under way waits for; none: there is none. Any thread.
   Rank waits_for() const { return waits_for_.load(); }
   /// On the executor's thread, which has advanced its efforts. Whether another one is waited for.
   bool note_waits();
 
-  /// The program has ended: waits until those of all shards have. Nothing when called again.
-  void end(std::uint64_t steps);
-  /// Behind `end`: what ranks of the first shard get from those of the others, by shard, their own
-  /// first. Nothing on others. All give as many.
+  /// The program has ended, and asks for nothing more; what it has asked for goes on. Nothing when
+  /// called again.
+  void tell_end(std::uint64_t steps);
+  /// Behind that, and behind all that was asked for: waits until all shards have ended.
+  void wait_for_ends();
+  /// Behind `wait_for_ends`: what ranks of the first shard get from those of the others, by shard,
+  /// their own first. Nothing on others. All give as many.
   std::vector<runtime::RankFigures> gather(std::vector<runtime::RankFigures> mine);
+  /// The same for traces, see gather_traces.
+  void gather(TracesOfRanks& traces, const Clock& clock);
 
  private:
-  /// The first message of an exchange.
-  struct Announcement {
-    std::uint64_t kind = 0;
-    std::uint64_t step = 0;
-    std::uint64_t element = 0;
-    std::uint64_t bytes = 0;
-    std::uint64_t count = 0;
-    std::array<std::uint64_t, kMostParameters> parameters{};
-
-    bool operator==(const Announcement&) const = default;
-  };
-  struct End {
-    std::uint64_t exchanges = 0;
-    std::uint64_t steps = 0;
-  };
-  struct Other {
-    Rank shard;
-    End end;
-    device::Event ended, told;
-  };
   class Exchange;
   class Mean;
   class CopyOfFirst;
 
-  Announcement announce(std::uint64_t kind, std::uint64_t step, std::uint64_t element, Bytes size,
-                        const std::vector<ExchangedParameter>& parameters);
-  bool may_begin(std::uint64_t number, Bytes size) const;
-  std::string words_locked(const Announcement& announcement, std::size_t at, bool with_size) const;
+  /// Of this shard: what is announced, and which one that is.
+  struct Announced {
+    Announcement what;
+    std::uint64_t number = 0, mean = 0;
+  };
+  Announced announce(Announcement what, const std::vector<ExchangedParameter>& parameters);
+  std::unique_ptr<Effort> entered(std::unique_ptr<Exchange> exchange);
+  bool may_begin(const Exchange& exchange) const;
+  std::string name_locked(const ParameterName& name) const;
+  std::string words_locked(const Announcement& announcement, std::size_t at, bool is_whole) const;
   [[noreturn]] void end_apart();
-  [[noreturn]] void end_alone(const Other& other);
+  [[noreturn]] void end_alone(Rank other);
 
   runtime::Runtime& runtime_;
   const ExchangeGroup group_;
-  std::uint64_t next_ = 0;  ///< Number of an exchange.
-  std::vector<std::unique_ptr<Other>> others_;
-  End mine_;
+  std::uint64_t means_ = 0;
   bool has_ended_ = false;
 
   mutable std::mutex mutex_;
-  std::map<std::uint64_t, Exchange*> left_;               ///< That have not ended, by number.
-  std::unordered_map<std::uint64_t, std::string> known_;  ///< Parameters, for people.
+  Announcements announcements_;
+  std::map<std::uint64_t, Exchange*> left_;     ///< That have not ended, by number.
+  std::map<ParameterName, std::string> known_;  ///< Parameters, for people.
 
   // Of the executor's thread.
   std::map<std::uint64_t, Exchange*> begun_;

@@ -135,7 +135,7 @@ class SplitProgram::Impl {
         shards_(options.exchange
                     ? std::make_unique<ShardExchange>(runtime_, std::move(*options.exchange))
                     : nullptr),
-        gradients_(storages_),
+        gradients_(storages_, order_),
         executor_(runtime_, transport_, job_, compute_,
                   options.layout.windows[options.transport.rank().value()], shards_.get(),
                   log_.get()),
@@ -166,7 +166,8 @@ class SplitProgram::Impl {
     }
     const c10::ArrayRef<c10::IValue> arguments =
         torch::jit::last(stack, op.schema().arguments().size());
-    if (shards_) exchange_before(op, arguments, traits.autograd.phase);
+    phase_ = traits.autograd.phase;
+    if (shards_) exchange_before(op, arguments);
     if (traits.autograd.phase == OpPhase::kOther && is_by_element(op, arguments)) {
       const auto groups = by_place(op, arguments);
       if (groups.size() > 1) {
@@ -188,6 +189,7 @@ class SplitProgram::Impl {
     add_arguments(job_.control(), storages_, arguments);
     add_seed(op, arguments);
     collect_uses(op, arguments);
+    if (shards_ && phase_ == OpPhase::kOther) note_update(name);
     OperatorCall call;
     call.kind = kind_of_call();
     call.autograd = traits.autograd;
@@ -199,7 +201,7 @@ class SplitProgram::Impl {
     decide(call);
     if (decision_->follows_other)
       lists_.give_up(message("{} of a micro-batch hangs on an earlier one of its step", name));
-    if (shards_ && call.autograd.phase == OpPhase::kForward) gradients_.note_forward(arguments);
+    if (shards_ && phase_ == OpPhase::kForward) note_forward();
     const bool is_ours = decision_->owners.contains(transport_.rank());
     const bool is_deferred = may_defer(op, below, arguments, traits.autograd.phase);
     const bool runs_now = !is_deferred && is_ours &&
@@ -250,6 +252,13 @@ class SplitProgram::Impl {
     const CallMark mark(*this);
     show(storage, {*ordinal, writes, tensor.requires_grad(), Bytes(storage.nbytes())});
     if (keeps) keep_everywhere(*ordinal);
+  }
+
+  void leaf_made(c10::TensorImpl& leaf) {
+    if (shards_ && is_on_this_thread()) order_.leaf_made(leaf);
+  }
+  void parameter_registered(const at::Tensor& parameter) {
+    if (shards_ && is_on_this_thread()) order_.registered(parameter);
   }
 
   void record_read(const c10::DataPtr& memory) {
@@ -334,14 +343,14 @@ class SplitProgram::Impl {
     job_.compare();
     if (steps_++ == 0 && transport_.rank() == kFirst)
       for (const std::string& text : replicated_.unmatched()) log_warning("{}", text);
-    has_updated_ = true;
-    first_of_step_ = storages_.next();
+    is_updating_ = true;
     runtime_.step_updated();
   }
 
   void begin_step() {
     if (steps_ == 1) look_at_signal();
     const bool has_mean = std::exchange(means_, 0) > 0;
+    is_updating_ = false;
     if (std::exchange(has_updated_, false) && shards_ && !has_mean)
       job_.abort(message("step {} has updated parameters without gradients that --shards has "
                          "averaged: it averages what backward() leaves in .grad of parameters",
@@ -420,9 +429,10 @@ class SplitProgram::Impl {
   }
 
   void drain() {
+    if (shards_) shards_->tell_end(steps_);
     executor_.wait_until_left(0);
     archives_.wait_for_all();
-    if (shards_) shards_->end(steps_);
+    if (shards_) shards_->wait_for_ends();
   }
 
   std::vector<runtime::RanksReport::Row> gather(runtime::RankFigures mine) {
@@ -444,12 +454,25 @@ class SplitProgram::Impl {
   }
 
   runtime::RanksTrace trace(runtime::RecordedTrace mine, bool joins) {
-    const Rank here = transport_.rank();
     if (log_ != nullptr) log_->write(mine);
-    mine.trace.process = profile::process_of_rank(here.value(), mine.trace.source);
-    if (joins) return gather_traces(transport_, job_, std::move(mine), SteadyClock());
-    profile::keep_whole_arrows({&mine.trace, 1});
-    return {{std::move(mine.trace)}, std::move(mine.summary)};
+    const std::uint32_t shards = shards_ ? shards_->shards() : 1;
+    const std::uint32_t first = shards_ ? shards_->shard().value() * transport_.ranks() : 0;
+    mine.trace.process =
+        profile::process_of_rank(first + transport_.rank().value(), mine.trace.source);
+    if (!joins) {
+      profile::keep_whole_arrows({&mine.trace, 1});
+      return {{std::move(mine.trace)}, std::move(mine.summary)};
+    }
+    const auto name_of = [&](Rank rank) { return message("rank {}", first + rank.value()); };
+    const SteadyClock clock;
+    const std::string summary = mine.summary;
+    const bool is_first_of_job = transport_.rank() == kFirst && first == 0;
+    mine.has_whole_step |= is_first_of_job;  // It shows what there is.
+    TracesOfRanks all = traces_of(std::move(mine), name_of(transport_.rank()));
+    gather_traces(transport_, job_, all, name_of, clock);
+    if (shards_ && transport_.rank() == kFirst) shards_->gather(all, clock);
+    if (!is_first_of_job) return {};
+    return joined(std::move(all), summary, shards * transport_.ranks());
   }
 
   runtime::LayerMoves layer_moves() const {
@@ -850,14 +873,13 @@ class SplitProgram::Impl {
   using Storages = std::vector<std::pair<StorageOrdinal, c10::StorageImpl*>>;
 
   /// What the next operator reads of gradients that backward has changed is the mean of all shards.
-  void exchange_before(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments,
-                       OpPhase phase) {
-    if (phase == OpPhase::kBackward) step_ = steps_ + 1;
+  void exchange_before(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
+    const bool is_backward = phase_ == OpPhase::kBackward;
+    if (is_backward) step_ = steps_ + 1;
     std::vector<StorageOrdinal> read;
     try {
-      read = phase == OpPhase::kBackward
-                 ? gradients_.read_in_backward(op, arguments, variable_of_running_node())
-                 : gradients_.read_by(op, arguments);
+      read = is_backward ? gradients_.read_in_backward(op, arguments, variable_of_running_node())
+                         : gradients_.read_by(op, arguments);
     } catch (const UnsupportedError& error) {
       job_.abort(error.what());
     }
@@ -954,43 +976,61 @@ class SplitProgram::Impl {
     if (decision_->owners.is_all()) show_uses(kName);
   }
 
-  /// Type and sizes of the tensor with that storage among the arguments.
-  std::string shown(const c10::StorageImpl& storage) const {
-    std::string text;
+  /// The leaf that an argument of the call with that storage is, or is a view of.
+  at::Tensor leaf_in(const c10::StorageImpl& storage) const {
+    at::Tensor leaf;
     for_each_tensor(arguments_, [&](const at::Tensor& tensor, std::size_t) {
-      if (!text.empty() || &storage_of(tensor) != &storage) return;
-      text = message("{} {}", tensor.scalar_type(), tensor.sizes());
+      if (leaf.defined() || &storage_of(tensor) != &storage) return;
+      leaf = leaf_of(tensor);
+      if (!leaf.defined()) leaf = tensor;
     });
-    return text;
+    return leaf;
   }
 
-  /// A parameter begins with the bytes that it has in the first shard.
+  /// A parameter begins with the bytes that it has in the first shard. Data stay as they are.
   void begin_equal(const Decision::Dealt& dealt) {
     const std::size_t number = number_of_use(dealt.parameter);
-    const ExchangedParameter parameter =
-        gradients_.add_parameter(dealt.parameter, shown(*used_[number]));
-    if (steps_ > 0 && dealt.parameter.value() >= first_of_step_) refuse_data(parameter);
-    if (!dealt.holders.contains(transport_.rank())) return;
+    const at::Tensor leaf = leaf_in(*used_[number]);
+    if (!order_.is_parameter(leaf)) {
+      gradients_.add_data(dealt.parameter);
+      return;
+    }
+    const std::string what = message("{} {}", leaf.scalar_type(), leaf.sizes());
+    const auto place = order_.place_of(leaf);
+    if (!place)
+      job_.abort(
+          message("a parameter ({}) has come to require a gradient unseen, so --shards cannot "
+                  "tell which one of other shards it is: make it by torch.nn.Parameter or "
+                  "register_parameter",
+                  what));
+    const ExchangedParameter parameter{place->name, what, place->forward};
+    gradients_.add_parameter(dealt.parameter, parameter);
+    const bool is_here = dealt.holders.contains(transport_.rank());
+    auto copy = shards_->copy_of_first(steps_ + 1, parameter, uses_[number].size,
+                                       dealt.holders.first(), is_here);
+    if (!is_here) return;
     const bool takes = shards_->shard() != kFirst;
     deferred_.want(dealt.parameter, takes);
     share(number);
-    executor_.add_effort(shards_->copy_of_first(steps_ + 1, parameter, uses_[number].size),
-                         {&dealt.parameter, 1}, takes);
+    executor_.add_effort(std::move(copy), {&dealt.parameter, 1}, takes);
     if (dealt.holders.is_all()) executor_.wait_for(dealt.parameter, takes, "a first parameter");
   }
 
-  /// A step that makes what it takes for a parameter may begin another model; several in a row have
-  /// data.
-  void refuse_data(const ExchangedParameter& parameter) {
-    constexpr std::uint64_t kMostInARow = 8;
-    if (latest_made_ == steps_) return;
-    made_in_a_row_ = latest_made_ + 1 == steps_ ? made_in_a_row_ + 1 : 1;
-    latest_made_ = steps_;
-    if (made_in_a_row_ == kMostInARow)
-      job_.abort(message("each of the {} steps up to step {} has made a tensor that requires a "
-                         "gradient ({}), so --shards takes it for a parameter, which is the same "
-                         "in all shards: give it data without gradients",
-                         kMostInARow, steps_ + 1, parameter.what));
+  void note_forward() {
+    try {
+      gradients_.note_forward(arguments_);
+    } catch (const UnsupportedError& error) {
+      job_.abort(error.what());
+    }
+  }
+
+  /// Of a call outside of backward.
+  void note_update(std::string_view name) {
+    try {
+      has_updated_ |= gradients_.updates(uses_, overwrites_first(name)) && is_updating_;
+    } catch (const UnsupportedError& error) {
+      job_.abort(error.what());
+    }
   }
 
   /// Micro-batches of each pipeline so far: windows count those.
@@ -1442,6 +1482,7 @@ class SplitProgram::Impl {
   const Bytes min_storage_;
   ReplicatedOperators replicated_;
   phantoms::OutputMemo memo_;
+  ParameterOrder order_;  ///< With several shards.
   StorageTable storages_;
   ProgramData data_;
   std::mutex kept_mutex_;
@@ -1460,12 +1501,10 @@ class SplitProgram::Impl {
   HeldSignals signals_;
   std::optional<Rebalancing> rebalancing_;
   std::uint64_t steps_ = 0;
-  std::uint64_t step_ = 1;   ///< Of the latest backward.
-  std::uint64_t means_ = 0;  ///< That this step has asked for.
-  bool has_updated_ = false;
-  std::uint64_t first_of_step_ = 0;  ///< Number of the first storage that it may make.
-  /// The latest step that has made what it took for a parameter, and such ones before it.
-  std::uint64_t latest_made_ = 0, made_in_a_row_ = 0;
+  std::uint64_t step_ = 1;                        ///< Of the latest backward.
+  std::uint64_t means_ = 0;                       ///< That this step has asked for.
+  bool is_updating_ = false;                      ///< The optimizer has begun to write.
+  bool has_updated_ = false;                      ///< It has written a parameter.
   std::atomic<bool> has_absent_archives_{false};  ///< Written by the program's thread.
 
   std::optional<recompute::Surroundings::Flags> flags_;  ///< Of the latest call in the queue.
@@ -1473,6 +1512,7 @@ class SplitProgram::Impl {
 
   // Of the running call.
   bool is_in_call_ = false;
+  OpPhase phase_{};
   const CallOutputs* outputs_ = nullptr;
   const Decision* decision_ = nullptr;  ///< Null: it has no use for bytes.
   Executor::MicroBatch micro_batch_;
@@ -1580,6 +1620,16 @@ int SplitProgram::keeps_file(dev_t device, ino_t inode) {
 
 void SplitProgram::before_flag() {
   if (SplitProgram* const program = running()) program->impl_->before_flag();
+}
+
+void SplitProgram::leaf_made(void* tensor) {
+  if (SplitProgram* const program = running())
+    program->impl_->leaf_made(*static_cast<c10::TensorImpl*>(tensor));
+}
+
+void SplitProgram::parameter_registered(const void* parameter) {
+  if (SplitProgram* const program = running())
+    program->impl_->parameter_registered(*static_cast<const at::Tensor*>(parameter));
 }
 
 void SplitProgram::read_past_operators(const void* address) noexcept {

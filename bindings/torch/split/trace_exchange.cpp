@@ -19,10 +19,13 @@ constexpr int kQuestions = 16;
 /// Three steps of a large model take some MiB.
 constexpr std::size_t kMostText = std::size_t{1} << 30;
 
-/// What a rank says of its trace before it sends that.
+/// What a rank says before it sends its traces.
 struct Header {
-  enum class State : std::uint8_t { kSent, kNoWholeStep, kTooLarge };
-  State state = State::kSent;
+  std::uint64_t traces = 0;
+  std::int64_t uncertainty = 0;  ///< Nanoseconds.
+  std::uint64_t remarks = 0;     ///< Bytes of the text.
+};
+struct TraceHeader {
   std::int64_t begin = 0;  ///< In nanoseconds of its clock.
   std::uint64_t size = 0;  ///< Bytes of the text.
 };
@@ -92,93 +95,90 @@ void shift(StepTrace& trace, double by) {
   for (profile::TraceArrow& arrow : trace.arrows) arrow.at_seconds += by;
 }
 
-/// A trace, and when it begins by the clock of the first rank.
-struct Placed {
-  StepTrace trace;
-  TimePoint begin;
-};
+void give(Peer& first, TracesOfRanks& mine, const Clock& clock) {
+  first.tell_clock(clock);
+  std::vector<std::pair<TraceHeader, std::string>> texts;
+  for (const TracesOfRanks::Placed& one : mine.traces) {
+    std::string text = profile::to_chrome_trace(one.trace);
+    if (text.size() > kMostText) {
+      mine.remarks += message("; {} is left out with {}", one.trace.title, Bytes(text.size()));
+      continue;
+    }
+    texts.push_back({{count(one.begin), text.size()}, std::move(text)});
+  }
+  Header header{texts.size(), mine.uncertainty.count(), mine.remarks.size()};
+  first.send(kTraceHeader, device::host_span_of(header));
+  if (header.remarks > 0) first.send(kTraceText, device::host_span_of_all(mine.remarks));
+  for (auto& [of_one, text] : texts) {
+    first.send(kTraceHeader, device::host_span_of(of_one));
+    first.send(kTraceText, device::host_span_of_all(text));
+  }
+}
 
-std::string bytes_of(Peer& peer, std::size_t size) {
+std::string text_of(Peer& peer, std::size_t size) {
   std::string text(size, '\0');
-  peer.receive(kTraceText, device::host_span_of_all(text));
+  if (size > 0) peer.receive(kTraceText, device::host_span_of_all(text));
   return text;
 }
 
-void give(Peer& first, const RecordedTrace& mine, const Clock& clock) {
-  first.tell_clock(clock);
-  Header header;
-  header.begin = count(mine.begin);
-  std::string text;
-  if (mine.has_whole_step) {
-    text = profile::to_chrome_trace(mine.trace);
-    if (text.size() > kMostText) header.state = Header::State::kTooLarge;
-    header.size = text.size();
-  } else {
-    header.state = Header::State::kNoWholeStep;
-  }
-  first.send(kTraceHeader, device::host_span_of(header));
-  if (header.state != Header::State::kSent) return;
-  first.send(kTraceText, device::host_span_of_all(text));
-}
-
-/// None: the remarks say why.
-std::optional<Placed> take(Peer& peer, std::uint32_t rank, const Clock& clock, Duration& uncertain,
-                           std::string& remarks) {
+void take(Peer& peer, const std::string& name, const Clock& clock, TracesOfRanks& all) {
   const ClockOffset offset = peer.ask_clock(clock);
   Header header;
   peer.receive(kTraceHeader, device::host_span_of(header));
-  if (header.state == Header::State::kNoWholeStep) {
-    remarks += message("; rank {} has no whole step", rank);
-    return std::nullopt;
+  all.remarks += text_of(peer, header.remarks);
+  for (std::uint64_t i = 0; i < header.traces; ++i) {
+    TraceHeader of_one;
+    peer.receive(kTraceHeader, device::host_span_of(of_one));
+    const std::string text = text_of(peer, of_one.size);
+    all.traces.push_back({profile::parse_chrome_trace(text, message("the trace of {}", name)),
+                          TimePoint(Duration(of_one.begin)) - offset.ahead});
+    all.uncertainty = std::max(all.uncertainty, offset.uncertainty + Duration(header.uncertainty));
   }
-  if (header.state == Header::State::kTooLarge) {
-    remarks += message("; that of rank {} is left out with {}", rank, Bytes(header.size));
-    return std::nullopt;
-  }
-  const std::string text = bytes_of(peer, header.size);
-  uncertain = std::max(uncertain, offset.uncertainty);
-  return Placed{profile::parse_chrome_trace(text, message("the trace of rank {}", rank)),
-                TimePoint(Duration(header.begin)) - offset.ahead};
 }
 
-RanksTrace joined(std::vector<Placed> placed, std::string summary) {
+}  // namespace
+
+TracesOfRanks traces_of(RecordedTrace mine, const std::string& name) {
+  TracesOfRanks traces;
+  if (mine.has_whole_step) {
+    traces.traces.push_back({std::move(mine.trace), mine.begin});
+  } else {
+    traces.remarks = message("; {} has no whole step", name);
+  }
+  return traces;
+}
+
+void gather_traces(transport::Transport& transport, pipeline::Job& job, TracesOfRanks& traces,
+                   const std::function<std::string(Rank)>& name_of, const Clock& clock) {
+  if (transport.rank() != kFirst) {
+    Peer first(transport, job, kFirst);
+    give(first, traces, clock);
+    traces = {};
+    return;
+  }
+  for (std::uint32_t rank = 1; rank < transport.ranks(); ++rank) {
+    Peer peer(transport, job, Rank(rank));
+    try {
+      take(peer, name_of(Rank(rank)), clock, traces);
+    } catch (const Error& error) {
+      traces.remarks += message("; that of {} is missing: {}", name_of(Rank(rank)), error.what());
+    }
+  }
+}
+
+RanksTrace joined(TracesOfRanks traces, const std::string& summary, std::uint32_t ranks) {
   RanksTrace all;
-  all.summary = std::move(summary);
-  TimePoint begin = placed.front().begin;
-  for (const Placed& one : placed) begin = std::min(begin, one.begin);
-  for (Placed& one : placed) {
+  all.summary = message(
+      "{}; {} of {} ranks, whose clocks agree to {} us{}", summary, traces.traces.size(), ranks,
+      std::chrono::ceil<std::chrono::microseconds>(traces.uncertainty).count(), traces.remarks);
+  TimePoint begin = TimePoint::max();
+  for (const TracesOfRanks::Placed& one : traces.traces) begin = std::min(begin, one.begin);
+  for (TracesOfRanks::Placed& one : traces.traces) {
     shift(one.trace, seconds(one.begin - begin));
     all.traces.push_back(std::move(one.trace));
   }
   profile::keep_whole_arrows(all.traces);
   return all;
-}
-
-}  // namespace
-
-RanksTrace gather_traces(transport::Transport& transport, pipeline::Job& job, RecordedTrace mine,
-                         const Clock& clock) {
-  if (transport.rank() != kFirst) {
-    Peer first(transport, job, kFirst);
-    give(first, mine, clock);
-    return {};
-  }
-  std::string remarks;
-  Duration uncertain{};
-  std::vector<Placed> placed;
-  for (std::uint32_t rank = 1; rank < transport.ranks(); ++rank) {
-    Peer peer(transport, job, Rank(rank));
-    try {
-      if (auto one = take(peer, rank, clock, uncertain, remarks)) placed.push_back(std::move(*one));
-    } catch (const Error& error) {
-      remarks += message("; that of rank {} is missing: {}", rank, error.what());
-    }
-  }
-  std::string summary =
-      message("{}; {} of {} ranks, whose clocks agree to {} us", mine.summary, placed.size() + 1,
-              transport.ranks(), std::chrono::ceil<std::chrono::microseconds>(uncertain).count());
-  placed.insert(placed.begin(), Placed{std::move(mine.trace), mine.begin});
-  return joined(std::move(placed), summary + remarks);
 }
 
 }  // namespace spillway::split

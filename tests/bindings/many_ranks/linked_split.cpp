@@ -1,5 +1,8 @@
-// Trains a small network that is linked with Spillway: `linked_split [marks]`. Prints losses and
-// parameters with all their bits. With marks, forward of all micro-batches comes before backward.
+// Trains a small network that is linked with Spillway: `linked_split [marks|shards]`. Prints losses
+// and parameters with all their bits. With marks, forward of all micro-batches comes before
+// backward. With shards there are two networks with data of their own: one process trains both on
+// the mean of their gradients, as ranks do.
+#include <ATen/CPUGeneratorImpl.h>
 #include <spillway/spillway.h>
 #include <torch/torch.h>
 
@@ -51,13 +54,92 @@ void train(bool marks) {
     std::printf("%016" PRIx64 "\n", bits(parameter.to(torch::kDouble).sum()));
 }
 
+constexpr std::uint32_t kShards = 2;
+
+struct ScaledImpl : torch::nn::Module {
+  ScaledImpl()
+      : layer(register_module("layer", torch::nn::Linear(kWidth, kWidth))),
+        scale(register_parameter("scale", torch::randn({kWidth}))) {}
+  torch::Tensor forward(const torch::Tensor& input) { return layer(input).tanh() * scale; }
+
+  torch::nn::Linear layer;
+  torch::Tensor scale;
+};
+TORCH_MODULE(Scaled);
+
+/// What one of the shards trains. Each draws numbers of its own, for its parameters, too, which
+/// begin as those of the first.
+struct Shard {
+  explicit Shard(std::uint32_t its_number) : number(its_number) {
+    torch::manual_seed(1 + number);
+    network->push_back(Scaled());
+    network->push_back(Scaled());
+    random = at::detail::getDefaultCPUGenerator().get_state();
+  }
+
+  void backward() {
+    at::Generator(at::detail::getDefaultCPUGenerator()).set_state(random);
+    const torch::Tensor input = torch::randn({8, kWidth}).requires_grad_();
+    const torch::Tensor loss = torch::mse_loss(network->forward(input), torch::randn({8, kWidth}));
+    loss.backward();
+    random = at::detail::getDefaultCPUGenerator().get_state();
+    if (number == 0)
+      std::printf("%016" PRIx64 " %016" PRIx64 "\n", bits(loss), bits(input.grad().square().sum()));
+  }
+
+  std::uint32_t number;
+  torch::nn::Sequential network;
+  torch::Tensor random;
+};
+
+void give_all_the_mean(const std::vector<Shard>& shards) {
+  const std::vector<torch::Tensor> first = shards[0].network->parameters();
+  const std::vector<torch::Tensor> second = shards[1].network->parameters();
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    first[i].mutable_grad().add_(second[i].grad()).mul_(0.5);
+    second[i].mutable_grad().copy_(first[i].grad());
+  }
+}
+
+void train_shards(bool is_split) {
+  std::vector<Shard> shards;
+  std::vector<torch::optim::SGD> optimizers;
+  for (std::uint32_t number = 0; number < kShards; ++number) {
+    if (is_split && number != spillway::shard()) continue;
+    shards.emplace_back(number);
+    optimizers.emplace_back(shards.back().network->parameters(), 0.1);
+  }
+  const torch::NoGradGuard outside_of_forward;
+  for (std::size_t i = 1; i < shards.size(); ++i)
+    for (std::size_t k = 0; k < shards[0].network->parameters().size(); ++k)
+      shards[i].network->parameters()[k].copy_(shards[0].network->parameters()[k]);
+  for (int step = 0; step < kSteps; ++step) {
+    for (auto& optimizer : optimizers) optimizer.zero_grad();
+    {
+      const torch::AutoGradMode forward(true);
+      for (Shard& shard : shards) shard.backward();
+    }
+    if (!is_split) give_all_the_mean(shards);
+    for (auto& optimizer : optimizers) optimizer.step();
+  }
+  for (const torch::Tensor& parameter : shards[0].network->parameters())
+    std::printf("%016" PRIx64 "\n", bits(parameter.to(torch::kDouble).sum()));
+}
+
 }  // namespace
 
 int main(int count, char** words) {
   try {
-    spillway::start({.budget = "1GiB", .split = true});
-    std::ofstream("rank.txt") << spillway::rank() << " of " << spillway::ranks() << "\n";
-    train(count > 1 && std::string(words[1]) == "marks");
+    const std::string word = count > 1 ? words[1] : "";
+    const bool has_shards = word == "shards";
+    spillway::start({.budget = "1GiB", .split = true, .shards = has_shards ? kShards : 1});
+    std::ofstream("rank.txt") << spillway::rank() << " of " << spillway::ranks() << ", "
+                              << spillway::shard() << " of " << spillway::shards() << "\n";
+    if (has_shards) {
+      train_shards(spillway::ranks() > 1);
+    } else {
+      train(word == "marks");
+    }
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -10,15 +10,15 @@ CORE = os.environ["SPILLWAY_TEST_CORE"]
 
 
 class LinkedSplit(RanksCase):
-    def check_same(self, *words, mpi="MPICH"):
+    def check_same(self, *words, mpi="MPICH", ranks=2, shards=1, told="2 ranks on 1 host, 2 stages"):
         alone = self.start(PROGRAM, *words)
         self.assertEqual(alone.returncode, 0, alone.stderr)
-        self.assertEqual((self.folder / "rank.txt").read_text(), "0 of 1\n")
-        split = self.launch(2, PROGRAM, *words, mpi=mpi, SPILLWAY_STATS="run.json")
+        self.assertEqual((self.folder / "rank.txt").read_text(), "0 of 1, 0 of 1\n")
+        split = self.launch(ranks, PROGRAM, *words, mpi=mpi, SPILLWAY_STATS="run.json")
         self.assertEqual(split.returncode, 0, split.stderr)
         self.assertEqual(split.stdout, alone.stdout)
-        self.assertEqual((self.folder / "rank.txt").read_text(), "0 of 2\n")
-        self.assertIn("2 ranks on 1 host, 2 stages", split.stderr)
+        self.assertEqual((self.folder / "rank.txt").read_text(), f"0 of {ranks}, 0 of {shards}\n")
+        self.assertIn(told, split.stderr)
         self.assertNotIn("already running", split.stderr)
         return split.stderr
 
@@ -33,6 +33,11 @@ class LinkedSplit(RanksCase):
 
     def test_marks_its_micro_batches_under_open_mpi(self):
         self.check_same("marks", mpi="Open MPI")
+
+    def test_trains_shards(self):
+        """With parameters and data of their own at the start, of which only the gradients of data differ later."""
+        self.check_same("shards", shards=2, told="2 shards of")
+        self.check_same("shards", ranks=4, shards=2, told="2 shards of")
 
     def test_ends_alike_under_the_command(self):
         split = self.split(2, trainer=(PROGRAM,))

@@ -42,18 +42,19 @@ class Trace(RanksCase):
             self.assertTrue(any(abs(span["ts"] + span["dur"] - end["ts"]) < 0.01
                                 for span in lanes[end["pid"], "receive"]), end)
 
-    def check_rows(self, events, ranks):
+    def check_rows(self, events, ranks, first=0):
         """Actions of 1F1B: each micro-batch of the stage of a rank, and operators that lie in them."""
         lanes = self.lanes(events)
         for rank in range(ranks):
-            actions = lanes[2 * rank + 2, "actions"]
+            process = 2 * (first + rank) + 2
+            actions = lanes[process, "actions"]
             self.assertEqual({span["name"] for span in actions},
                              {f"{rank}{direction}{batch}" for direction in "FB" for batch in range(4)})
             times = sorted((span["ts"], span["ts"] + span["dur"]) for span in actions)
             self.assertTrue(all(one[1] <= next_one[0] + 0.01 for one, next_one in zip(times, times[1:])))
-            computed = lanes[2 * rank + 2, "compute"]
+            computed = lanes[process, "compute"]
             self.assertGreater(len(computed), 0)
-            steps = [event["ts"] for event in events if event["ph"] == "i" and event["pid"] == 2 * rank + 2]
+            steps = [event["ts"] for event in events if event["ph"] == "i" and event["pid"] == process]
             for span in computed:
                 self.assertGreaterEqual(span["ts"], min(steps) - 0.01)
                 self.assertLess(span["ts"], max(steps) + 0.01)
@@ -75,6 +76,22 @@ class Trace(RanksCase):
         self.assertRegex(titles[4], r"^rank 1 \(\S+\): measured: ")
         self.check_ends(events, int(told[1]))
         self.check_rows(events, 2)
+
+    def test_of_two_shards_shows_all_their_ranks(self):
+        run = self.split(4, "--shards", "2", "--trace", "shards.json", trainer=TRAIN)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        told = re.search(r"trace +\S*shards.json: .*; 4 of 4 ranks, whose clocks agree to (\d+) us", run.stderr)
+        self.assertIsNotNone(told, run.stderr)
+        events = self.events("shards.json")
+        titles = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+        self.assertEqual(set(titles), {2, 4, 6, 8})
+        for rank, process in enumerate(sorted(titles)):
+            self.assertRegex(titles[process], rf"^shard {rank // 2}, rank {rank} \(\S+\): measured: ")
+        self.check_ends(events, int(told[1]))
+        for begin, end in self.arrows(events):
+            self.assertEqual((begin["pid"] - 2) // 4, (end["pid"] - 2) // 4)
+        self.check_rows(events, 2)
+        self.check_rows(events, 2, first=2)
 
     def test_of_each_rank_is_a_file_of_its_own_where_the_name_says_so(self):
         run = self.split(2, "--trace", "rank.%r.json", trainer=TRAIN)

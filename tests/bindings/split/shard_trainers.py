@@ -14,9 +14,9 @@ from torch.nn import functional
 class Program:
     """What one shard trains, with random numbers of its own."""
 
-    def __init__(self, shard, make_model, make_optimizer):
+    def __init__(self, shard, make_model, make_optimizer, seed=0):
         self.shard = shard
-        torch.manual_seed(1000 + shard)
+        torch.manual_seed(1000 + 100 * seed + shard)
         self.model = make_model()
         self.optimizer = make_optimizer(self.model.parameters())
         self.random = torch.get_rng_state()
@@ -25,11 +25,10 @@ class Program:
         if self.shard == 0:
             print(*words)
 
-    def backward(self, step, micro_batches, zeroing):
+    def backward(self, step, micro_batches, zeroing, loss_of):
         self.optimizer.zero_grad(**zeroing)
-        for _ in range(micro_batches):
-            inputs, targets = torch.randn(8, WIDTH), torch.randn(8, 4)
-            value = functional.mse_loss(self.model(inputs), targets) / micro_batches
+        for number in range(micro_batches):
+            value = loss_of(self, step, number) / micro_batches
             value.backward()
             self.say("loss", step, value.item().hex())
 
@@ -37,6 +36,10 @@ class Program:
         if clip is not None:
             self.say("norm", nn.utils.clip_grad_norm_(self.model.parameters(), clip).item().hex())
         self.optimizer.step()
+
+
+def loss_of_random_data(program, *_):
+    return functional.mse_loss(program.model(torch.randn(8, WIDTH)), torch.randn(8, 4))
 
 
 def give_all_the_first_parameters(programs):
@@ -58,19 +61,21 @@ def give_all_the_mean(programs):
             parameter.grad.copy_(mean)
 
 
-def programs_of(make_model, make_optimizer):
+def programs_of(make_model, make_optimizer, seed=0):
     """All of them with the parameters of the first, which --shards sees to."""
-    programs = [Program(number, make_model, make_optimizer) for number in (range(SHARDS) if IS_WHOLE else [SHARD])]
+    programs = [Program(number, make_model, make_optimizer, seed)
+                for number in (range(SHARDS) if IS_WHOLE else [SHARD])]
     give_all_the_first_parameters(programs)
     return programs
 
 
-def train(make_model, make_optimizer, steps=3, micro_batches=2, clip=None, updates=True, **zeroing):
+def train(make_model, make_optimizer, steps=3, micro_batches=2, clip=None, updates=True, loss_of=loss_of_random_data,
+          **zeroing):
     programs = programs_of(make_model, make_optimizer)
     for step in range(steps):
         for program in programs:
             torch.set_rng_state(program.random)
-            program.backward(step, micro_batches, zeroing)
+            program.backward(step, micro_batches, zeroing, loss_of)
             program.random = torch.get_rng_state()
         if IS_WHOLE:
             give_all_the_mean(programs)
@@ -103,8 +108,8 @@ def adamw(how, micro_batches="2"):
           micro_batches=int(micro_batches))
 
 
-def clipped():
-    train(layers, lambda parameters: torch.optim.AdamW(parameters, 1e-2), clip=0.1)
+def clipped(micro_batches="2"):
+    train(layers, lambda parameters: torch.optim.AdamW(parameters, 1e-2), clip=0.1, micro_batches=int(micro_batches))
 
 
 def kept_gradients():
@@ -131,6 +136,110 @@ def bfloat16():
         made.register_forward_hook(lambda _, given, result: result.float())
         return made
     train(model, sgd_of)
+
+
+class Heads(nn.Module):
+    """Which of two heads of one shape a batch goes through, it says itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU())
+        self.scales = nn.ParameterList([nn.Parameter(torch.tensor(1.0 + number)) for number in range(2)])
+        self.heads = nn.ModuleList([nn.Linear(WIDTH, 4) for _ in range(2)])
+
+    def forward(self, inputs, task):
+        chosen = task.item()
+        return self.heads[chosen](self.trunk(inputs)) * self.scales[chosen]
+
+
+def loss_by_task(program, task):
+    value = functional.mse_loss(program.model(torch.randn(8, WIDTH), torch.tensor(task)), torch.randn(8, 4))
+    assert value.isfinite().item()  # The program waits for its forward.
+    return value
+
+
+def chosen_heads():
+    """Each step uses both, in one order or the other."""
+    train(Heads, lambda parameters: torch.optim.AdamW(parameters, 1e-2), clip=0.1,
+          loss_of=lambda program, step, number: loss_by_task(program, (program.shard + step + number) % 2))
+
+
+def chosen_heads_of_one_order():
+    """In the first step all shards begin with another one than they were made in."""
+    train(Heads, sgd_of, loss_of=lambda program, step, number: loss_by_task(program, (step + number + 1) % 2))
+
+
+def adversarial():
+    """Each batch is trained on as its own gradient makes it worse."""
+    def loss_of(program, *_):
+        inputs, targets = torch.randn(8, WIDTH).requires_grad_(), torch.randn(8, 4)
+        kept = [parameter.grad for parameter in program.model.parameters()]
+        functional.mse_loss(program.model(inputs), targets).backward()
+        program.say("gradient", inputs.grad.square().sum().item().hex())
+        worse = (inputs + 0.1 * inputs.grad.sign()).detach()
+        for parameter, gradient in zip(program.model.parameters(), kept):
+            parameter.grad = gradient
+        return functional.mse_loss(program.model(worse), targets)
+
+    train(layers, sgd_of, micro_batches=1, loss_of=loss_of)
+
+
+def saliency():
+    """The loss has the gradient of the batch in it."""
+    def loss_of(program, *_):
+        inputs = torch.randn(8, WIDTH, requires_grad=True)
+        value = functional.mse_loss(program.model(inputs), torch.randn(8, 4))
+        return value + torch.autograd.grad(value, inputs, create_graph=True)[0].square().sum()
+
+    train(lambda: layers(4, nn.Tanh()), sgd_of, loss_of=loss_of)
+
+
+def scaled():
+    """Numbers of one shard overflow in the second step, so none makes it."""
+    def loss_of(program, step, _):
+        inputs = torch.randn(8, WIDTH)
+        if step == 1 and program.shard == SHARDS - 1:
+            inputs *= float("inf")
+        return program.scaler.scale(functional.mse_loss(program.model(inputs), torch.randn(8, 4)))
+
+    def update(program, _):
+        program.scaler.step(program.optimizer)
+        program.scaler.update()
+        program.say("scale", program.scaler.get_scale())
+
+    Program.scaler = property(lambda program: program.__dict__.setdefault(
+        "own_scaler", torch.amp.GradScaler("cpu", init_scale=2.0 ** 10)))
+    kept, Program.update = Program.update, update
+    train(layers, lambda parameters: torch.optim.AdamW(parameters, 1e-2), loss_of=loss_of)
+    Program.update = kept
+
+
+def by_turns():
+    """Two models with an optimizer each; what one learns goes through the other."""
+    makers = programs_of(lambda: layers(2), sgd_of, seed=1)
+    critics = programs_of(lambda: nn.Sequential(nn.Linear(4, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1)),
+                          lambda parameters: torch.optim.Adam(parameters, 1e-2), seed=2)
+    for step in range(6):
+        trained = makers if step % 2 else critics
+        for maker, critic in zip(makers, critics):
+            torch.set_rng_state(maker.random)
+            for one in (maker, critic):
+                one.optimizer.zero_grad()
+            made = maker.model(torch.randn(8, WIDTH))
+            if trained is critics:
+                value = critic.model(made.detach()).mean() - critic.model(torch.randn(8, 4)).mean()
+            else:
+                value = -critic.model(made).mean()
+            value.backward()
+            maker.say("loss", step, value.item().hex())
+            maker.random = torch.get_rng_state()
+        if IS_WHOLE:
+            give_all_the_mean(trained)
+        for program in trained:
+            program.update(None)
+    for one in (makers[0], critics[0]):
+        if one.shard == 0:
+            tell_model(one.model, one.optimizer)
 
 
 def update_in_backward():
@@ -165,7 +274,7 @@ def archived():
     programs = programs_of(layers, sgd_of)
     for program in programs:
         torch.set_rng_state(program.random)
-        program.backward(0, 2, {})
+        program.backward(0, 2, {}, loss_of_random_data)
     if IS_WHOLE:
         give_all_the_mean(programs)
     torch.save([parameter.grad for parameter in programs[0].model.parameters()], f"{NAME}.pt")
@@ -176,7 +285,7 @@ def looked_at():
     programs = programs_of(layers, sgd_of)
     for program in programs:
         torch.set_rng_state(program.random)
-        program.backward(0, 2, {})
+        program.backward(0, 2, {}, loss_of_random_data)
     if IS_WHOLE:
         give_all_the_mean(programs)
     for program in programs:
@@ -187,9 +296,9 @@ def looked_at():
 # What they must not do
 
 
-def train_apart(differs, steps=3):
+def train_apart(differs, steps=3, model=layers):
     """`differs(program, step)` does what shards do in different ways, and returns a loss or nothing."""
-    program = Program(SHARD, layers, sgd_of)
+    program = Program(SHARD, model, sgd_of)
     for step in range(steps):
         program.optimizer.zero_grad()
         value = differs(program, step)
@@ -222,8 +331,50 @@ def other_sizes():
     model(torch.randn(8, WIDTH)).sum().backward()
 
 
-def data_with_gradients():
-    train_apart(lambda program, step: program.model(torch.randn(8, WIDTH).requires_grad_()).sum(), steps=10)
+def one_head_each():
+    train_apart(lambda program, step: loss_by_task(program, SHARD), model=Heads)
+
+
+def one_head_each_later():
+    """Both in the first step, so all know them."""
+    train_apart(lambda program, step: loss_by_task(program, 0) + loss_by_task(program, 1) if step == 0
+                else loss_by_task(program, SHARD), model=Heads)
+
+
+def more_tensors_in_one_shard():
+    kept = [nn.Parameter(torch.randn(WIDTH, WIDTH)) for _ in range(SHARD)]
+    train_apart(lambda program, step: loss_of(program.model))
+    del kept
+
+
+def made_in_forward():
+    class Adapted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(WIDTH, 4)
+            self.adapters = nn.ModuleDict()
+
+        def forward(self, inputs):
+            made = self.first(inputs)
+            name = f"of {SHARD}"
+            if name not in self.adapters:
+                self.adapters[name] = nn.Linear(4, 4)
+            return self.adapters[name](made)
+
+    train_apart(lambda program, step: loss_of(program.model), model=Adapted)
+
+
+def bare_tensors():
+    weight = torch.randn(4, WIDTH, requires_grad=True)
+    functional.linear(torch.randn(8, WIDTH), weight).sum().backward()
+    sgd_of([weight]).step()
+
+
+def memory_of_numpy():
+    model = nn.Linear(WIDTH, 4)
+    model.weight = nn.Parameter(torch.from_numpy(torch.randn(4, WIDTH).numpy().copy()))
+    model(torch.randn(8, WIDTH)).sum().backward()
+    sgd_of(model.parameters()).step()
 
 
 def gradients_of_its_own():

@@ -28,6 +28,10 @@ struct StartOptions {
   /// process: so `start` runs the program anew, under the command, which is installed with the
   /// library. Without a launcher the program trains alone. Same for all ranks.
   bool split = false;
+  /// With `split`: so many programs with data of their own, each on an equal part of the ranks,
+  /// which train on the mean of their gradients. `shard()` says which one this is. Same for all
+  /// ranks.
+  std::uint32_t shards = 1;
   /// Any other setting by its name on the command line, for example {"stats", "run.json"}.
   std::vector<std::pair<std::string, std::string>> settings{};
 };
@@ -50,6 +54,13 @@ void begin_step();
 /// std::runtime_error before `start`.
 std::uint32_t rank();
 std::uint32_t ranks();
+
+/// Which of the programs with data of their own this process runs, from 0, and how many there are:
+/// 0 and 1 elsewhere. What the program reads may depend on them, and the same on all ranks of a
+/// shard; which parameters it updates may not. Any thread; both throw std::runtime_error before
+/// `start`.
+std::uint32_t shard();
+std::uint32_t shards();
 
 /// Tells that the next micro-batch begins here. Needed only by trainers that run forward of several
 /// micro-batches before backward of the first; all others are recognised. From the first call on,

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_HOOKS_VERSION 10
+#define SPILLWAY_HOOKS_VERSION 11
 
 /** What the core wants to be told. Members may be null. The structure is copied. */
 struct SpillwayHooks {
@@ -87,6 +87,10 @@ struct SpillwayHooks {
   int (*keeps_file)(dev_t device, ino_t inode);
   /** Before a flag of LibTorch is set that holds for the whole process, as the default type. */
   void (*before_flag)(void);
+  /** `tensor` (c10::TensorImpl) has come to require a gradient, by no operator. */
+  void (*leaf_made)(void* tensor);
+  /** A module of LibTorch's C++ interface has registered `parameter` (at::Tensor). */
+  void (*parameter_registered)(const void* parameter);
 };
 
 /**

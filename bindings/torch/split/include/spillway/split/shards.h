@@ -30,6 +30,10 @@ class Shards {
   Shards(transport::MpiTransport& transport, const runtime::Settings& settings,
          const pipeline::JobFacts& facts);
 
+  std::uint32_t count() const { return shards_; }
+  /// Which one is this rank's.
+  std::uint32_t number() const { return whole_.rank().value() / (whole_.ranks() / shards_); }
+
   // The ranks of this rank's shard.
   transport::Transport& transport() { return own_group_ ? *own_group_ : whole_; }
   pipeline::Job& job() { return *job_; }

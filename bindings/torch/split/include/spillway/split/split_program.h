@@ -106,6 +106,10 @@ class SplitProgram {
   static int keeps_file(dev_t device, ino_t inode);
   /// Waits until what was called under the present flags of the process is done.
   static void before_flag();
+  /// Shards know the parameters of one another by the order in which they come to be leaves, and
+  /// data that are such leaves, too, from those.
+  static void leaf_made(void* tensor);
+  static void parameter_registered(const void* parameter);
 
   /// The program, or a system call of it, is about to read or write memory that is not there. Ends
   /// the job with a sentence that names the tensor; in a forked child it tells it and returns.

@@ -1,0 +1,76 @@
+#include "parameter_order.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "python_parameters.h"
+
+namespace spillway::split {
+namespace {
+
+/// FNV-1a, which is the same in all processes.
+class Hash {
+ public:
+  void add(std::uint64_t value) {
+    for (int byte = 0; byte < 8; ++byte)
+      value_ = (value_ ^ ((value >> (8 * byte)) & 0xff)) * 0x100000001b3;
+  }
+  std::uint64_t value() const { return value_; }
+
+ private:
+  std::uint64_t value_ = 0xcbf29ce484222325;
+};
+
+std::uint64_t kind_of(const c10::TensorImpl& leaf) {
+  Hash hash;
+  hash.add(static_cast<std::uint64_t>(c10::typeMetaToScalarType(leaf.dtype())));
+  for (const std::int64_t size : leaf.sizes()) hash.add(static_cast<std::uint64_t>(size));
+  return hash.value();
+}
+
+}  // namespace
+
+void ParameterOrder::leaf_made(c10::TensorImpl& leaf) {
+  const auto known = leaves_.find(&leaf);
+  if (known != leaves_.end() && !known->second.tensor.expired()) return;
+  if (leaves_.size() >= most_) {
+    std::erase_if(leaves_, [](const auto& one) { return one.second.tensor.expired(); });
+    most_ = std::max(most_, 2 * leaves_.size());
+  }
+  Leaf made{.tensor = c10::weak_intrusive_ptr<c10::TensorImpl>(
+                c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(&leaf))};
+  if (!open_) {
+    open_ = std::make_shared<Period>();
+    open_->number = periods_++;
+  }
+  made.in = open_;
+  made.kind = kind_of(leaf);
+  made.number = ++open_->counts[made.kind];
+  leaves_.insert_or_assign(&leaf, std::move(made));
+}
+
+void ParameterOrder::registered(const at::Tensor& parameter) {
+  const auto found = leaves_.find(parameter.unsafeGetTensorImpl());
+  if (found != leaves_.end()) found->second.is_registered = true;
+}
+
+const ParameterOrder::Leaf* ParameterOrder::find(const at::Tensor& leaf) const {
+  const auto found = leaves_.find(leaf.unsafeGetTensorImpl());
+  return found == leaves_.end() || found->second.tensor.expired() ? nullptr : &found->second;
+}
+
+bool ParameterOrder::is_parameter(const at::Tensor& leaf) const {
+  const Leaf* const known = find(leaf);
+  return (known != nullptr && known->is_registered) || is_python_parameter(leaf);
+}
+
+std::optional<ParameterOrder::Place> ParameterOrder::place_of(const at::Tensor& leaf) const {
+  const Leaf* const known = find(leaf);
+  if (known == nullptr) return std::nullopt;
+  Hash hash;
+  hash.add(known->in->number);
+  hash.add(known->kind);
+  return Place{{hash.value(), known->number, known->in->counts.at(known->kind)}, known->in->number};
+}
+
+}  // namespace spillway::split
