@@ -66,11 +66,14 @@ class TraceExchange : public ::testing::Test {
       const HostClock clock(ranks.ranks().clock(), kAhead[rank]);
       RecordedTrace mine = recorded(rank, begin + kAhead[rank]);
       change(rank, mine);
-      RanksTrace got = gather_traces(transport, job, std::move(mine), clock);
+      const auto name_of = [](Rank one) { return message("rank {}", one.value()); };
+      const std::string summary = mine.summary;
+      TracesOfRanks all = traces_of(std::move(mine), name_of(transport.rank()));
+      gather_traces(transport, job, all, name_of, clock);
       if (rank == 0)
-        first = std::move(got);
+        first = joined(std::move(all), summary, 3);
       else
-        EXPECT_TRUE(got.traces.empty());
+        EXPECT_TRUE(all.traces.empty());
       job.end();
     }),
               "");
