@@ -28,9 +28,11 @@ constexpr std::string_view kCountedApart =
     "before forward, so make as many of them in all shards, or the model before the data";
 
 std::string_view advice_on(const Announcement& mine, const Announcement& theirs) {
-  if (mine.kind != Kind::kCopy || theirs.kind != Kind::kCopy) return kUpdatedApart;
-  if (mine.parameters[0].of != theirs.parameters[0].of) return kCountedApart;
-  return mine.keeper != theirs.keeper ? kKeptApart : kUpdatedApart;
+  if (mine.kind != theirs.kind) return kUpdatedApart;
+  const bool is_copy = mine.kind == Kind::kCopy;
+  if (is_copy && mine.parameters[0].of != theirs.parameters[0].of) return kCountedApart;
+  return mine.parameters == theirs.parameters && mine.keeper != theirs.keeper ? kKeptApart
+                                                                              : kUpdatedApart;
 }
 
 void check(const device::Event& event, Rank shard) {
@@ -112,7 +114,8 @@ class ShardExchange::Exchange : public Effort {
       } else if (heard) {
         return Difference{other, heard->what};
       } else if (const auto& mean = shards_.announcements_.latest_mean_of(other);
-                 mine_.what.kind == Kind::kCopy && mean && mean->step >= mine_.what.step) {
+                 mine_.what.kind == Kind::kCopy &&
+                 shards_.announcements_.means_of(other) > mine_.mean) {
         return Difference{other, mean};
       } else if (shards_.announcements_.end_of(other)) {
         return Difference{other, std::nullopt};
@@ -288,7 +291,7 @@ ShardExchange::Announced ShardExchange::announce(
     what.parameters[i] = parameters[i].name;
     known_.insert_or_assign(parameters[i].name, to_string(parameters[i]));
   }
-  const std::uint64_t mean = what.kind == Kind::kMean ? means_++ : 0;
+  const std::uint64_t mean = what.kind == Kind::kMean ? means_++ : means_;
   return {what, announcements_.tell(what), mean};
 }
 
@@ -301,14 +304,21 @@ std::unique_ptr<Effort> ShardExchange::entered(std::unique_ptr<Exchange> exchang
 std::unique_ptr<Effort> ShardExchange::mean_of(std::uint64_t step,
                                                const std::vector<ExchangedParameter>& parameters,
                                                allreduce::Element element,
-                                               std::vector<StorageRange> ranges) {
+                                               std::vector<StorageRange> ranges, Rank keeper,
+                                               bool is_here) {
   Bytes size;
   for (const StorageRange& range : ranges) size += range.size;
   const Announced mine = announce({.kind = Kind::kMean,
                                    .step = step,
                                    .element = static_cast<std::uint64_t>(element),
-                                   .bytes = size.count()},
+                                   .bytes = size.count(),
+                                   .keeper = keeper.value()},
                                   parameters);
+  if (!is_here) {
+    const std::lock_guard lock(mutex_);
+    announcements_.leave_out(mine.mean);
+    return nullptr;
+  }
   // A sum takes some pieces for each rank beside its parts.
   return entered(
       std::make_unique<Mean>(*this, mine, Bytes(2 * size.count()), element, std::move(ranges)));
@@ -363,9 +373,9 @@ std::string ShardExchange::words_locked(const Announcement& announcement, std::s
   if (at >= announcement.count)
     return message("averages no further gradient in step {}", announcement.step);
   const bool is_mean = announcement.kind == Kind::kMean;
-  std::string more;
-  if (is_whole) more = message(", {}", Bytes(announcement.bytes));
-  if (is_whole && !is_mean) more += message(", kept by its rank {},", announcement.keeper);
+  const std::string more = is_whole ? message(", {}, kept by its rank {},",
+                                              Bytes(announcement.bytes), announcement.keeper)
+                                    : "";
   return message("{} {}{} in step {}", is_mean ? "averages the gradient of" : "first uses",
                  name_locked(announcement.parameters[at]), more, announcement.step);
 }
