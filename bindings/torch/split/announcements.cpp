@@ -58,7 +58,7 @@ void Announcements::take(Other& from) {
   const std::uint64_t place = from.heard++;
   switch (heard.kind) {
     case Announcement::Kind::kMean:
-      if (from.left_out.erase(from.means) == 0)
+      if (from.skipped_means.erase(from.means) == 0)
         from.means_heard.emplace(from.means, Heard{heard, place});
       ++from.means;
       from.latest_mean = heard;
@@ -106,9 +106,9 @@ void Announcements::match(Rank other, std::uint64_t mean, const Announcement& mi
   }
 }
 
-void Announcements::leave_out(std::uint64_t mean) {
+void Announcements::skip_mean(std::uint64_t mean) {
   for (const auto& other : others_)
-    if (other != nullptr && other->means_heard.erase(mean) == 0) other->left_out.insert(mean);
+    if (other != nullptr && other->means_heard.erase(mean) == 0) other->skipped_means.insert(mean);
 }
 
 std::vector<std::pair<Rank, device::Event>> Announcements::unsent() const {

@@ -58,7 +58,7 @@ class Announcements {
   /// This shard has one that is equal.
   void match(Rank other, std::uint64_t mean, const Announcement& mine);
   /// This shard compares that mean with nobody: another rank keeps it.
-  void leave_out(std::uint64_t mean);
+  void skip_mean(std::uint64_t mean);
   /// How many means another shard has told of.
   std::uint64_t means_of(Rank other) const { return of(other).means; }
   const std::optional<Announcement>& latest_mean_of(Rank other) const {
@@ -77,7 +77,7 @@ class Announcements {
     device::Event event;
     std::uint64_t heard = 0, means = 0;
     std::map<std::uint64_t, Heard> means_heard;  ///< By number.
-    std::set<std::uint64_t> left_out;            ///< Means that have not come.
+    std::set<std::uint64_t> skipped_means;       ///< Means that have not come.
     struct FirstUse {
       std::uint64_t step = 0, bytes = 0, keeper = 0, place = 0;
     };

@@ -289,7 +289,7 @@ ShardExchange::Announced ShardExchange::announce(
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     what.parameters[i] = parameters[i].name;
-    known_.insert_or_assign(parameters[i].name, to_string(parameters[i]));
+    known_.insert_or_assign(parameters[i].name, parameters[i].what);
   }
   const std::uint64_t mean = what.kind == Kind::kMean ? means_++ : means_;
   return {what, announcements_.tell(what), mean};
@@ -316,7 +316,7 @@ std::unique_ptr<Effort> ShardExchange::mean_of(std::uint64_t step,
                                   parameters);
   if (!is_here) {
     const std::lock_guard lock(mutex_);
-    announcements_.leave_out(mine.mean);
+    announcements_.skip_mean(mine.mean);
     return nullptr;
   }
   // A sum takes some pieces for each rank beside its parts.
@@ -360,12 +360,10 @@ bool ShardExchange::note_waits() {
 }
 
 std::string ShardExchange::name_locked(const ParameterName& name) const {
-  const auto found = known_.find(name);
-  if (found != known_.end()) return found->second;
   const auto like = known_.lower_bound({name.kind, 0, 0});
-  const bool is_like = like != known_.end() && like->first.kind == name.kind;
-  return is_like ? message("one like {}, number {} of {}", like->second, name.number, name.of)
-                 : message("a parameter that shard {} has not used", shard());
+  if (like == known_.end() || like->first.kind != name.kind)
+    return message("a parameter that shard {} has not used", shard());
+  return to_string(ExchangedParameter{name, like->second, 0});
 }
 
 std::string ShardExchange::words_locked(const Announcement& announcement, std::size_t at,

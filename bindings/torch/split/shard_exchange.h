@@ -108,7 +108,7 @@ class ShardExchange {
   mutable std::mutex mutex_;
   Announcements announcements_;
   std::map<std::uint64_t, Exchange*> left_;     ///< That have not ended, by number.
-  std::map<ParameterName, std::string> known_;  ///< Parameters, for people.
+  std::map<ParameterName, std::string> known_;  ///< Types and shapes, for people.
 
   // Of the executor's thread.
   std::map<std::uint64_t, Exchange*> begun_;

@@ -255,10 +255,10 @@ class SplitProgram::Impl {
   }
 
   void leaf_made(c10::TensorImpl& leaf) {
-    if (shards_ && is_on_this_thread()) order_.leaf_made(leaf);
+    if (shards_ && may_ask()) order_.leaf_made(leaf);
   }
   void parameter_registered(const at::Tensor& parameter) {
-    if (shards_ && is_on_this_thread()) order_.registered(parameter);
+    if (shards_ && may_ask()) order_.registered(parameter);
   }
 
   void record_read(const c10::DataPtr& memory) {
