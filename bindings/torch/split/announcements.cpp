@@ -58,7 +58,9 @@ void Announcements::take(Other& from) {
   const std::uint64_t place = from.heard++;
   switch (heard.kind) {
     case Announcement::Kind::kMean:
-      from.means_heard.emplace(from.means++, Heard{heard, place});
+      if (from.skipped_means.erase(from.means) == 0)
+        from.means_heard.emplace(from.means, Heard{heard, place});
+      ++from.means;
       from.latest_mean = heard;
       break;
     case Announcement::Kind::kCopy:
@@ -102,6 +104,11 @@ void Announcements::match(Rank other, std::uint64_t mean, const Announcement& mi
   } else {
     from.uses_heard.erase(from.uses_heard.find(mine.parameters[0]));
   }
+}
+
+void Announcements::skip_mean(std::uint64_t mean) {
+  for (const auto& other : others_)
+    if (other != nullptr && other->means_heard.erase(mean) == 0) other->skipped_means.insert(mean);
 }
 
 std::vector<std::pair<Rank, device::Event>> Announcements::unsent() const {

@@ -6,7 +6,8 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "parameter_order.h"
@@ -27,7 +28,7 @@ struct Announcement {
   std::uint64_t step = 0;  ///< From 1 on; of the end, how many there were.
   std::uint64_t element = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t keeper = 0;  ///< Rank of the shard that keeps the parameter.
+  std::uint64_t keeper = 0;  ///< Rank of the shard that keeps them, or the first of these.
   std::uint64_t count = 0;
   std::array<ParameterName, kMostParameters> parameters{};
 
@@ -56,7 +57,10 @@ class Announcements {
   std::optional<Heard> heard_of(Rank other, std::uint64_t mean, const Announcement& mine) const;
   /// This shard has one that is equal.
   void match(Rank other, std::uint64_t mean, const Announcement& mine);
-  /// The latest mean of another shard.
+  /// This shard compares that mean with nobody: another rank keeps it.
+  void skip_mean(std::uint64_t mean);
+  /// How many means another shard has told of.
+  std::uint64_t means_of(Rank other) const { return of(other).means; }
   const std::optional<Announcement>& latest_mean_of(Rank other) const {
     return of(other).latest_mean;
   }
@@ -73,6 +77,7 @@ class Announcements {
     device::Event event;
     std::uint64_t heard = 0, means = 0;
     std::map<std::uint64_t, Heard> means_heard;  ///< By number.
+    std::set<std::uint64_t> skipped_means;       ///< Means that have not come.
     struct FirstUse {
       std::uint64_t step = 0, bytes = 0, keeper = 0, place = 0;
     };

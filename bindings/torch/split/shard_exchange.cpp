@@ -28,9 +28,11 @@ constexpr std::string_view kCountedApart =
     "before forward, so make as many of them in all shards, or the model before the data";
 
 std::string_view advice_on(const Announcement& mine, const Announcement& theirs) {
-  if (mine.kind != Kind::kCopy || theirs.kind != Kind::kCopy) return kUpdatedApart;
-  if (mine.parameters[0].of != theirs.parameters[0].of) return kCountedApart;
-  return mine.keeper != theirs.keeper ? kKeptApart : kUpdatedApart;
+  if (mine.kind != theirs.kind) return kUpdatedApart;
+  const bool is_copy = mine.kind == Kind::kCopy;
+  if (is_copy && mine.parameters[0].of != theirs.parameters[0].of) return kCountedApart;
+  return mine.parameters == theirs.parameters && mine.keeper != theirs.keeper ? kKeptApart
+                                                                              : kUpdatedApart;
 }
 
 void check(const device::Event& event, Rank shard) {
@@ -112,7 +114,8 @@ class ShardExchange::Exchange : public Effort {
       } else if (heard) {
         return Difference{other, heard->what};
       } else if (const auto& mean = shards_.announcements_.latest_mean_of(other);
-                 mine_.what.kind == Kind::kCopy && mean && mean->step >= mine_.what.step) {
+                 mine_.what.kind == Kind::kCopy &&
+                 shards_.announcements_.means_of(other) > mine_.mean) {
         return Difference{other, mean};
       } else if (shards_.announcements_.end_of(other)) {
         return Difference{other, std::nullopt};
@@ -286,9 +289,9 @@ ShardExchange::Announced ShardExchange::announce(
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     what.parameters[i] = parameters[i].name;
-    known_.insert_or_assign(parameters[i].name, to_string(parameters[i]));
+    known_.insert_or_assign(parameters[i].name, parameters[i].what);
   }
-  const std::uint64_t mean = what.kind == Kind::kMean ? means_++ : 0;
+  const std::uint64_t mean = what.kind == Kind::kMean ? means_++ : means_;
   return {what, announcements_.tell(what), mean};
 }
 
@@ -301,14 +304,21 @@ std::unique_ptr<Effort> ShardExchange::entered(std::unique_ptr<Exchange> exchang
 std::unique_ptr<Effort> ShardExchange::mean_of(std::uint64_t step,
                                                const std::vector<ExchangedParameter>& parameters,
                                                allreduce::Element element,
-                                               std::vector<StorageRange> ranges) {
+                                               std::vector<StorageRange> ranges, Rank keeper,
+                                               bool is_here) {
   Bytes size;
   for (const StorageRange& range : ranges) size += range.size;
   const Announced mine = announce({.kind = Kind::kMean,
                                    .step = step,
                                    .element = static_cast<std::uint64_t>(element),
-                                   .bytes = size.count()},
+                                   .bytes = size.count(),
+                                   .keeper = keeper.value()},
                                   parameters);
+  if (!is_here) {
+    const std::lock_guard lock(mutex_);
+    announcements_.skip_mean(mine.mean);
+    return nullptr;
+  }
   // A sum takes some pieces for each rank beside its parts.
   return entered(
       std::make_unique<Mean>(*this, mine, Bytes(2 * size.count()), element, std::move(ranges)));
@@ -350,12 +360,10 @@ bool ShardExchange::note_waits() {
 }
 
 std::string ShardExchange::name_locked(const ParameterName& name) const {
-  const auto found = known_.find(name);
-  if (found != known_.end()) return found->second;
   const auto like = known_.lower_bound({name.kind, 0, 0});
-  const bool is_like = like != known_.end() && like->first.kind == name.kind;
-  return is_like ? message("one like {}, number {} of {}", like->second, name.number, name.of)
-                 : message("a parameter that shard {} has not used", shard());
+  if (like == known_.end() || like->first.kind != name.kind)
+    return message("a parameter that shard {} has not used", shard());
+  return to_string(ExchangedParameter{name, like->second, 0});
 }
 
 std::string ShardExchange::words_locked(const Announcement& announcement, std::size_t at,
@@ -363,9 +371,9 @@ std::string ShardExchange::words_locked(const Announcement& announcement, std::s
   if (at >= announcement.count)
     return message("averages no further gradient in step {}", announcement.step);
   const bool is_mean = announcement.kind == Kind::kMean;
-  std::string more;
-  if (is_whole) more = message(", {}", Bytes(announcement.bytes));
-  if (is_whole && !is_mean) more += message(", kept by its rank {},", announcement.keeper);
+  const std::string more = is_whole ? message(", {}, kept by its rank {},",
+                                              Bytes(announcement.bytes), announcement.keeper)
+                                    : "";
   return message("{} {}{} in step {}", is_mean ? "averages the gradient of" : "first uses",
                  name_locked(announcement.parameters[at]), more, announcement.step);
 }

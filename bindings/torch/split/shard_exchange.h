@@ -54,13 +54,14 @@ class ShardExchange {
   std::uint32_t shards() const { return group_.transport.ranks(); }
   pipeline::Job& job() { return group_.job; }
 
+  // Asked for by all ranks of a shard. `is_here`: by those that keep the bytes, of which `keeper`
+  // is the first. Null for others.
   /// Gives gradients of these parameters, which lie in the ranges, their mean over all shards.
   std::unique_ptr<Effort> mean_of(std::uint64_t step,
                                   const std::vector<ExchangedParameter>& parameters,
-                                  allreduce::Element element, std::vector<StorageRange> ranges);
-  /// Gives a storage of a parameter, of that size, the bytes that it has in shard 0. Asked for by
-  /// all ranks of a shard; `is_here`: by those that keep it, of which `keeper` is the first. Null
-  /// for others.
+                                  allreduce::Element element, std::vector<StorageRange> ranges,
+                                  Rank keeper, bool is_here);
+  /// Gives a storage of a parameter, of that size, the bytes that it has in shard 0.
   std::unique_ptr<Effort> copy_of_first(std::uint64_t step, const ExchangedParameter& parameter,
                                         Bytes size, Rank keeper, bool is_here);
 
@@ -88,7 +89,8 @@ class ShardExchange {
   /// Of this shard: what is announced, and which one that is.
   struct Announced {
     Announcement what;
-    std::uint64_t number = 0, mean = 0;
+    std::uint64_t number = 0;
+    std::uint64_t mean = 0;  ///< Which mean it is, or before which one all shards ask for the copy.
   };
   Announced announce(Announcement what, const std::vector<ExchangedParameter>& parameters);
   std::unique_ptr<Effort> entered(std::unique_ptr<Exchange> exchange);
@@ -106,7 +108,7 @@ class ShardExchange {
   mutable std::mutex mutex_;
   Announcements announcements_;
   std::map<std::uint64_t, Exchange*> left_;     ///< That have not ended, by number.
-  std::map<ParameterName, std::string> known_;  ///< Parameters, for people.
+  std::map<ParameterName, std::string> known_;  ///< Types and shapes, for people.
 
   // Of the executor's thread.
   std::map<std::uint64_t, Exchange*> begun_;

@@ -255,10 +255,10 @@ class SplitProgram::Impl {
   }
 
   void leaf_made(c10::TensorImpl& leaf) {
-    if (shards_ && is_on_this_thread()) order_.leaf_made(leaf);
+    if (shards_ && may_ask()) order_.leaf_made(leaf);
   }
   void parameter_registered(const at::Tensor& parameter) {
-    if (shards_ && is_on_this_thread()) order_.registered(parameter);
+    if (shards_ && may_ask()) order_.registered(parameter);
   }
 
   void record_read(const c10::DataPtr& memory) {
@@ -958,8 +958,8 @@ class SplitProgram::Impl {
     OperatorCall call;
     call.autograd.phase = OpPhase::kOther;
     decide(call);
-    if (!decision_->owners.contains(transport_.rank())) return;
-    for (std::size_t i = 0; i < uses_.size(); ++i) {
+    const bool is_here = decision_->owners.contains(transport_.rank());
+    for (std::size_t i = 0; is_here && i < uses_.size(); ++i) {
       deferred_.want(uses_[i].storage, true);
       share(i);
     }
@@ -967,9 +967,10 @@ class SplitProgram::Impl {
     constexpr auto kMost = static_cast<std::ptrdiff_t>(ShardExchange::kMostParameters);
     while (!parameters.empty()) {
       const auto count = std::min(kMost, std::ssize(parameters));
-      executor_.add_effort(shards_->mean_of(step_, {parameters.begin(), parameters.begin() + count},
-                                            element, {ranges.begin(), ranges.begin() + count}),
-                           ordinals, /*writes=*/true);
+      auto mean = shards_->mean_of(step_, {parameters.begin(), parameters.begin() + count}, element,
+                                   {ranges.begin(), ranges.begin() + count},
+                                   decision_->owners.first(), is_here);
+      if (is_here) executor_.add_effort(std::move(mean), ordinals, /*writes=*/true);
       parameters.erase(parameters.begin(), parameters.begin() + count);
       ranges.erase(ranges.begin(), ranges.begin() + count);
     }
