@@ -21,8 +21,6 @@ inline constexpr transport::Tag kBudget{transport::Stream::kControl, kFirstNumbe
 // Of traces at the end (trace_exchange.cpp).
 inline constexpr transport::Tag kTraceQuestion{transport::Stream::kControl, kFirstNumber + 4};
 inline constexpr transport::Tag kTraceAnswer{transport::Stream::kControl, kFirstNumber + 5};
-inline constexpr transport::Tag kTraceHeader{transport::Stream::kControl, kFirstNumber + 6};
-inline constexpr transport::Tag kTraceText{transport::Stream::kControl, kFirstNumber + 7};
 /// What the first rank decides where a step begins holds so many steps later: the programs of other
 /// ranks may be ahead by as much without waiting for it.
 inline constexpr std::uint64_t kAhead = 2;
@@ -30,6 +28,8 @@ inline constexpr std::uint64_t kAhead = 2;
 inline constexpr std::uint64_t kStepNumber = kFirstNumber + 1024;
 /// From here on those of signals (held_signals.cpp).
 inline constexpr std::uint64_t kSignalNumber = kFirstNumber + (std::uint64_t{1} << 59);
+/// From here on those of pieces of traces.
+inline constexpr std::uint64_t kFirstTracePiece = kFirstNumber + (std::uint64_t{1} << 58);
 /// From here on those of exchanges between shards.
 inline constexpr std::uint64_t kFirstAnnouncement = kFirstNumber + (std::uint64_t{1} << 60);
 

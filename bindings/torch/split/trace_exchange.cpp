@@ -44,12 +44,9 @@ class Peer {
   Peer(transport::Transport& transport, pipeline::Job& job, Rank rank)
       : transport_(transport), job_(job), rank_(rank) {}
 
-  void send(transport::Tag tag, device::DeviceSpan bytes) {
-    wait(transport_.send(rank_, tag, bytes));
-  }
-  void receive(transport::Tag tag, device::DeviceSpan bytes) {
-    wait(transport_.receive(rank_, tag, bytes));
-  }
+  /// The next piece of its traces, of which both count.
+  void send(device::DeviceSpan bytes) { send(next_piece(), bytes); }
+  void receive(device::DeviceSpan bytes) { receive(next_piece(), bytes); }
 
   ClockOffset ask_clock(const Clock& clock) {
     ClockOffset best;
@@ -79,6 +76,15 @@ class Peer {
   }
 
  private:
+  transport::Tag next_piece() {
+    return {transport::Stream::kControl, kFirstTracePiece + pieces_++};
+  }
+  void send(transport::Tag tag, device::DeviceSpan bytes) {
+    wait(transport_.send(rank_, tag, bytes));
+  }
+  void receive(transport::Tag tag, device::DeviceSpan bytes) {
+    wait(transport_.receive(rank_, tag, bytes));
+  }
   void wait(const device::Event& event) {
     job_.wait(event, rank_, [] { return std::string("the trace of a rank at the end"); });
   }
@@ -86,6 +92,7 @@ class Peer {
   transport::Transport& transport_;
   pipeline::Job& job_;
   const Rank rank_;
+  std::uint64_t pieces_ = 0;
 };
 
 void shift(StepTrace& trace, double by) {
@@ -107,28 +114,28 @@ void give(Peer& first, TracesOfRanks& mine, const Clock& clock) {
     texts.push_back({{count(one.begin), text.size()}, std::move(text)});
   }
   Header header{texts.size(), mine.uncertainty.count(), mine.remarks.size()};
-  first.send(kTraceHeader, device::host_span_of(header));
-  if (header.remarks > 0) first.send(kTraceText, device::host_span_of_all(mine.remarks));
+  first.send(device::host_span_of(header));
+  if (header.remarks > 0) first.send(device::host_span_of_all(mine.remarks));
   for (auto& [of_one, text] : texts) {
-    first.send(kTraceHeader, device::host_span_of(of_one));
-    first.send(kTraceText, device::host_span_of_all(text));
+    first.send(device::host_span_of(of_one));
+    first.send(device::host_span_of_all(text));
   }
 }
 
 std::string text_of(Peer& peer, std::size_t size) {
   std::string text(size, '\0');
-  if (size > 0) peer.receive(kTraceText, device::host_span_of_all(text));
+  if (size > 0) peer.receive(device::host_span_of_all(text));
   return text;
 }
 
 void take(Peer& peer, const std::string& name, const Clock& clock, TracesOfRanks& all) {
   const ClockOffset offset = peer.ask_clock(clock);
   Header header;
-  peer.receive(kTraceHeader, device::host_span_of(header));
+  peer.receive(device::host_span_of(header));
   all.remarks += text_of(peer, header.remarks);
   for (std::uint64_t i = 0; i < header.traces; ++i) {
     TraceHeader of_one;
-    peer.receive(kTraceHeader, device::host_span_of(of_one));
+    peer.receive(device::host_span_of(of_one));
     const std::string text = text_of(peer, of_one.size);
     all.traces.push_back({profile::parse_chrome_trace(text, message("the trace of {}", name)),
                           TimePoint(Duration(of_one.begin)) - offset.ahead});
