@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/enum_tag.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/util/ScopeExit.h>
 #include <signal.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -153,6 +154,8 @@ class SplitProgram::Impl {
   bool is_in_call() const noexcept { return is_in_call_ || phantoms::is_on_trial(); }
 
   bool is_in_parts(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
+    is_in_call_ = true;  // A trial makes tensors of its own.
+    const auto is_over = c10::make_scope_exit([this] { is_in_call_ = false; });
     outputs_ = &memo_.outputs_of(op, arguments);
     return outputs_->making == Making::kParts;
   }
