@@ -74,6 +74,8 @@ class FollowedLists : public ::testing::TestWithParam<planner::ScheduleGenerator
 
 TEST_P(FollowedLists, AreComputedInTheirOrderAndTime) {
   for (const std::uint32_t micro_batches : {4u, 8u, 16u}) {
+    if (GetParam().name == "dualpipe-v" && micro_batches < 8)
+      continue;  // It takes twice its ranks.
     const schedule::Schedule schedule = schedule_of(micro_batches);
     const ActionOrder order(schedule);
     ASSERT_EQ(order.turns(), micro_batches);

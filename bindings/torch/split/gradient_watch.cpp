@@ -114,11 +114,16 @@ bool GradientWatch::updates(std::span<const pipeline::OperatorUse> uses, bool ov
 }
 
 void GradientWatch::note_forward(c10::ArrayRef<c10::IValue> arguments) {
+  // Initialisers look at the shape of a parameter by views of it, before the others are made.
+  bool has_other = false;
+  for_each_tensor(arguments, [&](const at::Tensor& tensor, std::size_t) {
+    has_other |= !tensor.requires_grad() || !tensor.is_leaf();
+  });
   for_each_tensor(arguments, [&](const at::Tensor& tensor, std::size_t) {
     if (!tensor.requires_grad()) return;
     const auto known = numbers_.find(tensor.unsafeGetTensorImpl());
     if (known != numbers_.end()) {
-      note_use(leaves_[known->second].parameter);
+      if (has_other) note_use(leaves_[known->second].parameter);
       return;
     }
     const auto storage = storages_.at(storage_of(tensor).data());
@@ -127,7 +132,7 @@ void GradientWatch::note_forward(c10::ArrayRef<c10::IValue> arguments) {
       if (!storage) refuse_foreign(tensor);
       return;
     }
-    note_use(parameter->second);
+    if (has_other) note_use(parameter->second);
     const at::Tensor leaf = leaf_of(tensor);
     if (!leaf.defined() || !numbers_.emplace(leaf.unsafeGetTensorImpl(), leaves_.size()).second)
       return;

@@ -321,7 +321,7 @@ constexpr std::array<SettingField, 38> kFields{{
     "With --split: micro-batches that a rank works on at once, which bounds the activations it "
     "keeps; auto is what the schedule does. With a number, their order is not the schedule's."},
    [](Settings& s, Text t) { s.window = t == "auto" ? 0 : parse_count(t, 1, 1'000'000); }},
-  {{"replicate", "PATTERN[,PATTERN...]", "",
+  {{"replicate", "PATTERN[,PATTERN...]", "none",
     "With --split: operators, as embedding or *norm*, whose parameters all ranks keep and update, in place "
     "of the rank of their stage: for small ones that several stages or copies of stages use. No bits change."},
    [](Settings& s, Text t) { s.replicate = parse_patterns(t); }},
