@@ -82,10 +82,10 @@ std::optional<Announcements::Heard> Announcements::heard_of(Rank other, std::uin
   const auto& uses = of(other).uses_heard;
   auto found = uses.find(name);
   if (found == uses.end()) {
-    found = std::find_if(uses.lower_bound({name.kind, 0, 0}), uses.end(), [&](const auto& use) {
-      return use.first.kind != name.kind || use.first.of != name.of;
-    });
-    if (found == uses.end() || found->first.kind != name.kind) return std::nullopt;
+    // How many there are is what tells that shards have made others: the same place among more.
+    found = uses.lower_bound({name.kind, name.number, 0});
+    if (found == uses.end() || found->first.kind != name.kind || found->first.number != name.number)
+      return std::nullopt;
   }
   Heard heard{{.kind = Announcement::Kind::kCopy,
                .step = found->second.step,

@@ -154,8 +154,8 @@ class SplitProgram::Impl {
   bool is_in_call() const noexcept { return is_in_call_ || phantoms::is_on_trial(); }
 
   bool is_in_parts(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
-    is_in_call_ = true;  // A trial makes tensors of its own.
-    const auto is_over = c10::make_scope_exit([this] { is_in_call_ = false; });
+    const bool before = std::exchange(is_in_call_, true);  // A trial makes tensors of its own.
+    const auto is_over = c10::make_scope_exit([this, before] { is_in_call_ = before; });
     outputs_ = &memo_.outputs_of(op, arguments);
     return outputs_->making == Making::kParts;
   }
