@@ -986,14 +986,18 @@ def large_model():
 # Memory that the program writes by hand
 
 
-def write(address, tensor):
+def write(address, array):
     """Past the operators, as a system call or a decoder does."""
-    ctypes.memmove(address, tensor.numpy().ctypes.data, tensor.nbytes)
+    ctypes.memmove(address, array.ctypes.data, array.nbytes)
+
+
+def wide_layers():
+    """They take far longer to compute than the program takes to ask for it."""
+    return nn.Sequential(nn.Linear(WIDTH, 512), *(nn.Linear(512, 512) for _ in range(5)), nn.Linear(512, 4))
 
 
 def rows_by_hand(count, rows=64):
-    """What is written by hand later, in memory that nobody else writes."""
-    return [torch.randn(rows, WIDTH).clone() for _ in range(count)]
+    return [torch.randn(rows, WIDTH).numpy() for _ in range(count)]
 
 
 def step_on(model, optimizer, batch):
@@ -1007,25 +1011,26 @@ def step_on(model, optimizer, batch):
 
 def one_buffer():
     """Each step's batch is written over the one before, while that may still be in use elsewhere."""
-    model = layers()
+    model = wide_layers()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    batch = torch.empty(64, WIDTH)
-    for rows in rows_by_hand(12):
+    batch = torch.empty(256, WIDTH)
+    losses = []
+    for rows in rows_by_hand(6, rows=256):
         write(batch.data_ptr(), rows)
-        print("loss", step_on(model, optimizer, batch).item().hex())
-    tell_model(model)
+        losses.append(step_on(model, optimizer, batch))
+    tell("losses", *losses)
     tell("gradient", model[0].weight.grad)
+    tell_model(model)
 
 
 def two_buffers():
     """A thread fills one by operators while the other one is trained on."""
     import queue
     import threading
-    model = layers()
+    model = wide_layers()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    buffers = [torch.empty(64, WIDTH), torch.empty(64, WIDTH)]
-    batches = rows_by_hand(12)
-    arrays = [rows.numpy() for rows in batches]
+    buffers = [torch.empty(256, WIDTH), torch.empty(256, WIDTH)]
+    arrays = rows_by_hand(8, rows=256)
     free, full = queue.Queue(), queue.Queue()
 
     def fill():
@@ -1038,10 +1043,12 @@ def two_buffers():
         free.put(number)
     thread = threading.Thread(target=fill)
     thread.start()
+    losses = []
     for step in range(len(arrays)):
-        print("loss", step_on(model, optimizer, full.get()).item().hex())
+        losses.append(step_on(model, optimizer, full.get()))
         free.put(step % 2)
     thread.join()
+    tell("losses", *losses)
     tell_model(model)
 
 
@@ -1083,13 +1090,14 @@ def own_times():
     """What differs between ranks, and what nobody has filled, where the model has no part in it."""
     import os
     import time
+    import numpy
     model = layers()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     held = torch.empty(64, 2 * WIDTH)
-    write(held.data_ptr(), torch.frombuffer(bytearray(os.urandom(held.nbytes)), dtype=torch.float32))
+    write(held.data_ptr(), numpy.frombuffer(os.urandom(held.nbytes), dtype=numpy.uint8))
     for rows in rows_by_hand(4):
         begun = torch.tensor([time.time(), time.perf_counter()])
-        held[:, :WIDTH] = rows
+        held[:, :WIDTH] = torch.from_numpy(rows)
         print("loss", step_on(model, optimizer, held[:, :WIDTH]).item().hex())
         times = torch.stack([begun, torch.tensor([time.time(), time.perf_counter()])])
         print("times", (times[1] - times[0]).isnan().any().item(), times.diff(dim=0).shape)
