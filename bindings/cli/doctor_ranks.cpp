@@ -1,7 +1,5 @@
 #include "doctor_ranks.h"
 
-#include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,13 +8,13 @@
 #include <ctime>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "exit_codes.h"
 #include "rank_facts.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
+#include "spillway/base/read_pipe.h"
 #include "spillway/device/copy_rates.h"
 #include "spillway/device/cpu.h"
 #include "spillway/transport/survey/texts.h"
@@ -32,19 +30,6 @@ class WallClock final : public Clock {
         std::chrono::duration_cast<Duration>(std::chrono::system_clock::now().time_since_epoch()));
   }
 };
-
-/// A launcher whose ranks end with an error drops what it has not read of them yet.
-void wait_until_read(int descriptor) {
-  constexpr std::chrono::milliseconds kPause(1);
-  struct stat status {};
-  int left = 0;
-  for (int tries = 0; tries < 1000; ++tries) {
-    if (::fstat(descriptor, &status) != 0 || !S_ISFIFO(status.st_mode) ||
-        ::ioctl(descriptor, FIONREAD, &left) != 0 || left == 0)
-      return;
-    std::this_thread::sleep_for(kPause);
-  }
-}
 
 std::string host_name() {
   char name[256] = "";
@@ -89,7 +74,7 @@ RankFacts facts_of(const Examination& found, const std::string& host) {
 
 int print(const std::vector<Finding>& findings, const std::string& text) {
   std::cout << text << std::flush;
-  wait_until_read(STDOUT_FILENO);
+  wait_until_read(STDOUT_FILENO, std::chrono::seconds(1));
   return worst(findings) == Verdict::kProblem ? kFoundProblem : kDone;
 }
 

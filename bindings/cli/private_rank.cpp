@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -21,10 +20,10 @@
 #include <fstream>
 #include <sstream>
 #include <system_error>
-#include <thread>
 
 #include "private_rank_lines.h"
 #include "spillway/base/error.h"
+#include "spillway/base/read_pipe.h"
 #include "spillway/preload/active.h"
 
 namespace spillway::cli {
@@ -150,19 +149,6 @@ void outlive_the_launcher() {
   [[maybe_unused]] const int changed = ::chdir("/");
 }
 
-/// Waits for a moment until whoever reads a pipe has taken all of it.
-void wait_until_read(int pipe) {
-  constexpr int kAttempts = 100;
-  constexpr std::chrono::milliseconds kBetween(1);
-  struct stat facts {};
-  int left = 0;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    if (::fstat(pipe, &facts) != 0 || !S_ISFIFO(facts.st_mode)) return;
-    if (::ioctl(pipe, FIONREAD, &left) != 0 || left == 0) return;
-    std::this_thread::sleep_for(kBetween);
-  }
-}
-
 class Server {
  public:
   Server(const Beside& beside, const std::string& rank, const std::string& folder)
@@ -188,7 +174,7 @@ class Server {
  private:
   void show(const std::string& text) {
     write_all(beside_.shown, text);
-    if (!text.empty()) wait_until_read(beside_.shown);
+    if (!text.empty()) wait_until_read(beside_.shown, std::chrono::milliseconds(100));
   }
 
   /// Lines stay in the rank's pipe until they are shown: a rank that is about to end the job looks

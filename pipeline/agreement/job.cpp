@@ -12,6 +12,7 @@
 #include "facts.h"
 #include "questions.h"
 #include "spillway/base/assert.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
 
 namespace spillway::pipeline {
@@ -24,10 +25,6 @@ using Kind = Questions::Kind;
 constexpr std::uint64_t kFirstComparison = 8;  ///< Number of its message; facts have those below.
 /// A message from who has ended, or waits for us, may still be on its way, for so long.
 constexpr Duration kMostOnTheWay = std::chrono::minutes(10);
-
-std::string in_seconds(Duration time) {
-  return message("{} s", std::chrono::duration_cast<std::chrono::seconds>(time).count());
-}
 
 /// What ranks say of the hashes behind as many calls.
 enum class Verdict : std::uint64_t { kUnknown, kEqual, kDifferent };
@@ -275,7 +272,7 @@ void Job::Impl::report(Rank peer, const Answer& answer, Duration waited) {
   const std::lock_guard lock(mutex_);
   log_warning("{} has waited for {} of {} for {}; {} {}", name(transport_.rank()),
               waiting_.what != nullptr ? (*waiting_.what)() : "the end", name(peer),
-              in_seconds(waited), name(peer), answer.doing);
+              whole_seconds_text(waited), name(peer), answer.doing);
 }
 
 void Job::Impl::compare() {
@@ -434,8 +431,9 @@ std::string Job::Impl::doing() const {
   const std::lock_guard lock(mutex_);
   const std::string what = message("{} {}", has_ended_ ? "has ended" : "is", where);
   if (waiting_.what == nullptr) return what;
-  return message("{}, and has waited {} for {}{}", what, in_seconds(clock_.now() - waiting_.since),
-                 (*waiting_.what)(), waiting_.peer.is_some() ? " of " + name(waiting_.peer) : "");
+  return message("{}, and has waited {} for {}{}", what,
+                 whole_seconds_text(clock_.now() - waiting_.since), (*waiting_.what)(),
+                 waiting_.peer.is_some() ? " of " + name(waiting_.peer) : "");
 }
 
 std::vector<std::string> Job::Impl::describe() const {
@@ -505,7 +503,7 @@ void Job::Impl::end_silent(Rank peer) {
 
 std::string Job::Impl::silent_text(Rank peer) const {
   return message("{} does not answer {} for {}: it is stopped, or its host is: look at it there",
-                 name(peer), name(transport_.rank()), in_seconds(options_.silence));
+                 name(peer), name(transport_.rank()), whole_seconds_text(options_.silence));
 }
 
 void compare_facts(transport::Transport& transport, const JobFacts& facts,

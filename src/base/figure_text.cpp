@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 
@@ -40,6 +41,10 @@ std::string seconds_text(double seconds) {
     unit = "ms";
   }
   return formatted("%.*f %s", digits_of(value), value, unit);
+}
+
+std::string whole_seconds_text(Duration time) {
+  return message("{} s", std::chrono::duration_cast<std::chrono::seconds>(time).count());
 }
 
 std::string rate_text(double per_second) {

@@ -1,10 +1,10 @@
 #include "latest_work.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 
 namespace spillway::split {
 namespace {
@@ -15,10 +15,6 @@ using Kind = Piece::Kind;
 
 constexpr std::size_t kShownGroups = 12;
 constexpr std::size_t kShownExpected = 4;
-
-std::string in_seconds(Duration time) {
-  return message("{} s", std::chrono::duration_cast<std::chrono::seconds>(time).count());
-}
 
 std::string message_text(const Piece& piece) {
   return message("storage {} ({}) {} rank {}", piece.storage.value(), piece.size,
@@ -84,10 +80,11 @@ std::string LatestWork::now_text(TimePoint now, std::size_t left) const {
   if (is_computing_) {
     const Piece& piece = kept_[(count_ - 1) % kKept].piece;
     return message("has been computing {}{} in step {} for {}; {}", piece.name,
-                   purpose_of(piece.action), step_, in_seconds(now - latest_), tasks);
+                   purpose_of(piece.action), step_, whole_seconds_text(now - latest_), tasks);
   }
-  std::string text = has_begun_ ? message("has computed nothing for {}", in_seconds(now - latest_))
-                                : std::string("has computed nothing so far");
+  std::string text = has_begun_
+                         ? message("has computed nothing for {}", whole_seconds_text(now - latest_))
+                         : std::string("has computed nothing so far");
   std::size_t shown = 0;
   for (const auto& [task, piece] : expected_) {
     if (shown == kShownExpected) break;

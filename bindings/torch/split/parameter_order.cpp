@@ -4,28 +4,15 @@
 #include <utility>
 
 #include "python_parameters.h"
+#include "spillway/base/mix.h"
 
 namespace spillway::split {
 namespace {
 
-/// FNV-1a, which is the same in all processes.
-class Hash {
- public:
-  void add(std::uint64_t value) {
-    for (int byte = 0; byte < 8; ++byte)
-      value_ = (value_ ^ ((value >> (8 * byte)) & 0xff)) * 0x100000001b3;
-  }
-  std::uint64_t value() const { return value_; }
-
- private:
-  std::uint64_t value_ = 0xcbf29ce484222325;
-};
-
 std::uint64_t kind_of(const c10::TensorImpl& leaf) {
-  Hash hash;
-  hash.add(static_cast<std::uint64_t>(c10::typeMetaToScalarType(leaf.dtype())));
-  for (const std::int64_t size : leaf.sizes()) hash.add(static_cast<std::uint64_t>(size));
-  return hash.value();
+  std::uint64_t hash = mix(0, static_cast<std::uint64_t>(c10::typeMetaToScalarType(leaf.dtype())));
+  for (const std::int64_t size : leaf.sizes()) hash = mix(hash, static_cast<std::uint64_t>(size));
+  return hash;
 }
 
 }  // namespace
@@ -67,10 +54,9 @@ bool ParameterOrder::is_parameter(const at::Tensor& leaf) const {
 std::optional<ParameterOrder::Place> ParameterOrder::place_of(const at::Tensor& leaf) const {
   const Leaf* const known = find(leaf);
   if (known == nullptr) return std::nullopt;
-  Hash hash;
-  hash.add(known->in->number);
-  hash.add(known->kind);
-  return Place{{hash.value(), known->number, known->in->counts.at(known->kind)}, known->in->number};
+  return Place{
+      {mix(known->in->number, known->kind), known->number, known->in->counts.at(known->kind)},
+      known->in->number};
 }
 
 }  // namespace spillway::split

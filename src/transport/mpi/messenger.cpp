@@ -1,9 +1,7 @@
 #include "messenger.h"
 
 #include <pthread.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 
 #include "spillway/base/launcher.h"
 #include "spillway/base/log.h"
+#include "spillway/base/read_pipe.h"
 #include "spillway/base/signals_blocked.h"
 
 namespace spillway::transport::mpi {
@@ -32,14 +31,6 @@ TimePoint now() { return SteadyClock().now(); }
   std::atexit([] { ::_exit(kAbortCode); });
   shim.abort(kAbortCode);
   ::_exit(kAbortCode);
-}
-
-/// Whether whoever reads our standard error has taken all of it.
-bool is_standard_error_read() {
-  struct stat status {};
-  int left = 0;
-  return ::fstat(STDERR_FILENO, &status) != 0 || !S_ISFIFO(status.st_mode) ||
-         ::ioctl(STDERR_FILENO, FIONREAD, &left) != 0 || left == 0;
 }
 
 }  // namespace
@@ -397,7 +388,7 @@ void Messenger::abort(const std::string& reason) {
   // A launcher that is told to end a job drops what it has not read of it yet: of MPICH, one reason
   // in ten.
   const TimePoint latest = now() + std::min<Duration>(options_.time_limit, std::chrono::seconds(1));
-  while (!is_standard_error_read() && now() < latest)
+  while (!is_read(STDERR_FILENO) && now() < latest)
     changed_.wait_for(lock, std::chrono::milliseconds(1));
   is_aborting_ = true;
   wake_.notify_one();

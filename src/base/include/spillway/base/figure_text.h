@@ -5,11 +5,15 @@
 #include <string_view>
 
 #include "spillway/base/bytes.h"
+#include "spillway/base/clock.h"
 
 namespace spillway {
 
 /// Three significant digits: "2.81 s", "31.2 ms", "470 µs", "0 s".
 std::string seconds_text(double seconds);
+
+/// "31 s", without the part of a second.
+std::string whole_seconds_text(Duration time);
 
 /// "31.2 per second"; whole numbers from a hundred on.
 std::string rate_text(double per_second);
