@@ -534,20 +534,23 @@ class SplitProgram::Impl {
     return groups;
   }
 
-  bool is_replicated(const at::Tensor& tensor) {
+  /// Of a tensor whose storage has a number; else null.
+  const pipeline::StorageFacts* facts_of(const at::Tensor& tensor) {
     if (!tensor.defined() || !tensor.has_storage() || storage_of(tensor).data() == nullptr)
-      return false;
+      return nullptr;
     const auto ordinal = number_of(storage_of(tensor));
-    return ordinal && ownership_.directory().at(*ordinal).is_replicated;
+    return ordinal ? &ownership_.directory().at(*ordinal) : nullptr;
+  }
+
+  bool is_replicated(const at::Tensor& tensor) {
+    const pipeline::StorageFacts* const facts = facts_of(tensor);
+    return facts != nullptr && facts->is_replicated;
   }
 
   Rank place_of(const at::Tensor& tensor) {
-    if (!tensor.defined() || !tensor.has_storage() || storage_of(tensor).data() == nullptr)
-      return {};
-    const auto ordinal = number_of(storage_of(tensor));
-    if (!ordinal) return {};
-    const pipeline::StorageFacts& facts = ownership_.directory().at(*ordinal);
-    return facts.home.is_some() ? facts.home : facts.computed_by;
+    const pipeline::StorageFacts* const facts = facts_of(tensor);
+    if (facts == nullptr) return {};
+    return facts->home.is_some() ? facts->home : facts->computed_by;
   }
 
   /// A call for the tensors of each rank, in place of one that would bring all to the first's.

@@ -269,26 +269,25 @@ def one_flat_gradient():
     train(Rows, sgd_of, set_to_none=False)
 
 
-def archived():
-    """A checkpoint of gradients behind backward."""
+def programs_behind_backward():
     programs = programs_of(layers, sgd_of)
     for program in programs:
         torch.set_rng_state(program.random)
         program.backward(0, 2, {}, loss_of_random_data)
     if IS_WHOLE:
         give_all_the_mean(programs)
+    return programs
+
+
+def archived():
+    """A checkpoint of gradients behind backward."""
+    programs = programs_behind_backward()
     torch.save([parameter.grad for parameter in programs[0].model.parameters()], f"{NAME}.pt")
 
 
 def looked_at():
     """The program sees the mean by a number and by a pointer."""
-    programs = programs_of(layers, sgd_of)
-    for program in programs:
-        torch.set_rng_state(program.random)
-        program.backward(0, 2, {}, loss_of_random_data)
-    if IS_WHOLE:
-        give_all_the_mean(programs)
-    for program in programs:
+    for program in programs_behind_backward():
         first, *_, last = program.model.parameters()
         program.say("looked at", first.grad.sum().item().hex(), *(value.hex() for value in last.grad.numpy().tolist()))
 
