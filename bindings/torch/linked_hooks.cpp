@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "next_definition.h"
+#include "process_flags.h"
 #include "program_starts.h"
 #include "rank_notices.h"
 #include "registered_hooks.h"
@@ -23,6 +24,7 @@ namespace spillway {
 void torch_binding::register_linked(const SpillwayHooks& hooks) {
   linked_hooks.store(new SpillwayHooks(hooks));
   preload::watch_tensor_access(hooks);
+  preload::watch_process_flags(hooks);
 }
 
 // Asked by the functions of other libraries that the core replaces, compiled from bindings/preload.

@@ -105,6 +105,15 @@ c10::DataPtr lent(const c10::Storage& storage) {
           c10::Device(c10::DeviceType::CPU)};
 }
 
+/// The same for a second storage over it, `alias`, whose own memory ends with it.
+c10::DataPtr shared(const c10::Storage& storage, c10::StorageImpl& alias) {
+  using Both = std::pair<c10::Storage, c10::DataPtr>;
+  auto* const both = new Both(storage, std::move(alias._mutable_data_ptr_no_checks()));
+  return {const_cast<void*>(storage.data()), both,
+          [](void* context) { delete static_cast<Both*>(context); },
+          c10::Device(c10::DeviceType::CPU)};
+}
+
 pipeline::StageCuts cuts_of(const Layout& layout) {
   const std::uint32_t stages = layout.placement.stages();
   return layout.marks.empty() ? pipeline::StageCuts::by_bytes(stages)
@@ -708,10 +717,14 @@ class SplitProgram::Impl {
                              "first rank: load it without mmap",
                              kept_name_of(op)));
         writes_foreign_ |= writes;
-        if (const auto aliased = storages_.at(storage.data())) leave_to_program(*aliased, op);
+        if (const auto aliased = storages_.at(storage.data()))
+          leave_to_program(*aliased, storage, op);
         if (!writes || reads_what_it_writes(op)) read_bytes_.push_back({{}, &tensor});
         return;
       }
+      // A second storage has been made over it.
+      if (!kept_.empty() && is_phantom(storage) && is_kept(*ordinal) && executor_.has(*ordinal))
+        exchange_memory(storage, lent(executor_.wait_for(*ordinal, true, kept_name_of(op))));
       uses_.push_back({*ordinal, writes, tensor.requires_grad(), Bytes(storage.nbytes())});
       used_.push_back(&storage);
       const bool is_first = fills_first_ && position == 0;
@@ -789,8 +802,9 @@ class SplitProgram::Impl {
     }
   }
 
-  /// Memory that the program has made a second storage of.
-  void leave_to_program(StorageOrdinal ordinal, const c10::OperatorHandle& op) {
+  /// Memory that the program has made a second storage of, `alias`.
+  void leave_to_program(StorageOrdinal ordinal, c10::StorageImpl& alias,
+                        const c10::OperatorHandle& op) {
     const pipeline::StorageFacts& facts = ownership_.directory().at(ordinal);
     if (facts.is_everywhere) return;
     if (!facts.holders.is_all())
@@ -800,7 +814,10 @@ class SplitProgram::Impl {
                   "--split",
                   kept_name_of(op)));
     deferred_.want(ordinal, true);
-    if (executor_.has(ordinal)) executor_.wait_for(ordinal, true, kept_name_of(op));
+    if (executor_.has(ordinal)) {
+      const c10::Storage held = executor_.wait_for(ordinal, true, kept_name_of(op));
+      if (held.data() != alias.data()) alias.set_data_ptr_noswap(shared(held, alias));
+    }
     keep_everywhere(ordinal);
   }
 

@@ -115,7 +115,7 @@ JobFile describe_job(const JobPlan& plan, const ModelChain& chain) {
   file.device_memory = plan.device_memory;
   file.host_memory = plan.host_memory;
   file.order = plan.order.layers;
-  const auto name_at = [&](LayerIndex place) {
+  const auto name_at = [&](LayerIndex place) -> const std::string& {
     return chain.layers[layer_at(plan.order.layers, place)].name;
   };
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
