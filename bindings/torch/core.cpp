@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/headeronly/version.h>
 #include <unistd.h>
@@ -124,10 +125,22 @@ pid_t joined_process() {
       "set a flag there, and exit where the program looks at it, or call _exit()");
 }
 
+/// MPI's own words about it may be lost where it ends all ranks at once.
+void warn_of_small_files() {
+  constexpr Bytes kEnough = 256_MiB;  // For the shared memory of a rank.
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  if (const Bytes most(limit.rlim_cur); most < kEnough)
+    log_warning("files may not be larger than {} here (see ulimit -f), and MPI keeps the memory "
+                "that ranks share in files: raise the limit where MPI does not start",
+                most);
+}
+
 /// Ends the process where it cannot, as the ranks beside it do.
 std::unique_ptr<transport::MpiTransport> make_transport() {
   // UCX, of MPICH, would redirect this process's calls for memory.
   ::setenv("UCX_MEM_EVENTS", "no", 0);
+  warn_of_small_files();
   ::setenv(SPILLWAY_JOINED_VARIABLE, std::to_string(::getpid()).c_str(), 1);
   try {
     return transport::make_mpi_transport();
@@ -180,8 +193,14 @@ void Core::join_ranks() {
   const runtime::Settings& settings = run_.settings();
   if (!settings.split) return;
   if (is_started_by_rank()) {
-    log_debug("process {} is the rank, and this one, which it has started, pages alone",
-              joined_process());
+    Interceptor::tell_of_first_update([] {
+      log_warning(
+          "process {} trains alone, beside the ranks: process {}, which has started it, is the "
+          "rank, "
+          "as it has loaded LibTorch first; let the launcher start the trainer itself, or let its "
+          "wrapper do without LibTorch",
+          ::getpid(), joined_process());
+    });
     return;
   }
   if (joined_process() == ::getpid())

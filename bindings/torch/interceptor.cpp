@@ -43,6 +43,7 @@ std::atomic<runtime::Runtime*> served{nullptr};
 c10::DispatchKey key = c10::DispatchKey::Undefined;
 bool key_is_above_autograd = false;
 std::atomic<std::uint64_t> probe_calls{0};
+std::atomic<void (*)()> at_first_update{nullptr};
 std::atomic<CallRecorder*> recorder{nullptr};  ///< None when nothing is to run again.
 
 struct ThreadState {
@@ -286,6 +287,8 @@ class SeenOp {
 void tell_steps(runtime::Runtime& runtime, const ThreadState& thread, StepSignal::Event event) {
   if (event == StepSignal::Event::kBegin) runtime.step_boundary();
   if (event != StepSignal::Event::kUpdate) return;
+  if (at_first_update.load(std::memory_order_relaxed) != nullptr)
+    if (const auto tell = at_first_update.exchange(nullptr)) tell();
   runtime.step_updated();
   if (!runtime.records()) return;
   // Now all parameters of the step have been seen; the profile's tape does not show small ones.
@@ -573,6 +576,8 @@ void Interceptor::before_allocation() {
   ThreadState& thread = per_thread<ThreadState>();
   if (thread.missed) std::rethrow_exception(std::exchange(thread.missed, nullptr));
 }
+
+void Interceptor::tell_of_first_update(void (*tell)()) { at_first_update.store(tell); }
 
 void Interceptor::disable_for_good() noexcept { served.store(nullptr); }
 

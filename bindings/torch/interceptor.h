@@ -33,6 +33,9 @@ class Interceptor {
   /// than the interceptor, and throws what an observed operator could not.
   static void before_allocation();
 
+  /// Calls it when an optimizer begins to write, once, on that thread.
+  static void tell_of_first_update(void (*tell)());
+
   /// Lets operators pass untouched on all threads, in a forked child.
   static void disable_for_good() noexcept;
 

@@ -12,6 +12,7 @@
 #include "drawn_placement.h"
 #include "random_trainer.h"
 #include "spillway/transport/in_process.h"
+#include "support/sanitized.h"
 
 namespace spillway::pipeline {
 namespace {
@@ -83,7 +84,7 @@ TEST_P(Programs, HaveThemWithParametersOnAllRanks) {
 }
 
 TEST_P(Programs, HaveTheBytesOfOneRank) {
-  for (std::uint64_t seed = 0; seed < 300; ++seed)
+  for (std::uint64_t seed = 0; seed < tries(300U, 60U); ++seed)
     ASSERT_EQ(fault_on_ranks(GetParam(), seed, Fault::kNone), "") << "seed " << seed;
 }
 

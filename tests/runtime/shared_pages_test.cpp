@@ -206,7 +206,7 @@ TEST_F(SharedPagesTest, StayDenseWhereStoragesEndInAnyOrder) {
   std::mt19937 random(2);
   std::vector<std::pair<std::uint64_t*, std::size_t>> made;
   std::size_t bytes = 0;
-  for (std::uint64_t i = 0; i < 20'000; ++i) {
+  for (std::uint64_t i = 0; i < tries(20'000U, 6'000U); ++i) {
     if (made.size() > 2000) {
       std::swap(made[random() % made.size()], made.back());
       bytes -= made.back().second;

@@ -156,6 +156,13 @@ class Processes(PythonCase):
     def test_that_load_libtorch(self):
         self.check("programs_beside")
 
+    def test_that_train_for_a_rank_say_so(self):
+        alone = self.run_plain(PYTHON, TRAINERS, "wraps_a_trainer")
+        split = self.run_split(2, PYTHON, TRAINERS, "wraps_a_trainer")
+        self.check_same(alone, split)
+        self.assertRegex(split.errors, r"warning: process \d+ trains alone, beside the ranks: process \d+, which has "
+                         "started it, is the rank")
+
     def test_compile(self):
         self.check("compiled", "scripted")
 

@@ -759,6 +759,13 @@ def programs_beside():
     tell_model(model)
 
 
+def wraps_a_trainer():
+    """It looks at LibTorch, and starts the trainer."""
+    train = "import torch; import python_trainers as these; torch.manual_seed(7); model = these.layers(3); " \
+            "these.train(model, torch.optim.SGD(model.parameters(), 0.1)); these.tell_model(model)"
+    subprocess.run([sys.executable, "-c", train], cwd=os.path.dirname(os.path.abspath(__file__)), check=True)
+
+
 def evaluates_beside():
     """Another process reads what the program has saved."""
     model = layers(3)
