@@ -2,6 +2,8 @@
 
 #include <c10/core/GradMode.h>
 
+#include <utility>
+
 namespace spillway::torch_binding {
 
 StepSignal::Event StepSignal::observe(bool is_in_backward, bool written_leaf) {
@@ -9,13 +11,12 @@ StepSignal::Event StepSignal::observe(bool is_in_backward, bool written_leaf) {
     phase_ = Phase::kBackward;
     return Event::kNone;
   }
-  const bool updates = phase_ == Phase::kBackward && written_leaf;
-  if (updates) phase_ = Phase::kUpdated;
-  if (phase_ == Phase::kUpdated && c10::GradMode::is_enabled()) {
-    phase_ = Phase::kForward;
-    return Event::kBegin;
-  }
-  return updates ? Event::kUpdate : Event::kNone;
+  if (written_leaf && phase_ != Phase::kForward)
+    return std::exchange(phase_, Phase::kUpdated) == Phase::kBackward ? Event::kUpdate
+                                                                      : Event::kNone;
+  if (phase_ != Phase::kUpdated || !c10::GradMode::is_enabled()) return Event::kNone;
+  phase_ = Phase::kForward;
+  return Event::kBegin;
 }
 
 }  // namespace spillway::torch_binding

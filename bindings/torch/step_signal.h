@@ -3,7 +3,7 @@
 namespace spillway::torch_binding {
 
 /// Tells from the state of autograd when a trainer begins a new step: a backward pass, then a write
-/// in place to a leaf that requires a gradient (the optimizer), then the first operator with
+/// in place to a leaf that requires a gradient (the optimizer), then the first other operator with
 /// gradients switched on. One per thread.
 class StepSignal {
  public:
