@@ -6,7 +6,7 @@
 
 namespace spillway::pipeline {
 
-TaskQueue::TaskQueue(std::uint64_t window) : window_(window) { SPILLWAY_ASSERT(window > 0); }
+TaskQueue::TaskQueue(std::uint64_t window) : windows_{{0, window}} { SPILLWAY_ASSERT(window > 0); }
 
 TaskQueue::Key TaskQueue::key_of(TaskId id, const Pending& task) {
   return {task.kind == Task::Kind::kCompute, !task.is_urgent, task.order, !task.is_awaited, id};
@@ -69,11 +69,14 @@ bool TaskQueue::unmake_ready(TaskId id, const Pending& task) {
 }
 
 bool TaskQueue::is_in_window(std::uint64_t micro_batch) const {
-  return !window_ || micro_batch < left_.begin()->first + *window_;
+  if (windows_.empty()) return true;
+  std::uint64_t widest = 0;
+  for (const Window& each : windows_) widest = std::max(widest, each.micro_batches);
+  return micro_batch < left_.begin()->first + widest;
 }
 
 void TaskQueue::lift_window() {
-  window_.reset();
+  windows_.clear();
   move_window();
 }
 
@@ -94,9 +97,17 @@ void TaskQueue::begin_list(std::span<const ListedAction> list, std::uint64_t win
   last_phase_ = 0;
   for (const ListedAction& action : list) last_phase_ = std::max(last_phase_, action.phase);
   is_list_ended_ = false;
-  if (!window_) return;
-  window_ = window;
+  if (windows_.empty()) return;
+  windows_.push_back({list_.empty() ? 0 : list_.back().order, window});
+  drop_windows();
   move_window();
+}
+
+/// Those of lists that are done, but the latest. A list that goes on needs its own: the next one's
+/// may be smaller.
+void TaskQueue::drop_windows() {
+  while (windows_.size() > 1 && (list_.empty() || windows_.front().last < list_.front().order))
+    windows_.pop_front();
 }
 
 void TaskQueue::come_to_phase(std::uint64_t phase) { phase_ = std::max(phase_, phase); }
@@ -132,6 +143,7 @@ std::optional<TaskQueue::Key> TaskQueue::first_computed() {
   while (!list_.empty() && is_asked_for(list_.front()) &&
          !left_of_action_.contains(list_.front().order))
     list_.pop_front();
+  drop_windows();
   // Those that are urgent, and the others, each by their orders.
   for (const bool is_urgent : {true, false}) {
     const auto first = ready_.lower_bound({true, !is_urgent, 0, false, TaskId(0)});

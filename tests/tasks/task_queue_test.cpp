@@ -241,6 +241,20 @@ TEST_F(ListedTasks, FollowEachOtherThroughLists) {
   EXPECT_EQ(step(), next);
 }
 
+TEST_F(ListedTasks, KeepTheirWindowWhenTheNextListHasASmallerOne) {
+  const auto add_to = [&](std::uint64_t micro_batch, std::uint64_t order) {
+    return add({}, {any()}, micro_batch, order);
+  };
+  queue_->begin_list(std::vector<ListedAction>{{1, 0}, {2, 2}, {3, 1}, {4, 3}}, 2);
+  const TaskId first = add_to(0, 1), third = add_to(0, 3);
+  const TaskId second = add_to(1, 2), fourth = add_to(1, 4);
+  queue_->begin_list(std::vector<ListedAction>{{7, 4}, {8, 6}}, 1);
+  const TaskId next = add_to(2, 7), after_next = add_to(3, 8);
+  queue_->end_list();
+  for (const TaskId task : {first, second, third, fourth, next, after_next})
+    EXPECT_EQ(step(), task);
+}
+
 TEST_F(ListedTasks, PutFirstWhatTheProgramWaitsForBeforeItGoesOn) {
   begin();
   const TaskId input = add({}, {kA}, std::nullopt, 0, Task::Kind::kTransfer);

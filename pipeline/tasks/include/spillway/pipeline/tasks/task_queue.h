@@ -63,7 +63,8 @@ class TaskQueue {
   // that the program has asked for in full. What is of no action, with order 0, waits for none.
   // Lists are for programs in which no action hangs on one of another micro-batch.
 
-  /// Orders rise, from one list to the next, too. The program has asked for all of the list before.
+  /// Orders rise, from one list to the next, too. The program has asked for all of the list before,
+  /// which keeps its window until it is done.
   void begin_list(std::span<const ListedAction> list, std::uint64_t window);
   void come_to_phase(std::uint64_t phase);  ///< The program, for what it adds from here on.
   void end_list();                          ///< It has asked for all, which may be less.
@@ -111,6 +112,10 @@ class TaskQueue {
     std::vector<TaskId> followers;
     std::vector<StorageOrdinal> storages;
   };
+  struct Window {
+    std::uint64_t last = 0;  ///< The highest order of its list.
+    std::uint64_t micro_batches = 0;
+  };
   /// Tasks in the order in which they are taken.
   using Key = std::tuple<bool, bool, std::uint64_t, bool, TaskId>;
   struct InUse {
@@ -124,6 +129,7 @@ class TaskQueue {
   bool unmake_ready(TaskId id, const Pending& task);
   bool is_in_window(std::uint64_t micro_batch) const;
   void move_window();
+  void drop_windows();
   void raise(TaskId id, bool Pending::*mark);
   void let_go(TaskId id, StorageOrdinal storage);
   void count(const Pending& task, bool comes);
@@ -131,7 +137,7 @@ class TaskQueue {
   bool waits_for_turn(const Key& key) const;
   std::optional<Key> first_computed();
 
-  std::optional<std::uint64_t> window_;  ///< None: lifted.
+  std::deque<Window> windows_;  ///< Of lists that are not done, and the latest; empty: lifted.
   std::uint64_t added_ = 0;
   std::unordered_map<TaskId, Pending> tasks_;
   std::unordered_map<StorageOrdinal, InUse> storages_;
