@@ -76,6 +76,8 @@ void Ownership::follow_micro_batches(const OperatorCall& call) {
   for (const OperatorUse& use : call.uses) {
     const StorageFacts& facts = directory_.at(use.storage);
     hangs_on(facts.made_of);
+    decision_.follows_backward |=
+        phase == OpPhase::kForward && facts.is_gradient && facts.made_of >= first_of_step_;
     if (use.writes) hangs_on(facts.read_for);
   }
   for (const OperatorUse& use : call.uses) {

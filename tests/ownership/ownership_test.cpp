@@ -152,6 +152,17 @@ TEST_F(OwnershipTest, SaysWhatFollowsAnotherMicroBatchOfItsStep) {
   EXPECT_FALSE(run(OpPhase::kForward, {reads(StorageOrdinal(100)), reads(copy)}).follows_other);
 }
 
+TEST_F(OwnershipTest, SaysThatForwardFollowsBackwardOfItsStep) {
+  const StorageOrdinal gradient(200);
+  forward();
+  EXPECT_FALSE(run(OpPhase::kBackward, {reads(StorageOrdinal(102))}, gradient, {}, node(nodes_))
+                   .follows_backward);
+  EXPECT_TRUE(run(OpPhase::kForward, {reads(gradient)}).follows_backward);
+  run(OpPhase::kOther, {writes_parameter(2), reads(gradient)});
+  forward();  // Of another step.
+  EXPECT_FALSE(run(OpPhase::kForward, {reads(gradient)}).follows_backward);
+}
+
 TEST_F(OwnershipTest, SaysThatAMicroBatchOverwritesWhatAnotherOneReads) {
   const StorageOrdinal buffer(300);
   forward();

@@ -19,6 +19,7 @@ void ActionLists::begin_step(std::uint64_t micro_batches) {
   base_ = std::max(latest_, base_ + (order_ ? order_->last() + 1 : 0));
   first_phase_ = phase_ + 2;
   is_followed_ = false;
+  has_given_up_ |= executor_.has_given_up_list();
   if (!has_given_up_)
     begin((micro_batches + layout_.placement.pipelines() - 1) / layout_.placement.pipelines());
 }

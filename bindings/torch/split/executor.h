@@ -5,6 +5,7 @@
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/Storage.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -127,6 +128,8 @@ class Executor {
   void come_to_phase(std::uint64_t phase);
   void end_list();
   void give_up_list();
+  /// Whether it has found by itself that what the list has next does not come.
+  bool has_given_up_list() const { return has_given_up_list_; }
 
   /// Adds where its time went.
   void write(runtime::RankFigures& figures) const;
@@ -210,6 +213,7 @@ class Executor {
   // Of the executor's thread.
   std::list<UnderWay> under_way_;
   std::map<Postponed, Work> postponed_;  ///< Messages without room.
+  std::atomic<bool> has_given_up_list_ = false;
   std::optional<TimePoint> held_since_;  ///< It does nothing: what could run is not next in a list.
   std::list<std::pair<pipeline::TaskId, std::unique_ptr<Effort>>> efforts_;
   std::thread thread_;

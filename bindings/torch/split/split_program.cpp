@@ -213,6 +213,8 @@ class SplitProgram::Impl {
     decide(call);
     if (decision_->follows_other)
       lists_.give_up(message("{} of a micro-batch hangs on an earlier one of its step", name));
+    if (decision_->follows_backward)
+      lists_.give_up(message("{} of forward hangs on backward of its step", name));
     if (shards_ && phase_ == OpPhase::kForward) note_forward();
     const bool is_ours = decision_->owners.contains(transport_.rank());
     const bool is_deferred = may_defer(op, below, arguments, traits.autograd.phase);

@@ -68,6 +68,8 @@ struct Decision {
   /// Forward or backward of a micro-batch that comes behind an earlier one of its step: it reads
   /// what was made of that, or overwrites what that reads.
   bool follows_other = false;
+  /// Forward that reads what backward of its step has made: schedules put it before that.
+  bool follows_backward = false;
   /// All ranks compute it because it writes parameters that all of them keep. The program need not
   /// see its results.
   bool updates_replicated = false;
