@@ -7,13 +7,17 @@
 namespace spillway::split {
 namespace {
 
+/// Of a GradScaler: multiplies gradients, and sets a number to 1 where one is not finite.
+constexpr std::string_view kUnscale = "aten::_amp_foreach_non_finite_check_and_unscale_";
+
 struct ListRule {
   explicit ListRule(const c10::OperatorHandle& op) {
     const std::string_view name = op.operator_name().name;
     const auto begins = [&](std::string_view text) { return name.substr(0, text.size()) == text; };
     const auto& returns = op.schema().returns();
     const bool is_known = begins("aten::_foreach_") || begins("aten::_fused_adam") ||
-                          begins("aten::_fused_sgd") || begins("aten::_fused_adagrad");
+                          begins("aten::_fused_sgd") || begins("aten::_fused_adagrad") ||
+                          name == kUnscale;
     is_by_element = is_known && op.operator_name().overload_name != "out" &&
                     (returns.empty() ||
                      (returns.size() == 1 && returns[0].type()->kind() == c10::TypeKind::ListType));
@@ -39,6 +43,11 @@ torch::jit::Stack arguments_for(c10::ArrayRef<c10::IValue> arguments, std::size_
     value = std::move(part);
   }
   return stack;
+}
+
+std::optional<std::size_t> found_argument(const c10::OperatorHandle& op) {
+  if (op.operator_name().name != kUnscale) return std::nullopt;
+  return op.schema().argumentIndexWithName("found_inf");
 }
 
 }  // namespace spillway::split

@@ -573,15 +573,47 @@ class SplitProgram::Impl {
     torch::jit::drop(stack, count);
     const std::size_t size = whole[0].toListRef().size();
     std::vector<at::Tensor> results(size);
-    for (const Members& members : groups) {
+    const auto found = found_argument(op);
+    std::vector<at::Tensor> founds;
+    for (std::size_t i = 1; found && i < groups.size(); ++i)
+      founds.push_back(copy_of(whole[*found].toTensor(), below, traits));
+    for (std::size_t group = 0; group < groups.size(); ++group) {
+      const Members& members = groups[group];
       torch::jit::Stack part = arguments_for(whole, size, members);
+      // One after the other writes its own: none waits for what another one has found.
+      if (found && group > 0) part[*found] = founds[group - 1];
       is_in_parts(op, part);
       run(op, below, part, traits);
       if (part.empty()) continue;  // It writes in place.
       for (std::size_t i = 0; i < members.size(); ++i)
         results[members[i]] = part.back().toTensorList().get(i);
     }
+    for (const at::Tensor& one : founds) raise(whole[*found].toTensor(), one, below, traits);
     if (!op.schema().returns().empty()) stack.emplace_back(std::move(results));
+  }
+
+  /// Another operator of the program, before or behind the one that it has called.
+  at::Tensor run_beside(const c10::OperatorHandle& op, torch::jit::Stack stack,
+                        c10::DispatchKeySet below, runtime::OpTraits traits) {
+    traits.autograd = {.phase = OpPhase::kOther};
+    is_in_parts(op, stack);
+    run(op, below, stack, traits);
+    return stack.back().toTensor();
+  }
+
+  at::Tensor copy_of(const at::Tensor& tensor, c10::DispatchKeySet below,
+                     const runtime::OpTraits& traits) {
+    static const c10::OperatorHandle op =
+        c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", "");
+    return run_beside(op, {tensor, c10::IValue()}, below, traits);
+  }
+
+  /// To the other one, where that is larger.
+  void raise(const at::Tensor& number, const at::Tensor& to, c10::DispatchKeySet below,
+             const runtime::OpTraits& traits) {
+    static const c10::OperatorHandle op =
+        c10::Dispatcher::singleton().findSchemaOrThrow("aten::clamp_min_", "Tensor");
+    run_beside(op, {number, to}, below, traits);
   }
 
   /// In place of a copy at the first write, which bytes that move between ranks cannot have.

@@ -44,6 +44,16 @@ class Optimizers(PythonCase):
     def test_many(self):
         self.check("many_optimizers", "lbfgs", "two_optimizers", "learning_rates")
 
+    def test_scaled_gradients(self):
+        self.check("scaled")
+        self.check("scaled", ranks=4, options=["--schedule", "gems-mast"], name="-gems")
+
+    def test_scaled_gradients_stay_where_they_are(self):
+        words = [PYTHON, TRAINERS, "wide_scaled"]
+        split = self.run_split(2, *words)
+        self.check_same(self.run_plain(*words), split)
+        self.assertLess(split.statistics["needed_bytes"], 24 << 20, split.said)
+
 
 class Models(PythonCase):
     def test_with_buffers_and_recurrence(self):
