@@ -25,7 +25,7 @@ class Queue {
   DeviceId device() const { return device_; }
 
   /// Copies between spans of one size, each on this device or on the host. Both stay valid until an
-  /// event recorded after it is done.
+  /// event recorded after it is done. Of bytes that change meanwhile any mixture arrives.
   void copy(DeviceSpan to, DeviceSpan from);
 
   /// Runs a function on the host once everything before it has ended. It may not wait for this

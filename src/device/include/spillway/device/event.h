@@ -26,6 +26,7 @@ class EventState {
 
   DeviceId device() const { return device_; }
 
+  /// Once true, the caller sees what the work before it has written.
   virtual bool is_done() const = 0;
   virtual Outcome wait() const = 0;
   /// `earlier` is of the same backend, and both are done.
