@@ -3,11 +3,15 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
 
 #include "million_byte_cluster.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/machine/host_memory.h"
 #include "spillway/planner/machine/machine_share.h"
+#include "support/sanitized.h"
 
 namespace spillway::planner {
 namespace {
@@ -56,7 +60,8 @@ double step_on(const JobRequest& request, const Cluster& cluster, const JobChoic
 // devices have room, and where they swap over links that they share.
 TEST(SearchJobOn, IsNoSlowerThanAScheduleThatCanBeNamed) {
   std::size_t named = 0;
-  for (const auto& [megabytes, uplink] : {std::pair{1'000U, 1U}, {70U, 4U}, {50U, 4U}}) {
+  const std::array kinds{std::pair{70U, 4U}, std::pair{1'000U, 1U}, std::pair{50U, 4U}};
+  for (const auto& [megabytes, uplink] : std::span(kinds).first(tries(3U, 1U))) {
     Cluster cluster = million_byte_cluster(2, 2);
     cluster.node.uplink.bytes_per_second /= static_cast<double>(uplink);
     JobRequest request = even_job(8, 4, 8);
@@ -71,7 +76,7 @@ TEST(SearchJobOn, IsNoSlowerThanAScheduleThatCanBeNamed) {
           << " on " << found.search.plan.data_parallel;
     }
   }
-  EXPECT_GT(named, 75U);
+  EXPECT_GT(named, tries(75U, 20U));
 }
 
 // Within nodes messages are fast, between them they are not: pipelines do not leave their node.
