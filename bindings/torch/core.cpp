@@ -196,9 +196,8 @@ void Core::join_ranks() {
     Interceptor::tell_of_first_update([] {
       log_warning(
           "process {} trains alone, beside the ranks: process {}, which has started it, is the "
-          "rank, "
-          "as it has loaded LibTorch first; let the launcher start the trainer itself, or let its "
-          "wrapper do without LibTorch",
+          "rank, as it has loaded LibTorch first; let the launcher start the trainer itself, or "
+          "let its wrapper do without LibTorch",
           ::getpid(), joined_process());
     });
     return;

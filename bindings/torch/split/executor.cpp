@@ -599,8 +599,7 @@ void Executor::wait_for_work() {
   if (more_work_->wait(*held_since_ + kPatience)) return;
   held_since_.reset();
   log_warning("operators run in the order in which they can from now on: what the schedule has "
-              "next on rank {} has "
-              "waited for {}",
+              "next on rank {} has waited for {}",
               transport_.rank().value(), seconds_text(seconds(kPatience)));
   has_given_up_list_ = true;
   give_up_list();
