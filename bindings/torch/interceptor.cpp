@@ -287,8 +287,7 @@ class SeenOp {
 void tell_steps(runtime::Runtime& runtime, const ThreadState& thread, StepSignal::Event event) {
   if (event == StepSignal::Event::kBegin) runtime.step_boundary();
   if (event != StepSignal::Event::kUpdate) return;
-  if (at_first_update.load(std::memory_order_relaxed) != nullptr)
-    if (const auto tell = at_first_update.exchange(nullptr)) tell();
+  if (const auto tell = at_first_update.exchange(nullptr)) tell();
   runtime.step_updated();
   if (!runtime.records()) return;
   // Now all parameters of the step have been seen; the profile's tape does not show small ones.

@@ -210,10 +210,10 @@ class Executor {
 
   std::size_t messages_ = 0;  ///< Under way.
 
+  std::atomic<bool> has_given_up_list_ = false;
   // Of the executor's thread.
   std::list<UnderWay> under_way_;
   std::map<Postponed, Work> postponed_;  ///< Messages without room.
-  std::atomic<bool> has_given_up_list_ = false;
   std::optional<TimePoint> held_since_;  ///< It does nothing: what could run is not next in a list.
   std::list<std::pair<pipeline::TaskId, std::unique_ptr<Effort>>> efforts_;
   std::thread thread_;

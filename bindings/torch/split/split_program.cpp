@@ -412,9 +412,7 @@ class SplitProgram::Impl {
         if (RecordMemory::of(storage) != nullptr) return;  // The file is there for the child, too.
         if (!ownership_.directory().at(ordinal).holders.is_all()) return;
         deferred_.want(ordinal, false);
-        if (!executor_.has(ordinal)) return;
-        const c10::Storage held = executor_.wait_for(ordinal, false, "a new process");
-        if (storage.data() != held.data()) exchange_memory(storage, lent(held));
+        show_held(storage, ordinal, false, "a new process");
       });
     } catch (const std::exception& error) {
       job_.abort(error.what());
@@ -575,8 +573,10 @@ class SplitProgram::Impl {
     std::vector<at::Tensor> results(size);
     const auto found = found_argument(op);
     std::vector<at::Tensor> founds;
+    runtime::OpTraits beside = traits;  // Of operators before and behind the one that is called.
+    beside.autograd = {.phase = OpPhase::kOther};
     for (std::size_t i = 1; found && i < groups.size(); ++i)
-      founds.push_back(copy_of(whole[*found].toTensor(), below, traits));
+      founds.push_back(copy_of(whole[*found].toTensor(), below, beside));
     for (std::size_t group = 0; group < groups.size(); ++group) {
       const Members& members = groups[group];
       torch::jit::Stack part = arguments_for(whole, size, members);
@@ -588,24 +588,15 @@ class SplitProgram::Impl {
       for (std::size_t i = 0; i < members.size(); ++i)
         results[members[i]] = part.back().toTensorList().get(i);
     }
-    for (const at::Tensor& one : founds) raise(whole[*found].toTensor(), one, below, traits);
+    for (const at::Tensor& one : founds) raise(whole[*found].toTensor(), one, below, beside);
     if (!op.schema().returns().empty()) stack.emplace_back(std::move(results));
-  }
-
-  /// Another operator of the program, before or behind the one that it has called.
-  at::Tensor run_beside(const c10::OperatorHandle& op, torch::jit::Stack stack,
-                        c10::DispatchKeySet below, runtime::OpTraits traits) {
-    traits.autograd = {.phase = OpPhase::kOther};
-    is_in_parts(op, stack);
-    run(op, below, stack, traits);
-    return stack.back().toTensor();
   }
 
   at::Tensor copy_of(const at::Tensor& tensor, c10::DispatchKeySet below,
                      const runtime::OpTraits& traits) {
-    static const c10::OperatorHandle op =
-        c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", "");
-    return run_beside(op, {tensor, c10::IValue()}, below, traits);
+    torch::jit::Stack stack{tensor};
+    clone(below, stack, traits);
+    return stack.back().toTensor();
   }
 
   /// To the other one, where that is larger.
@@ -613,7 +604,9 @@ class SplitProgram::Impl {
              const runtime::OpTraits& traits) {
     static const c10::OperatorHandle op =
         c10::Dispatcher::singleton().findSchemaOrThrow("aten::clamp_min_", "Tensor");
-    run_beside(op, {number, to}, below, traits);
+    torch::jit::Stack stack{number, to};
+    is_in_parts(op, stack);
+    run(op, below, stack, traits);
   }
 
   /// In place of a copy at the first write, which bytes that move between ranks cannot have.
@@ -757,8 +750,8 @@ class SplitProgram::Impl {
         return;
       }
       // A second storage has been made over it.
-      if (!kept_.empty() && is_phantom(storage) && is_kept(*ordinal) && executor_.has(*ordinal))
-        exchange_memory(storage, lent(executor_.wait_for(*ordinal, true, kept_name_of(op))));
+      if (!kept_.empty() && is_phantom(storage) && is_kept(*ordinal))
+        show_held(storage, *ordinal, true, kept_name_of(op));
       uses_.push_back({*ordinal, writes, tensor.requires_grad(), Bytes(storage.nbytes())});
       used_.push_back(&storage);
       const bool is_first = fills_first_ && position == 0;
@@ -1164,11 +1157,17 @@ class SplitProgram::Impl {
   void show_uses(std::string_view who) {
     for (std::size_t i = 0; i < uses_.size(); ++i) {
       deferred_.want(uses_[i].storage, uses_[i].writes);
-      if (!executor_.has(uses_[i].storage)) continue;
-      const c10::Storage held = executor_.wait_for(uses_[i].storage, uses_[i].writes, who);
-      SPILLWAY_ASSERT(held.unsafeGetStorageImpl() != nullptr);
-      if (used_[i]->data() != held.data()) exchange_memory(*used_[i], lent(held));
+      show_held(*used_[i], uses_[i].storage, uses_[i].writes, who);
     }
+  }
+
+  /// The program sees the executor's bytes of a storage, if that has any.
+  void show_held(c10::StorageImpl& storage, StorageOrdinal ordinal, bool writes,
+                 std::string_view who) {
+    if (!executor_.has(ordinal)) return;
+    const c10::Storage held = executor_.wait_for(ordinal, writes, who);
+    SPILLWAY_ASSERT(held.unsafeGetStorageImpl() != nullptr);
+    if (storage.data() != held.data()) exchange_memory(storage, lent(held));
   }
 
   /// What this rank no longer holds of what the call uses.
