@@ -37,8 +37,7 @@ TaskId TaskQueue::add(const Task& task) {
     pending.storages.push_back(storage);
   }
   if (pending.waits_for.empty()) make_ready(id, pending);
-  // What is sent.
-  if (task.kind == Task::Kind::kTransfer && task.writes.empty()) raise(id, &Pending::is_awaited);
+  if (task.is_awaited) raise(id, &Pending::is_awaited);
   return id;
 }
 
@@ -217,6 +216,8 @@ void TaskQueue::raise(TaskId first, bool Pending::*mark) {
     left.pop_back();
     Pending& task = tasks_.at(id);
     if (task.*mark) continue;
+    // What is of no micro-batch comes behind a whole one, or behind all of a step.
+    if (mark == &Pending::is_awaited && id != first && !task.micro_batch) continue;
     const bool is_ready = unmake_ready(id, task);
     task.*mark = true;
     if (task.is_awaited && task.order != task.order_if_awaited) {

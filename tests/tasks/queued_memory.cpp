@@ -77,11 +77,13 @@ void QueuedMemory::add_move(const Move& move, std::optional<std::uint64_t> micro
   const std::span<const StorageOrdinal> storage(&move.storage, 1);
   // Copies of parameters leave and arrive ahead of their micro-batch.
   const bool is_copy = ownership_.directory().at(move.storage).home.is_some();
+  const bool is_awaited = sends && micro_batch.has_value();
   if (sends || is_copy) micro_batch.reset();
   const TaskId task = queue_.add({.kind = Task::Kind::kTransfer,
                                   .reads = sends ? storage : std::span<const StorageOrdinal>(),
                                   .writes = sends ? std::span<const StorageOrdinal>() : storage,
-                                  .micro_batch = micro_batch});
+                                  .micro_batch = micro_batch,
+                                  .is_awaited = is_awaited});
   const auto bytes = std::make_shared<std::uint64_t>(0);
   const transport::Tag tag{transport::Stream::kValues, move.number};
   Job& job = jobs_[task];

@@ -24,6 +24,9 @@ class TaskQueueTest : public ::testing::Test {
                         .micro_batch = micro_batch,
                         .order = order});
   }
+  TaskId send_awaited(StorageOrdinal storage) {
+    return queue_->add({.kind = Task::Kind::kTransfer, .reads = {&storage, 1}, .is_awaited = true});
+  }
   void limit_window(std::uint64_t window) { queue_.emplace(window); }
   /// Takes the next and ends it; none: nothing can run.
   TaskId step() {
@@ -143,11 +146,21 @@ TEST_F(TaskQueueTest, KeepsItsWindowWhateverTheProgramWaitsFor) {
 }
 
 TEST_F(TaskQueueTest, PutsBeforeOthersWhatAnotherRankWaitsFor) {
-  add({}, {kC});
-  const TaskId source = add({}, {kA});
-  const TaskId sent = add({kA}, {}, std::nullopt, 0, Task::Kind::kTransfer);
+  add({}, {kC}, 0);
+  const TaskId source = add({}, {kA}, 0);
+  const TaskId sent = send_awaited(kA);
   EXPECT_EQ(step(), source);
   EXPECT_EQ(step(), sent);
+}
+
+TEST_F(TaskQueueTest, LeavesWhereItIsWhatOnlyAnUpdateThatAnotherRankWaitsForNeeds) {
+  const TaskId of_weight = add({}, {kA}, 0);
+  const TaskId of_input = add({}, {kB}, 0);
+  const TaskId update = add({kA}, {kC});
+  const TaskId of_update = send_awaited(kC);
+  const TaskId of_gradient = send_awaited(kB);
+  for (const TaskId task : {of_input, of_gradient, of_weight, update, of_update})
+    EXPECT_EQ(step(), task);
 }
 
 TEST_F(TaskQueueTest, GoesOnWithTheSegmentThatItHasBegun) {
@@ -283,11 +296,11 @@ TEST_F(ListedTasks, LeaveForLaterWhatNoOtherRankWaitsFor) {
   const std::vector<ListedAction> list{{1, 0}, {2, 2}, {3, 1}};
   queue_->begin_list(list, kWide);
   const auto add_backward = [&](StorageOrdinal to) {
-    return queue_->add({.writes = {&to, 1}, .order = 1, .order_of_rest = 3});
+    return queue_->add({.writes = {&to, 1}, .micro_batch = 0, .order = 1, .order_of_rest = 3});
   };
   const TaskId of_weight = add_backward(kA);
   const TaskId of_input = add_backward(kB);
-  add({kB}, {}, std::nullopt, 0, Task::Kind::kTransfer);
+  send_awaited(kB);
   const TaskId other = add_listed(2, 2, any(), any());
   queue_->end_list();
   EXPECT_EQ(step(), of_input);

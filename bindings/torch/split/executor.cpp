@@ -121,7 +121,8 @@ void Executor::add_move(const Move& move, Bytes size, MicroBatch micro_batch,
   add({.kind = Task::Kind::kTransfer,
        .reads = sends ? storage : none,
        .writes = sends ? none : storage,
-       .micro_batch = micro_batch},
+       .micro_batch = micro_batch,
+       .is_awaited = sends && action.has_value()},
       {.move = move, .size = size, .action = action, .order = order});
 }
 

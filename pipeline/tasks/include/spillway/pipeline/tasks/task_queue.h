@@ -38,6 +38,9 @@ struct Task {
   /// direction. Else a stage's last small operator, and what waits for it elsewhere, would wait for
   /// another micro-batch's large ones.
   std::optional<std::uint64_t> segment{};
+  /// Forward or backward of another rank waits for it, and so for what it needs of forward and
+  /// backward here. Not so sums of gradients and what follows updates: they wait for all of a step.
+  bool is_awaited = false;
 };
 
 /// What a rank's list of a schedule has next: tasks of that order. The program asks for all of them
@@ -106,7 +109,7 @@ class TaskQueue {
     std::uint64_t order = 0;
     std::uint64_t order_if_awaited = 0;
     bool is_urgent = false;
-    bool is_awaited = false;  ///< Another rank waits for it: something is sent that needs it.
+    bool is_awaited = false;
     bool is_taken = false;
     std::set<TaskId> waits_for;
     std::vector<TaskId> followers;
