@@ -55,11 +55,12 @@ const char* known_objection(std::string_view name) {
   return nullptr;
 }
 
-/// Running statistics are written in training, which some schemas say and some do not; the backward
-/// of a recurrent layer computes in the workspace that its forward has filled. The results are new.
-bool is_written_beside_results(const c10::Argument& argument) {
-  constexpr std::array<std::string_view, 3> kNames{"running_mean", "running_var", "workspace"};
-  return std::find(kNames.begin(), kNames.end(), argument.name()) != kNames.end();
+/// Forward writes running statistics in training, which some schemas say and some do not; the
+/// backward of a recurrent layer computes in the workspace that its forward has filled. The results
+/// are new.
+bool is_written_beside_results(std::string_view op, const c10::Argument& argument) {
+  if (op.ends_with("_backward")) return argument.name() == "workspace";
+  return argument.name() == "running_mean" || argument.name() == "running_var";
 }
 
 bool can_be_kept(const c10::Type& type) {
@@ -95,8 +96,8 @@ bool is_written(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
 
-ArgumentUse use_of(const c10::Argument& argument) {
-  if (is_written_beside_results(argument)) return ArgumentUse::kUndeclaredWrite;
+ArgumentUse use_of(std::string_view op, const c10::Argument& argument) {
+  if (is_written_beside_results(op, argument)) return ArgumentUse::kUndeclaredWrite;
   if (!is_written(argument)) return ArgumentUse::kRead;
   return argument.is_out() ? ArgumentUse::kOverwrite : ArgumentUse::kReadWrite;
 }
@@ -169,7 +170,7 @@ OperatorRules::OperatorRules(const c10::OperatorHandle& op) {
   const std::string_view name = schema.name();
   for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::Argument& argument = schema.arguments()[i];
-    uses.push_back(use_of(argument));
+    uses.push_back(use_of(name, argument));
     if (argument.type()->str().find("Generator") != std::string::npos)
       generator_argument = static_cast<int>(i);
     if (argument.name() == "accumulate") accumulate_argument = static_cast<int>(i);

@@ -176,6 +176,7 @@ class SplitProgram::Impl {
       clone(below, stack, traits);
       return;
     }
+    leave_out_unused(name, stack);
     const c10::ArrayRef<c10::IValue> arguments =
         torch::jit::last(stack, op.schema().arguments().size());
     phase_ = traits.autograd.phase;
@@ -232,6 +233,16 @@ class SplitProgram::Impl {
       memo_.make(*outputs_, op, stack);
       name_results(op, stack);
     }
+  }
+
+  /// In training, backward of a batch norm uses the statistics of its own batch. It takes the running
+  /// ones, too, and would have to come before the next micro-batch's forward, which changes them.
+  static void leave_out_unused(std::string_view name, torch::jit::Stack& stack) {
+    enum { kRunningMean = 3, kRunningVariance, kTrains = 7, kCount = 10 };
+    if (name != "aten::native_batch_norm_backward") return;
+    const auto first = stack.end() - kCount;
+    if (!first[kTrains].toBool()) return;
+    first[kRunningMean] = first[kRunningVariance] = c10::IValue();
   }
 
   void check_other_thread(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
