@@ -387,7 +387,7 @@ std::optional<runtime::RanksReport> Core::gather(const runtime::RunStatistics& m
   figures.peak_bytes = mine.memory.counted_peak.count();
   figures.spilled_bytes = mine.memory.spilled.count();
   runtime::RanksReport report;
-  report.schedule = layout_->schedule;
+  report.schedule = layout_->schedule + (split_->has_given_up_lists() ? " without its lists" : "");
   report.replicas = layout_->placement.pipelines();
   report.shards = run_.settings().shards;
   report.rows = split_->gather(figures);

@@ -59,7 +59,8 @@ const Decision& Ownership::decide(const OperatorCall& call) {
 }
 
 /// Sums of gradients, updates and what the program itself computes wait for what they need, and
-/// carry on what has gone into it.
+/// carry on what has gone into it. What a micro-batch makes is of that one: it comes behind what
+/// its maker came behind.
 void Ownership::follow_micro_batches(const OperatorCall& call) {
   made_of_ = 0;
   if (!place_) return;
@@ -68,17 +69,22 @@ void Ownership::follow_micro_batches(const OperatorCall& call) {
   const bool is_of_one = phase == OpPhase::kForward ||
                          (phase == OpPhase::kBackward && !call.accumulates_for.is_some());
   if (is_of_one) made_of_ = now;
-  const auto hangs_on = [&](std::uint64_t micro_batch) {
+  const auto hangs_on = [&](std::uint64_t micro_batch, std::optional<std::uint32_t> forward_of) {
     if (micro_batch < first_of_step_) return;  // Of an earlier step, or none.
-    decision_.follows_other |= is_of_one && micro_batch < now;
-    if (made_of_ == 0 || micro_batch < made_of_) made_of_ = micro_batch;
+    if (!is_of_one) {
+      if (made_of_ == 0 || micro_batch < made_of_) made_of_ = micro_batch;
+    } else if (micro_batch < now && forward_of) {
+      decision_.follows_forward.push_back({micro_batch_ - (now - micro_batch), *forward_of});
+    } else {
+      decision_.follows_other |= micro_batch < now;
+    }
   };
   for (const OperatorUse& use : call.uses) {
     const StorageFacts& facts = directory_.at(use.storage);
-    hangs_on(facts.made_of);
+    hangs_on(facts.made_of, facts.forward_of);
     decision_.follows_backward |=
         phase == OpPhase::kForward && facts.is_gradient && facts.made_of >= first_of_step_;
-    if (use.writes) hangs_on(facts.read_for);
+    if (use.writes) hangs_on(facts.read_for, {});
   }
   for (const OperatorUse& use : call.uses) {
     const StorageFacts& facts = directory_.at(use.storage);
@@ -325,6 +331,7 @@ void Ownership::note_writes(const OperatorCall& call) {
     if (!place_) continue;
     facts.made_of = made_of_;
     facts.read_for = 0;
+    facts.forward_of = is_forward_ ? decision_.stage : std::nullopt;
     facts.computed_by = place_->rank;
     facts.is_gradient |= is_gradient_;
     // What forward writes that was not made there outlives it: running statistics.
@@ -370,6 +377,7 @@ void Ownership::made(std::span<const MadeStorage> results) {
     facts.is_of_forward = is_forward_;
     facts.size = result.size;
     facts.made_of = made_of_;
+    if (is_forward_) facts.forward_of = decision_.stage;
   }
 }
 

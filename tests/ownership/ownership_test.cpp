@@ -145,7 +145,11 @@ TEST_F(OwnershipTest, SaysWhatFollowsAnotherMicroBatchOfItsStep) {
                    .follows_other);
   forward();
   EXPECT_TRUE(run(OpPhase::kForward, {reads(StorageOrdinal(100)), reads(copy)}).follows_other);
-  EXPECT_TRUE(run(OpPhase::kForward, {reads(StorageOrdinal(100)), writes(buffer)}).follows_other);
+  const Decision changes = run(OpPhase::kForward, {reads(StorageOrdinal(100)), writes(buffer)});
+  EXPECT_FALSE(changes.follows_other);
+  ASSERT_EQ(changes.follows_forward.size(), 1u);
+  EXPECT_EQ(changes.follows_forward[0].micro_batch, 0u);
+  EXPECT_EQ(changes.follows_forward[0].stage, *facts(buffer).forward_of);
   run(OpPhase::kBackward, {reads(StorageOrdinal(102))}, {}, {}, node(nodes_));
   run(OpPhase::kOther, {writes_parameter(2), reads(sum)});
   forward();  // Of another step.

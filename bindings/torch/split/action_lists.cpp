@@ -19,6 +19,7 @@ void ActionLists::begin_step(std::uint64_t micro_batches) {
   base_ = std::max(latest_, base_ + (order_ ? order_->last() + 1 : 0));
   first_phase_ = phase_ + 2;
   is_followed_ = false;
+  has_ended_ = false;
   has_given_up_ |= executor_.has_given_up_list();
   if (!has_given_up_)
     begin((micro_batches + layout_.placement.pipelines() - 1) / layout_.placement.pipelines());
@@ -60,6 +61,7 @@ void ActionLists::begin(std::uint64_t micro_batches) {
 }
 
 void ActionLists::end_step() {
+  has_ended_ = true;
   if (is_followed_) executor_.end_list();
 }
 
@@ -79,6 +81,22 @@ Executor::Place ActionLists::come_to(const ForAction& action) {
              : Executor::Place{behind, behind};
   latest_ = std::max(latest_, place.order_of_rest);
   return place;
+}
+
+/// Those of one number are pipelines by turns, the earlier micro-batch's first.
+bool ActionLists::has_before(const ForAction& action,
+                             std::span<const pipeline::Decision::EarlierForward> forwards) const {
+  if (!is_followed_ || !action) return true;
+  const auto place_of = [&](bool is_backward, std::uint32_t stage, std::uint64_t turn) {
+    const auto place = order_->place_of(is_backward, stage, turn);
+    return place ? place->order : order_->last() + 1;
+  };
+  const std::uint64_t here =
+      place_of(action->kind != schedule::ActionKind::kForward, action->stage, action->micro_batch);
+  return std::all_of(forwards.begin(), forwards.end(), [&](const auto& forward) {
+    return place_of(false, forward.stage, forward.micro_batch / layout_.placement.pipelines()) <=
+           here;
+  });
 }
 
 void ActionLists::give_up(const std::string& why) {

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "executor.h"
+#include "spillway/pipeline/ownership/ownership.h"
 #include "spillway/pipeline/tasks/action_order.h"
 #include "spillway/split/split_placement.h"
 
@@ -30,10 +32,15 @@ class ActionLists {
   std::uint64_t place_of_move(const ForAction& action, const Executor::Place& place) const {
     return is_followed_ && action ? place.order : latest_;
   }
+  /// Whether the schedule has all of these before that action, too.
+  bool has_before(const ForAction& action,
+                  std::span<const pipeline::Decision::EarlierForward> forwards) const;
   /// From now on operators run when they can. Tells why, once.
   void give_up(const std::string& why);
 
-  bool are_followed() const { return is_followed_; }
+  /// Whether the program has to ask for more of them.
+  bool are_followed() const { return is_followed_ && !has_ended_; }
+  bool are_given_up() const { return has_given_up_ && layout_.is_listed; }
   /// Micro-batches of a pipeline that the program has to be ahead for the lists, at least.
   std::uint64_t lead() const { return lead_; }
 
@@ -47,6 +54,7 @@ class ActionLists {
   Executor& executor_;
   std::optional<pipeline::ActionOrder> order_;
   bool is_followed_ = false;  ///< In this step.
+  bool has_ended_ = false;    ///< The program has asked for all of it.
   bool has_given_up_ = false;
   bool has_told_ = false;
   std::uint64_t lead_ = 0;

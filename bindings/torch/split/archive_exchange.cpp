@@ -65,21 +65,32 @@ void ArchiveExchange::owe(StorageOrdinal storage, device::DeviceSpan bytes) {
 void ArchiveExchange::wait_for(StorageOrdinal storage) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !owed_.contains(storage); });
+  paid_.erase(storage);
 }
 
 void ArchiveExchange::wait_for_all() {
-  if (job_.wait_until([&] { return !owes_any(); }, [] { return kFirst; },
-                      [] { return "the archive that it writes"; }, owed_behind_))
-    return;
+  {
+    const std::lock_guard lock(mutex_);
+    is_waited_for_ = true;
+  }
+  const bool has_paid = job_.wait_until(
+      [&] {
+        const std::lock_guard lock(mutex_);
+        return owed_.empty();
+      },
+      [] { return kFirst; }, [] { return "the archive that it writes"; }, owed_behind_);
+  const std::lock_guard lock(mutex_);
+  is_waited_for_ = false;
+  forget_locked();
+  if (has_paid) return;
   log_warning("the first rank has not written all of an archive that the program of rank {} has "
               "written: its file is incomplete or missing",
               transport_.rank().value());
-  const std::lock_guard lock(mutex_);
-  forget_locked();
 }
 
 void ArchiveExchange::forget_locked() {
   owed_.clear();
+  paid_.clear();
   owes_.store(false);
   changed_.notify_all();
 }
@@ -125,7 +136,12 @@ void ArchiveExchange::pay(const Question& asked, std::uint64_t number) {
         bytes = found->second.bytes;
         break;
       }
-      if (job_.control().calls() > asked.calls)
+      if (const auto found = paid_.find(storage); found != paid_.end()) {
+        bytes = found->second;
+        break;
+      }
+      const bool has_archived_all = is_waited_for_ && job_.control().calls() == asked.calls;
+      if (has_archived_all || job_.control().calls() > asked.calls)
         job_.abort(
             message("the first rank writes a tensor into an archive, storage {} behind call "
                     "{}, and the program of rank {} has gone on without: let all ranks save "
@@ -140,8 +156,10 @@ void ArchiveExchange::pay(const Question& asked, std::uint64_t number) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = owed_.find(storage);
-    if (found != owed_.end() && --found->second.times == 0) owed_.erase(found);
-    owes_.store(!owed_.empty());
+    if (found != owed_.end() && --found->second.times == 0) {
+      paid_.emplace(storage, bytes);
+      owed_.erase(found);
+    }
   }
   changed_.notify_all();
   job_.notify();

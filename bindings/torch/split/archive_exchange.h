@@ -36,6 +36,7 @@ class ArchiveExchange {
   /// On a holder: the first rank will ask for these bytes. Before the program's next call,
   /// `wait_for_all`.
   void owe(pipeline::StorageOrdinal storage, device::DeviceSpan bytes);
+  /// Or has paid what may be asked for again.
   bool owes_any() const noexcept { return owes_.load(std::memory_order_relaxed); }
   /// Waits until the first rank has that storage, or all.
   void wait_for(pipeline::StorageOrdinal storage);  ///< Not on the program's thread.
@@ -64,6 +65,9 @@ class ArchiveExchange {
   std::mutex mutex_;
   std::condition_variable changed_;  ///< For the thread that answers.
   std::unordered_map<pipeline::StorageOrdinal, Owed> owed_;
+  /// The first rank asks again where a write has failed and its program tries once more.
+  std::unordered_map<pipeline::StorageOrdinal, device::DeviceSpan> paid_;
+  bool is_waited_for_ = false;     ///< The program will archive no more behind that call.
   std::uint64_t owed_behind_ = 0;  ///< So many calls of the program.
   std::atomic<bool> owes_{false};
   std::thread thread_;  ///< Of holders.

@@ -212,7 +212,7 @@ class SplitProgram::Impl {
     if (!replicated_.are_none() && call.autograd.phase == OpPhase::kForward)
       call.replicates = replicated_.note(name, has_parameter());
     decide(call);
-    if (decision_->follows_other)
+    if (decision_->follows_other || !lists_.has_before(action_, decision_->follows_forward))
       lists_.give_up(message("{} of a micro-batch hangs on an earlier one of its step", name));
     if (decision_->follows_backward)
       lists_.give_up(message("{} of forward hangs on backward of its step", name));
@@ -235,8 +235,9 @@ class SplitProgram::Impl {
     }
   }
 
-  /// In training, backward of a batch norm uses the statistics of its own batch. It takes the running
-  /// ones, too, and would have to come before the next micro-batch's forward, which changes them.
+  /// In training, backward of a batch norm uses the statistics of its own batch. It takes the
+  /// running ones, too, and would have to come before the next micro-batch's forward, which changes
+  /// them.
   static void leave_out_unused(std::string_view name, torch::jit::Stack& stack) {
     enum { kRunningMean = 3, kRunningVariance, kTrains = 7, kCount = 10 };
     if (name != "aten::native_batch_norm_backward") return;
@@ -497,6 +498,8 @@ class SplitProgram::Impl {
     if (!is_first_of_job) return {};
     return joined(std::move(all), summary, shards * transport_.ranks());
   }
+
+  bool has_given_up_lists() const { return lists_.are_given_up(); }
 
   runtime::LayerMoves layer_moves() const {
     return rebalancing_ ? rebalancing_->moves() : runtime::LayerMoves();
@@ -1735,6 +1738,7 @@ runtime::RanksTrace SplitProgram::trace(runtime::RecordedTrace mine, bool joins)
 }
 
 runtime::LayerMoves SplitProgram::layer_moves() const { return impl_->layer_moves(); }
+bool SplitProgram::has_given_up_lists() const { return impl_->has_given_up_lists(); }
 
 void SplitProgram::finish() {
   impl_->finish();

@@ -15,7 +15,7 @@ from clean_environment import clean_environment
 from memory_group import Unavailable
 from mpi_launchers import RANKS_ALLOWED
 from python_split_test import PYTHON, TRAINERS, PythonCase
-from split_runs import COMMAND, PATIENCE_SECONDS
+from split_runs import COMMAND, PATIENCE_SECONDS, records_of
 from surroundings import SmallDisk
 
 STEPS = 24
@@ -302,6 +302,16 @@ class Surroundings(PythonCase):
         disk.fill(4096)
         self.check_ends(r"(?s)rank \d ends the job: .*the end of the program on rank 0 ",
                         trainer=f"saves,{disk.point}/a.pt")
+
+    def test_but_goes_on_where_the_program_saves_elsewhere(self):
+        disk = self.small_disk()
+        whole, again = self.room / "whole.pt", self.room / "again.pt"
+        plain = self.run_plain(PYTHON, TRAINERS, f"saves_again,{whole}")
+        disk.fill(16 << 10)  # Some of the tensors that the first rank asks for.
+        split = self.run_split(2, PYTHON, TRAINERS, f"saves_again,{disk.point}/a.pt,{again}")
+        self.check_same(plain, split)
+        self.assertIn(f"{disk.point}/a.pt: ", split.errors)
+        self.assertEqual(records_of(again), records_of(whole))
 
 
 if __name__ == "__main__":

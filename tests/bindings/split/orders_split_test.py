@@ -67,8 +67,8 @@ class Orders(PythonCase):
                      "--micro-batches", MICRO_BATCHES, "--out", plan)
         return plan
 
-    def check_order(self, schedule, stages, *options):
-        words = [PYTHON, TRAINERS, f"equal_layers,{stages},{MICRO_BATCHES}"]
+    def check_order(self, schedule, stages, *options, more=""):
+        words = [PYTHON, TRAINERS, f"equal_layers,{stages},{MICRO_BATCHES}{more}"]
         plan = self.plan(schedule, stages)
         expected = listed(json.loads(plan.read_text()))
         trace = self.room / f"trace-{schedule}.json"
@@ -93,21 +93,32 @@ class Orders(PythonCase):
         for schedule in ("gems-mast", "gems-master", "chimera"):
             self.check_order(schedule, 4)
 
+    def test_of_running_statistics_and_sums_of_losses(self):
+        for schedule in ("1f1b", "gpipe", "gems-master"):
+            self.check_order(schedule, 4, more=",4,norm")
+
     def test_of_a_plan(self):
         self.check_order("gpipe", 4, "--plan")
 
 
 class OtherPrograms(PythonCase):
     def test_hang_on_an_earlier_micro_batch(self):
-        for trainer in ("hidden_state", "gradients_in_inputs", "batch_norm"):
+        for trainer, schedules in (("hidden_state", ("gems-mast",)), ("gradients_in_inputs", ("gpipe", "gems-mast"))):
             words = [PYTHON, TRAINERS, trainer]
             plain = self.run_plain(*words, name=f"plain-{trainer}")
-            for schedule in ("gpipe", "gems-mast"):
+            for schedule in schedules:
                 split = self.run_split(2, *words, name=f"{trainer}-{schedule}",
                                        options=["--schedule", schedule, "--log-level", "info"])
                 self.check_same(plain, split)
                 self.assertRegex(split.errors, rf"ranks do not keep to the lists of {schedule}, but compute what they "
                                                r"can: \S+ of a micro-batch hangs on an earlier one of its step")
+                self.assertIn(f" by {schedule} without its lists; ", split.errors)
+
+    def test_carry_a_state_from_forward_to_forward(self):
+        words = [PYTHON, TRAINERS, "hidden_state"]
+        split = self.run_split(2, *words, options=["--schedule", "gpipe"])
+        self.check_same(self.run_plain(*words), split)
+        self.assertIn(" by gpipe; ", split.errors)
 
     def test_go_forward_from_gradients(self):
         words = [PYTHON, TRAINERS, "double_backward"]

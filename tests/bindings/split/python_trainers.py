@@ -261,17 +261,24 @@ def work_before_parameters(steps="16", kind="adamw"):
     tell_model(model, optimizer)
 
 
-def equal_layers(count="4", micro_batches="8", steps="4"):
-    """Few operators that take long, so that the program is ahead of them, and one look at the losses of a step."""
-    model = nn.Sequential(*(nn.Linear(768, 768) for _ in range(int(count))))
+def equal_layers(count="4", micro_batches="8", steps="4", norm=""):
+    """Few operators that take long, so that the program is ahead of them, and one look at the losses of a step. With
+    `norm`, layers have running statistics, and losses are summed before their backward."""
+    layers = [nn.Linear(768, 768) for _ in range(int(count))]
+    if norm:
+        layers = [nn.Sequential(layer, nn.BatchNorm1d(768)) for layer in layers]
+    model = nn.Sequential(*layers)
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
     for step in range(int(steps)):
         optimizer.zero_grad()
         total = 0
         for _ in range(int(micro_batches)):
             loss = model(torch.randn(256, 768)).square().mean() / int(micro_batches)
+            if norm:
+                total = total + loss.detach()
             loss.backward()
-            total = total + loss.detach()
+            if not norm:
+                total = total + loss.detach()
         optimizer.step()
         print("loss", step, total.item().hex())
     tell_model(model)
@@ -643,6 +650,20 @@ def saves(file="checkpoint.pt", steps="2"):
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": first + int(steps),
                 "generator": torch.get_rng_state()}, file)
     tell_model(model, optimizer)
+
+
+def saves_again(*files):
+    """Where it may: the first file is on a disk that may be full."""
+    model = layers(6)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    train(model, optimizer, steps=2)
+    for file in files:
+        try:
+            torch.save(model.state_dict(), file)
+            break
+        except (OSError, RuntimeError) as error:
+            print(f"{file}: {error}", file=sys.stderr)
+    train_and_tell(model, optimizer, steps=2)
 
 
 def state_in_memory():

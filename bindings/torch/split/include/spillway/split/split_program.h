@@ -133,6 +133,8 @@ class SplitProgram {
   /// on one time axis, others none.
   runtime::RanksTrace trace(runtime::RecordedTrace mine, bool joins);
   runtime::LayerMoves layer_moves() const;  ///< On the first rank.
+  /// Whether ranks were to keep to the lists of a schedule, and have given them up.
+  bool has_given_up_lists() const;
   /// Waits until that is so on all ranks. Nothing is split from then on, and the transport is not
   /// used any more.
   void finish();

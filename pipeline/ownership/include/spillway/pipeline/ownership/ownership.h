@@ -65,8 +65,15 @@ struct Decision {
   /// no part of the model.
   std::optional<std::uint32_t> unit;
   std::optional<std::uint32_t> stage;
-  /// Forward or backward of a micro-batch that comes behind an earlier one of its step: it reads
-  /// what was made of that, or overwrites what that reads.
+  /// Forward of an earlier micro-batch of the step.
+  struct EarlierForward {
+    std::uint64_t micro_batch = 0;  ///< Counted from 0 in the step.
+    std::uint32_t stage = 0;
+  };
+  /// Forward or backward of a micro-batch reads or changes what was made there: running statistics,
+  /// sums of losses, a state that is carried on.
+  std::vector<EarlierForward> follows_forward;
+  /// The same, of anything else that an earlier micro-batch of the step has made or reads.
   bool follows_other = false;
   /// Forward that reads what backward of its step has made: schedules put it before that.
   bool follows_backward = false;
