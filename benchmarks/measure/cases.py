@@ -25,6 +25,12 @@ TEXT_ACTIVATIONS = Case("text_gpt, activations", "text_gpt",
 TEXT_PARAMETERS = Case("text_gpt, parameters", "text_gpt",
                        ("--preset", "parameters", "--layers", "6"))
 
+# For steps of several micro-batches, on several ranks.
+SMALLER = {BRAIN_UNET: dataclasses.replace(BRAIN_UNET, flags=("--patch", "48x48x48", "--kernel", "factored")),
+           PHOTO_NET: dataclasses.replace(PHOTO_NET, flags=("--crop", "640x640", "--blocks", "4")),
+           TEXT_ACTIVATIONS: dataclasses.replace(TEXT_ACTIVATIONS, flags=(*TEXT_ACTIVATIONS.flags, "--batch", "4")),
+           TEXT_PARAMETERS: dataclasses.replace(TEXT_PARAMETERS, flags=("--preset", "parameters", "--layers", "3"))}
+
 # For checks of a script: seconds instead of minutes, and figures that mean nothing.
 TINY = {case: dataclasses.replace(case, flags=("--preset", "tiny", *flags))
         for case, flags in ((BRAIN_UNET, ("--kernel", "factored", "--patch", "48x48x48")),

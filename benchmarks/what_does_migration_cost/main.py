@@ -12,7 +12,7 @@ from measure import report, spread, training  # noqa: E402  pylint: disable=wron
 
 RANKS, LAYERS, MICRO_BATCHES, SLOW_RANK = 4, 16, 8, 1
 SECONDS = re.compile(r"seconds ([0-9.]+)")
-MOVES = re.compile(r"before step (\d+) (\d+) parameters? moves? between ranks, with (\S+ \S+):")
+MOVES = re.compile(r"before step (\d+) (\d+) parameters? moves? between ranks, with (\S+ \S+),")
 WAYS = {"stages stay": ["--rebalance", "off"], "layers move": ["--rebalance", "on"]}
 NEAR = 1.05  # Of the steps that follow.
 
