@@ -63,7 +63,9 @@ const Decision& Ownership::decide(const OperatorCall& call) {
 /// its maker came behind.
 void Ownership::follow_micro_batches(const OperatorCall& call) {
   made_of_ = 0;
+  forward_of_.reset();
   if (!place_) return;
+  if (is_forward_) forward_of_ = decision_.stage;
   const std::uint64_t now = micro_batch_of_run_ + 1;
   const OpPhase phase = call.autograd.phase;
   const bool is_of_one = phase == OpPhase::kForward ||
@@ -82,6 +84,8 @@ void Ownership::follow_micro_batches(const OperatorCall& call) {
   for (const OperatorUse& use : call.uses) {
     const StorageFacts& facts = directory_.at(use.storage);
     hangs_on(facts.made_of, facts.forward_of);
+    // Behind backward, perhaps, as inputs that were moved along their gradients.
+    if (facts.made_of >= first_of_step_ && !facts.forward_of) forward_of_.reset();
     decision_.follows_backward |=
         phase == OpPhase::kForward && facts.is_gradient && facts.made_of >= first_of_step_;
     if (use.writes) hangs_on(facts.read_for, {});
@@ -331,7 +335,7 @@ void Ownership::note_writes(const OperatorCall& call) {
     if (!place_) continue;
     facts.made_of = made_of_;
     facts.read_for = 0;
-    facts.forward_of = is_forward_ ? decision_.stage : std::nullopt;
+    facts.forward_of = forward_of_;
     facts.computed_by = place_->rank;
     facts.is_gradient |= is_gradient_;
     // What forward writes that was not made there outlives it: running statistics.
@@ -377,7 +381,7 @@ void Ownership::made(std::span<const MadeStorage> results) {
     facts.is_of_forward = is_forward_;
     facts.size = result.size;
     facts.made_of = made_of_;
-    if (is_forward_) facts.forward_of = decision_.stage;
+    facts.forward_of = forward_of_;
   }
 }
 

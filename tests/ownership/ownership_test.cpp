@@ -156,6 +156,16 @@ TEST_F(OwnershipTest, SaysWhatFollowsAnotherMicroBatchOfItsStep) {
   EXPECT_FALSE(run(OpPhase::kForward, {reads(StorageOrdinal(100)), reads(copy)}).follows_other);
 }
 
+TEST_F(OwnershipTest, SaysThatForwardFollowsInputsThatWereMovedAlongTheirGradients) {
+  const StorageOrdinal gradient(200), shift(201), moved(202);
+  forward();
+  run(OpPhase::kBackward, {reads(StorageOrdinal(102))}, gradient, {}, node(nodes_));
+  run(OpPhase::kOther, {reads(gradient)}, shift);
+  run(OpPhase::kForward, {reads(shift)}, moved);
+  forward();
+  EXPECT_TRUE(run(OpPhase::kForward, {reads(StorageOrdinal(100)), reads(moved)}).follows_other);
+}
+
 TEST_F(OwnershipTest, SaysThatForwardFollowsBackwardOfItsStep) {
   const StorageOrdinal gradient(200);
   forward();

@@ -32,7 +32,8 @@ struct StorageFacts {
   /// The earliest micro-batches of their step that have gone into it, and that have read it since;
   /// counted through the run from 1, 0: none.
   std::uint64_t made_of = 0, read_for = 0;
-  /// The stage of the forward that has made or changed it last; none: something else has.
+  /// The stage of the forward that has made or changed it last, of nothing of its step but what
+  /// forward has made; none: something else has.
   std::optional<std::uint32_t> forward_of;
 };
 

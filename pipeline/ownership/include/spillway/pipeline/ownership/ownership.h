@@ -174,10 +174,11 @@ class Ownership {
   bool is_told_of_micro_batches_ = false;
   std::uint64_t moves_ = 0;
   Decision decision_;
-  std::optional<Place> place_;       ///< Of the latest operator; none: all compute it.
-  std::uint64_t first_of_step_ = 1;  ///< Its first micro-batch, counted as StorageFacts do.
-  std::uint64_t made_of_ = 0;        ///< What it makes or changes.
-  bool is_gradient_ = false;         ///< What it makes.
+  std::optional<Place> place_;               ///< Of the latest operator; none: all compute it.
+  std::uint64_t first_of_step_ = 1;          ///< Its first micro-batch, counted as StorageFacts do.
+  std::uint64_t made_of_ = 0;                ///< What it makes or changes.
+  std::optional<std::uint32_t> forward_of_;  ///< The same.
+  bool is_gradient_ = false;                 ///< What it makes.
   bool is_forward_ = false;
 };
 
