@@ -22,7 +22,7 @@ SCHEDULES["2 replicas"] = (["--replicas", "2"], ("1f1b", RANKS // 2, 2))
 SCHEDULES["4 replicas"] = (["--replicas", "4"], ("1f1b", 1, 4))
 
 
-class Schedules(report.Benchmark):
+class Schedules(report.RanksBenchmark):
     """Each schedule, with losses read once a step and after every micro-batch."""
 
     rounds, steps, skipped = 3, 4, 1
@@ -32,7 +32,6 @@ class Schedules(report.Benchmark):
         super().__init__(__file__, __doc__)
         self.parser.add_argument("--unit", type=int, default=50,
                                  help="milliseconds that a product of matrices sleeps")
-        self.parser.add_argument("--mpiexec", default="mpiexec.hydra")
 
     def simulated(self, options, name, micro_batches):
         """Layers of the model, and products of a step."""
@@ -65,8 +64,7 @@ class Schedules(report.Benchmark):
                     layers, form = self.simulated(options, name, micro_batches)
                     if layers not in plain:
                         plain[layers], _units = self.run_once(options, [], layers, micro_batches, reads)
-                    prefix = [options.mpiexec, "-n", RANKS, options.bin / "spillway", "run", "--split", "--budget",
-                              "1GiB", "--rebalance", "off", "--quiet", *SCHEDULES[name][0], "--"]
+                    prefix = self.split(options, RANKS, "1GiB", "--rebalance", "off", "--quiet", *SCHEDULES[name][0])
                     losses, units = self.run_once(options, prefix, layers, micro_batches, reads)
                     if losses != plain[layers]:
                         raise training.Failure(f"{name}: other losses than one process")

@@ -13,10 +13,10 @@ ONE, TWO, SPLIT = "1 process x 1 thread", "1 process x 2 threads", "2 ranks x 1 
 
 
 def goal(value, least):
-    return f"{value:.2f} (goal {least}: " + ("yes)" if value >= least else "**no**)")
+    return f"{value:.2f} ({report.against_goal(value, least, at_least=True)})"
 
 
-class Speed(report.Benchmark):
+class Speed(report.RanksBenchmark):
     """Seconds of the last steps of a run, when layers have moved to even out the stages."""
 
     rounds, steps, skipped = 3, 10, 6
@@ -24,7 +24,6 @@ class Speed(report.Benchmark):
 
     def __init__(self):
         super().__init__(__file__, __doc__)
-        self.parser.add_argument("--mpiexec", default="mpiexec.hydra")
 
     def train(self, options, case, prefix, threads):
         steps = options.steps if prefix else STEPS_ALONE
@@ -34,8 +33,7 @@ class Speed(report.Benchmark):
         return run.losses, run.step_seconds
 
     def measure(self, options):
-        split = [options.mpiexec, "-n", 2, options.bin / "spillway", "run", "--split", "--quiet", "--budget", "8GiB",
-                 "--nvme", options.disk, "--"]
+        split = self.split(options, 2, "8GiB", "--quiet", "--nvme", options.disk)
         models = {}
         for whole, smaller in cases.SMALLER.items():
             case = self.sized(options, whole if options.tiny else smaller)

@@ -20,9 +20,10 @@ def table(head, rows):
     return "\n".join(lines) + "\n"
 
 
-def against_goal(value, goal, digits=2):
+def against_goal(value, goal, digits=2, at_least=False):
     """A figure beside its goal: reached or not."""
-    return f"<= {goal:.{digits}f}: " + ("yes" if value <= goal else "**no**")
+    is_reached = value >= goal if at_least else value <= goal
+    return f"{'>=' if at_least else '<='} {goal:.{digits}f}: " + ("yes" if is_reached else "**no**")
 
 
 def replace_between_markers(text, report):
@@ -152,3 +153,17 @@ class Benchmark:
         before = readme.read_text(encoding="utf-8") if readme.exists() else ""
         readme.write_text(replace_between_markers(before, text), encoding="utf-8")
         print(text)
+
+
+class RanksBenchmark(Benchmark):
+    """A question of programs that are split over MPI ranks."""
+
+    def __init__(self, script, description):
+        super().__init__(script, description)
+        self.parser.add_argument("--mpiexec", default="mpiexec.hydra")
+
+    @staticmethod
+    def split(options, ranks, budget, *more):
+        """The words before a trainer's; `more` are options of `spillway run`."""
+        return [options.mpiexec, "-n", ranks, options.bin / "spillway", "run", "--split", "--budget", budget, *more,
+                "--"]

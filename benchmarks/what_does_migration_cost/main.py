@@ -29,7 +29,7 @@ def best_step():
                for a in range(1, LAYERS) for b in range(1, LAYERS - a) for c in range(1, LAYERS - a - b))
 
 
-class Migration(report.Benchmark):
+class Migration(report.RanksBenchmark):
     """A rank takes twice as long from a step on: with layers that move, and with stages that stay."""
 
     rounds, steps, skipped = 3, 40, 1
@@ -39,7 +39,6 @@ class Migration(report.Benchmark):
         super().__init__(__file__, __doc__)
         self.parser.add_argument("--unit", type=int, default=5,
                                  help="milliseconds that a product of matrices sleeps")
-        self.parser.add_argument("--mpiexec", default="mpiexec.hydra")
 
     def run_once(self, options, prefix):
         program = self.program(options, "spillway_sleeping_layers")
@@ -55,8 +54,7 @@ class Migration(report.Benchmark):
         plain = self.run_once(options, [])
         runs = {way: [] for way in WAYS}
         for _number, way in spread.take_turns(list(WAYS), options.rounds):
-            done = self.run_once(options, [options.mpiexec, "-n", RANKS, options.bin / "spillway", "run", "--split",
-                                           "--budget", "1GiB", "--log-level", "info", *WAYS[way], "--"])
+            done = self.run_once(options, self.split(options, RANKS, "1GiB", "--log-level", "info", *WAYS[way]))
             if done.stdout != plain.stdout:
                 raise training.Failure(f"{way}: other losses than one process")
             moves = [(int(step), int(count), size) for step, count, size in MOVES.findall(done.stderr)]

@@ -14,7 +14,7 @@ GOALS = {"skipped": 1.0, "queued": 3.0}  # Microseconds, LibTorch's own way to t
 KINDS = {"in-place": "mul_ in place", "new": "mul that makes a tensor"}
 
 
-class Cost(report.Benchmark):
+class Cost(report.RanksBenchmark):
     """Processor time of the program's thread per operator."""
 
     rounds, steps, skipped = 7, 20, 2
@@ -22,7 +22,6 @@ class Cost(report.Benchmark):
 
     def __init__(self):
         super().__init__(__file__, __doc__)
-        self.parser.add_argument("--mpiexec", default="mpiexec.hydra")
 
     def run_once(self, options, prefix):
         program = self.program(options, "spillway_small_operators")
@@ -39,7 +38,7 @@ class Cost(report.Benchmark):
     def measure(self, options):
         command = options.bin / "spillway"
         ways = {"alone": [], "paged": [command, "run", "--budget", "1GiB", "--quiet", "--"],
-                "split": [options.mpiexec, "-n", 2, command, "run", "--split", "--budget", "1GiB", "--quiet", "--"]}
+                "split": self.split(options, 2, "1GiB", "--quiet")}
         times = {way: {} for way in ways}
         seen = set()
         for _number, way in spread.take_turns(list(ways), options.rounds):

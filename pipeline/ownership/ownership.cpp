@@ -67,9 +67,7 @@ void Ownership::follow_micro_batches(const OperatorCall& call) {
   if (!place_) return;
   if (is_forward_) forward_of_ = decision_.stage;
   const std::uint64_t now = micro_batch_of_run_ + 1;
-  const OpPhase phase = call.autograd.phase;
-  const bool is_of_one = phase == OpPhase::kForward ||
-                         (phase == OpPhase::kBackward && !call.accumulates_for.is_some());
+  const bool is_of_one = is_forward_ || (is_gradient_ && !call.accumulates_for.is_some());
   if (is_of_one) made_of_ = now;
   const auto hangs_on = [&](std::uint64_t micro_batch, std::optional<std::uint32_t> forward_of) {
     if (micro_batch < first_of_step_) return;  // Of an earlier step, or none.
@@ -87,7 +85,7 @@ void Ownership::follow_micro_batches(const OperatorCall& call) {
     // Behind backward, perhaps, as inputs that were moved along their gradients.
     if (facts.made_of >= first_of_step_ && !facts.forward_of) forward_of_.reset();
     decision_.follows_backward |=
-        phase == OpPhase::kForward && facts.is_gradient && facts.made_of >= first_of_step_;
+        is_forward_ && facts.is_gradient && facts.made_of >= first_of_step_;
     if (use.writes) hangs_on(facts.read_for, {});
   }
   for (const OperatorUse& use : call.uses) {

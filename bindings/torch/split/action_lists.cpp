@@ -74,28 +74,27 @@ Executor::Place ActionLists::come_to(const ForAction& action) {
     phase_ = phase;
     executor_.come_to_phase(phase);
   }
-  const auto listed = order_->place_of(is_backward, action->stage, action->micro_batch);
-  const std::uint64_t behind = base_ + order_->last() + 1;
-  const Executor::Place place =
-      listed ? Executor::Place{base_ + listed->order, base_ + listed->order_of_rest}
-             : Executor::Place{behind, behind};
+  const Executor::Place place = place_of(is_backward, action->stage, action->micro_batch);
   latest_ = std::max(latest_, place.order_of_rest);
   return place;
 }
 
+/// What is not listed stands behind the list.
+Executor::Place ActionLists::place_of(bool is_backward, std::uint32_t stage,
+                                      std::uint64_t turn) const {
+  const auto listed = order_->place_of(is_backward, stage, turn);
+  const std::uint64_t behind = base_ + order_->last() + 1;
+  return listed ? Executor::Place{base_ + listed->order, base_ + listed->order_of_rest}
+                : Executor::Place{behind, behind};
+}
+
 /// Those of one number are pipelines by turns, the earlier micro-batch's first.
-bool ActionLists::has_before(const ForAction& action,
+bool ActionLists::has_before(const Executor::Place& place,
                              std::span<const pipeline::Decision::EarlierForward> forwards) const {
-  if (!is_followed_ || !action) return true;
-  const auto place_of = [&](bool is_backward, std::uint32_t stage, std::uint64_t turn) {
-    const auto place = order_->place_of(is_backward, stage, turn);
-    return place ? place->order : order_->last() + 1;
-  };
-  const std::uint64_t here =
-      place_of(action->kind != schedule::ActionKind::kForward, action->stage, action->micro_batch);
+  if (place.order == 0) return true;  // Of no list.
   return std::all_of(forwards.begin(), forwards.end(), [&](const auto& forward) {
-    return place_of(false, forward.stage, forward.micro_batch / layout_.placement.pipelines()) <=
-           here;
+    const std::uint64_t turn = forward.micro_batch / layout_.placement.pipelines();
+    return place_of(false, forward.stage, turn).order <= place.order;
   });
 }
 

@@ -32,8 +32,8 @@ class ActionLists {
   std::uint64_t place_of_move(const ForAction& action, const Executor::Place& place) const {
     return is_followed_ && action ? place.order : latest_;
   }
-  /// Whether the schedule has all of these before that action, too.
-  bool has_before(const ForAction& action,
+  /// Whether the schedule, too, has all of these before what stands at `place`.
+  bool has_before(const Executor::Place& place,
                   std::span<const pipeline::Decision::EarlierForward> forwards) const;
   /// From now on operators run when they can. Tells why, once.
   void give_up(const std::string& why);
@@ -47,6 +47,7 @@ class ActionLists {
  private:
   void begin(std::uint64_t micro_batches);
   void make_order(std::uint64_t micro_batches);
+  Executor::Place place_of(bool is_backward, std::uint32_t stage, std::uint64_t turn) const;
   void tell(const std::string& why);
 
   const Layout& layout_;

@@ -56,7 +56,7 @@ void ArchiveExchange::owe(StorageOrdinal storage, device::DeviceSpan bytes) {
   const std::lock_guard lock(mutex_);
   Owed& owed = owed_[storage];
   owed.bytes = bytes;
-  ++owed.times;
+  if (owed.times++ == 0) ++unpaid_;
   owed_behind_ = job_.control().calls();
   owes_.store(true);
   changed_.notify_all();
@@ -64,8 +64,11 @@ void ArchiveExchange::owe(StorageOrdinal storage, device::DeviceSpan bytes) {
 
 void ArchiveExchange::wait_for(StorageOrdinal storage) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !owed_.contains(storage); });
-  paid_.erase(storage);
+  changed_.wait(lock, [&] {
+    const auto found = owed_.find(storage);
+    return found == owed_.end() || found->second.times == 0;
+  });
+  owed_.erase(storage);
 }
 
 void ArchiveExchange::wait_for_all() {
@@ -76,7 +79,7 @@ void ArchiveExchange::wait_for_all() {
   const bool has_paid = job_.wait_until(
       [&] {
         const std::lock_guard lock(mutex_);
-        return owed_.empty();
+        return unpaid_ == 0;
       },
       [] { return kFirst; }, [] { return "the archive that it writes"; }, owed_behind_);
   const std::lock_guard lock(mutex_);
@@ -90,7 +93,7 @@ void ArchiveExchange::wait_for_all() {
 
 void ArchiveExchange::forget_locked() {
   owed_.clear();
-  paid_.clear();
+  unpaid_ = 0;
   owes_.store(false);
   changed_.notify_all();
 }
@@ -134,10 +137,11 @@ void ArchiveExchange::pay(const Question& asked, std::uint64_t number) {
       if (owes_any() && owed_behind_ < asked.calls) forget_locked();
       if (const auto found = owed_.find(storage); found != owed_.end()) {
         bytes = found->second.bytes;
-        break;
-      }
-      if (const auto found = paid_.find(storage); found != paid_.end()) {
-        bytes = found->second;
+        // Asked for again: the bytes have to stay while they are sent.
+        if (found->second.times == 0) {
+          found->second.times = 1;
+          ++unpaid_;
+        }
         break;
       }
       const bool has_archived_all = is_waited_for_ && job_.control().calls() == asked.calls;
@@ -156,10 +160,8 @@ void ArchiveExchange::pay(const Question& asked, std::uint64_t number) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = owed_.find(storage);
-    if (found != owed_.end() && --found->second.times == 0) {
-      paid_.emplace(storage, bytes);
-      owed_.erase(found);
-    }
+    const bool is_unpaid = found != owed_.end() && found->second.times > 0;
+    if (is_unpaid && --found->second.times == 0) --unpaid_;
   }
   changed_.notify_all();
   job_.notify();

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <thread>
@@ -48,7 +49,7 @@ class ArchiveExchange {
  private:
   struct Owed {
     device::DeviceSpan bytes;
-    std::uint32_t times = 0;
+    std::uint32_t times = 0;  ///< 0: it is paid, and may be asked for again.
   };
   struct Question {
     std::uint64_t storage = 0;
@@ -64,9 +65,10 @@ class ArchiveExchange {
   std::unordered_map<Rank, std::uint64_t> asked_;  ///< Of each holder, on the first rank.
   std::mutex mutex_;
   std::condition_variable changed_;  ///< For the thread that answers.
+  /// Until the next call: the first rank asks again where a write has failed and its program tries
+  /// once more.
   std::unordered_map<pipeline::StorageOrdinal, Owed> owed_;
-  /// The first rank asks again where a write has failed and its program tries once more.
-  std::unordered_map<pipeline::StorageOrdinal, device::DeviceSpan> paid_;
+  std::size_t unpaid_ = 0;         ///< Of them.
   bool is_waited_for_ = false;     ///< The program will archive no more behind that call.
   std::uint64_t owed_behind_ = 0;  ///< So many calls of the program.
   std::atomic<bool> owes_{false};

@@ -212,7 +212,7 @@ class SplitProgram::Impl {
     if (!replicated_.are_none() && call.autograd.phase == OpPhase::kForward)
       call.replicates = replicated_.note(name, has_parameter());
     decide(call);
-    if (decision_->follows_other || !lists_.has_before(action_, decision_->follows_forward))
+    if (decision_->follows_other || !lists_.has_before(place_, decision_->follows_forward))
       lists_.give_up(message("{} of a micro-batch hangs on an earlier one of its step", name));
     if (decision_->follows_backward)
       lists_.give_up(message("{} of forward hangs on backward of its step", name));
