@@ -43,8 +43,8 @@ class Speed(report.RanksBenchmark):
                 losses[way], times = self.train(options, case, *ways[way])
                 seconds[way].append(times)
                 print(f"{case.name}, {way}: {times}", file=sys.stderr, flush=True)
-            if losses[SPLIT][:STEPS_ALONE] != losses[ONE]:
-                raise training.Failure(f"{case.name}: other losses on two ranks than in one process")
+            training.require_equal_losses(f"{case.name}, on two ranks and in one process",
+                                          [{"losses": losses[way]} for way in (ONE, SPLIT)])
             models[case.name] = seconds
         return {"models": models}
 
