@@ -125,6 +125,8 @@ pipeline::StageCuts cuts_of(const Layout& layout) {
 class SplitProgram::Impl {
   static constexpr std::size_t kMostTasks = std::size_t{1} << 15;
   static constexpr std::uint64_t kTasksBetweenLooks = 256;
+  /// At most; the hash keeps the calls of two such spans to look back at.
+  static constexpr std::uint64_t kCallsBetweenComparisons = 8192;
   static constexpr std::size_t kFewUses = 16;
   static constexpr std::size_t kSmall = 4096;  ///< Bytes that each rank may have for itself.
 
@@ -179,6 +181,10 @@ class SplitProgram::Impl {
     leave_out_unused(name, stack);
     const c10::ArrayRef<c10::IValue> arguments =
         torch::jit::last(stack, op.schema().arguments().size());
+    if (shows_part_of_others(op, arguments)) {
+      show_part(op, below, stack, traits);
+      return;
+    }
     phase_ = traits.autograd.phase;
     if (shards_) exchange_before(op, arguments);
     if (traits.autograd.phase == OpPhase::kOther && is_by_element(op, arguments)) {
@@ -198,20 +204,23 @@ class SplitProgram::Impl {
     }
     arguments_ = arguments;
     first_new_ = storages_.next();
-    job_.control().begin_call(name);
-    add_arguments(job_.control(), storages_, arguments);
-    add_seed(op, arguments);
     collect_uses(op, arguments);
-    if (shards_ && phase_ == OpPhase::kOther) note_update(name);
     OperatorCall call;
     call.kind = kind_of_call();
     call.autograd = traits.autograd;
+    call.uses = uses_;
+    if (ownership_.begins_step(call)) begin_step();
+    if (++calls_ % kCallsBetweenComparisons == 0) job_.compare();
+    job_.control().begin_call(name);
+    add_arguments(job_.control(), storages_, arguments);
+    add_seed(op, arguments);
     if (call.autograd.phase == OpPhase::kBackward)
       call.accumulates_for = parameter_that_accumulates();
     if (!marks_.have_all_come()) look_for_stage(name, call.autograd.phase);
     if (!replicated_.are_none() && call.autograd.phase == OpPhase::kForward)
       call.replicates = replicated_.note(name, has_parameter());
     decide(call);
+    if (shards_ && phase_ == OpPhase::kOther) note_update(name);
     if (decision_->follows_other)
       lists_.give_up(message("{} of a micro-batch hangs on an earlier one of its step", name));
     if (decision_->follows_backward)
@@ -363,6 +372,7 @@ class SplitProgram::Impl {
                 latest.empty() ? "its start" : latest.back().name, where, kReadByOperators));
   }
 
+  /// The program has begun to update its parameters; or has replaced them, and goes on.
   void update() {
     lists_.end_step();
     job_.compare();
@@ -373,6 +383,7 @@ class SplitProgram::Impl {
   }
 
   void begin_step() {
+    if (!is_updating_) update();
     if (steps_ == 1) look_at_signal();
     const bool has_mean = std::exchange(means_, 0) > 0;
     is_updating_ = false;
@@ -437,6 +448,7 @@ class SplitProgram::Impl {
     // Backward of the first waits for forward of the last, in the order of the program.
     lists_.give_up("the program marks its micro-batches itself");
     executor_.lift_window();
+    if (is_updating_) begin_step();
     const std::uint64_t before = ownership_.micro_batch_of_run();
     ownership_.begin_micro_batch();
     look_at_micro_batch(before);
@@ -601,6 +613,31 @@ class SplitProgram::Impl {
     }
     for (const at::Tensor& one : founds) raise(whole[*found].toTensor(), one, below, beside);
     if (!op.schema().returns().empty()) stack.emplace_back(std::move(results));
+  }
+
+  /// Whether it only looks at a part of a storage, which other ranks have: one number of a weight
+  /// would bring all of it to all of them.
+  bool shows_part_of_others(const c10::OperatorHandle& op,
+                            c10::ArrayRef<c10::IValue> arguments) const {
+    if (outputs_->making != Making::kValues) return false;
+    const std::string_view name = kept_name_of(op);
+    if (name != "aten::_local_scalar_dense" && name != "aten::masked_select") return false;
+    const at::Tensor& tensor = arguments[0].toTensor();
+    if (!tensor.has_storage() || tensor.is_conj() || tensor.is_neg()) return false;
+    const c10::StorageImpl& storage = storage_of(tensor);
+    if (2 * static_cast<std::size_t>(tensor.numel()) * tensor.element_size() > storage.nbytes())
+      return false;
+    const auto ordinal = storages_.at(storage.data());
+    return ordinal && !ownership_.directory().at(*ordinal).holders.is_all();
+  }
+
+  void show_part(const c10::OperatorHandle& op, c10::DispatchKeySet below, torch::jit::Stack& stack,
+                 runtime::OpTraits traits) {
+    traits.autograd = {.phase = OpPhase::kOther};
+    c10::IValue& first = stack[stack.size() - op.schema().arguments().size()];
+    first = copy_of(first.toTensor(), below, traits);
+    is_in_parts(op, torch::jit::last(stack, op.schema().arguments().size()));
+    run(op, below, stack, traits);
   }
 
   at::Tensor copy_of(const at::Tensor& tensor, c10::DispatchKeySet below,
@@ -903,6 +940,7 @@ class SplitProgram::Impl {
                                                   : decision_->owners.first().value());
     if (decision_->stage) compare_data();
     job_.control().end_call();
+    if (ownership_.has_updated() && !is_updating_) update();
     for (const Decision::Dealt& dealt : decision_->dealt) {
       if (shards_) begin_equal(dealt);
       // Where another rank's bytes come to, none of its own may come after them.
@@ -1104,6 +1142,7 @@ class SplitProgram::Impl {
   void look_at_micro_batch(std::uint64_t before) {
     const std::uint64_t now = ownership_.micro_batch_of_run();
     if (now == before) return;
+    most_queued_in_turn_ = std::max(most_queued_in_turn_, std::exchange(queued_in_turn_, 0));
     if (ownership_.micro_batch() == 0)
       lists_.begin_step(now - std::exchange(first_micro_batch_, now));
     limit_lead();
@@ -1111,9 +1150,11 @@ class SplitProgram::Impl {
 
   /// The program does not run ahead for ever: its batches take memory.
   void limit_lead() {
-    const std::uint64_t lead =
-        std::max(2 * std::uint64_t{ownership_.placement().stages()}, lists_.lead());
-    if (turn() > lead) executor_.wait_until_begun(turn() - lead);
+    if (turn() > most_lead()) executor_.wait_until_begun(turn() - most_lead());
+  }
+
+  std::uint64_t most_lead() const {
+    return std::max(2 * std::uint64_t{ownership_.placement().stages()}, lists_.lead());
   }
 
   void add_move(const Move& move) {
@@ -1364,10 +1405,15 @@ class SplitProgram::Impl {
                        segment(traits.autograd.phase), place_);
   }
 
+  /// Nor where it does not go back, as in an evaluation: as many calls wait as in its micro-batches
+  /// that do.
   void look_at_queue() {
-    // Lists need what they have next; the lead bounds what comes with it.
-    if (++queued_ % kTasksBetweenLooks == 0 && !lists_.are_followed())
-      executor_.wait_until_left(kMostTasks);
+    if (lists_.are_followed()) return;  // They need what they have next.
+    constexpr std::uint64_t kAtFirst = 1024;
+    if (micro_batch_) ++queued_in_turn_;
+    if (++queued_ % kTasksBetweenLooks != 0) return;
+    const std::uint64_t most = most_queued_in_turn_ * (most_lead() + 1);
+    executor_.wait_until_left(std::clamp<std::uint64_t>(most, kAtFirst, kMostTasks));
   }
 
   void defer(PendingCall call, const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
@@ -1577,6 +1623,9 @@ class SplitProgram::Impl {
 
   std::optional<recompute::Surroundings::Flags> flags_;  ///< Of the latest call in the queue.
   std::uint64_t queued_ = 0;                             ///< Calls.
+  /// Those of forward and backward for the present micro-batch, and the most for one before.
+  std::uint64_t queued_in_turn_ = 0, most_queued_in_turn_ = 0;
+  std::uint64_t calls_ = 0;  ///< Of operators, as on all ranks.
 
   // Of the running call.
   bool is_in_call_ = false;
@@ -1709,10 +1758,6 @@ void SplitProgram::read_past_operators(const void* address) noexcept {
               kReadByOperators);
   }
 }
-
-void SplitProgram::update() { impl_->update(); }
-
-void SplitProgram::begin_step() { impl_->begin_step(); }
 
 void SplitProgram::before_fork() noexcept {
   if (SplitProgram* const program = running()) program->impl_->before_fork();
