@@ -929,6 +929,7 @@ class SplitProgram::Impl {
     call.uses = uses_;
     const std::uint64_t before = ownership_.micro_batch_of_run();
     decision_ = &ownership_.decide(call);
+    if (ownership_.has_updated() && !is_updating_) update();
     look_at_micro_batch(before);
     // Sums of gradients and updates hold no activations.
     micro_batch_.reset();
@@ -940,7 +941,6 @@ class SplitProgram::Impl {
                                                   : decision_->owners.first().value());
     if (decision_->stage) compare_data();
     job_.control().end_call();
-    if (ownership_.has_updated() && !is_updating_) update();
     for (const Decision::Dealt& dealt : decision_->dealt) {
       if (shards_) begin_equal(dealt);
       // Where another rank's bytes come to, none of its own may come after them.
