@@ -7,40 +7,14 @@
 
 namespace spillway::pipeline {
 
-void ModelUnits::add(Bytes parameter, bool is_joined, bool is_initialised) {
+void ModelUnits::add(Bytes parameter, bool is_joined) {
   units_.push_back({.parameter = parameter, .is_joined = is_joined && !units_.empty()});
-  uses_.push_back({step_, is_initialised});
+  latest_steps_.push_back(step_);
 }
 
 bool ModelUnits::has_ended(std::uint32_t unit) const {
   constexpr std::uint64_t kSteps = 8;  // Models that are trained by turns have not.
-  return step_ - uses_[unit].latest_step > kSteps;
-}
-
-std::vector<std::optional<std::uint32_t>> ModelUnits::keep(const std::vector<bool>& stays) {
-  SPILLWAY_ASSERT(!is_counting_ && stays.size() == units_.size());
-  std::vector<std::optional<std::uint32_t>> numbers(stays.size());
-  std::uint32_t count = 0;
-  for (std::uint32_t unit = 0; unit < stays.size(); ++unit) {
-    if (!stays[unit]) continue;
-    units_[unit].is_joined &= unit > 0 && stays[unit - 1];
-    units_[count] = units_[unit];
-    uses_[count] = uses_[unit];
-    numbers[unit] = count++;
-  }
-  units_.resize(count);
-  uses_.resize(count);
-  std::vector<UnitBorder> borders;
-  for (UnitBorder& border : borders_) {
-    if (!numbers[border.producer]) continue;
-    UnitBorder& kept = borders.emplace_back(*numbers[border.producer]);
-    kept.bytes = border.bytes;
-    for (const std::uint32_t consumer : border.consumers)
-      if (numbers[consumer]) kept.consumers.push_back(*numbers[consumer]);
-    if (kept.consumers.empty()) borders.pop_back();
-  }
-  borders_ = std::move(borders);
-  return numbers;
+  return step_ - latest_steps_[unit] > kSteps;
 }
 
 void ModelUnits::note_read(StorageOrdinal storage, std::uint32_t producer, std::uint32_t consumer,

@@ -30,7 +30,7 @@ const Decision& Ownership::decide(const OperatorCall& call) {
     if (is_forward_) {
       take_leaves(call);
     } else if (!is_gradient_) {
-      note_waiting(call);
+      note_leaves(call);
     }
     // What steers the program has a place too, for what follows from it.
     place_ = place_of(call);
@@ -92,7 +92,8 @@ void Ownership::count_micro_batches(const OperatorCall& call) {
     case OpPhase::kBackward:
       if (std::exchange(progress_, Progress::kBackward) != Progress::kBackward) {
         is_behind_backward_ = true;
-        fresh_ = {};
+        ++backwards_;
+        new_leaves_ = {};
       }
       if (units_.is_counting() && units_.count() > 0) units_.end_count(directory_);
       return;
@@ -115,11 +116,11 @@ void Ownership::count_forward(const OperatorCall& call) {
     uses_parameter |= is_parameter(kind);
     if (kind != LeafKind::kData) continue;
     uses_data = true;
-    uses_fresh |= is_behind_backward_ && fresh_.has_written(use.storage);
+    uses_fresh |= is_behind_backward_ && first_write_of(use.storage) == backwards_;
   }
   if (!uses_parameter && !uses_data) return;
   if (begins_step(call)) progress_ = Progress::kUpdated;
-  const bool begins_model = uses_fresh && !uses_parameter && fresh_.written >= placement_.stages();
+  const bool begins_model = uses_fresh && !uses_parameter && new_leaves_.written >= placement_.stages();
   if (uses_parameter || uses_fresh) is_behind_backward_ = false;
   const bool begins = uses_parameter || begins_model || progress_ == Progress::kUpdated;
   if (begins && (!is_told_of_micro_batches_ || progress_ == Progress::kUpdated)) begin_forward();
@@ -128,7 +129,7 @@ void Ownership::count_forward(const OperatorCall& call) {
 }
 
 bool Ownership::begins_step(const OperatorCall& call) const {
-  if (call.autograd.phase != OpPhase::kForward) return false;
+  if (call.autograd.phase != OpPhase::kForward || call.kind == OperatorKind::kNoBytes) return false;
   const bool has_updated = progress_ == Progress::kUpdated;
   if (!has_updated && !is_behind_backward_) return false;
   return std::any_of(call.uses.begin(), call.uses.end(), [&](const OperatorUse& use) {
@@ -163,7 +164,8 @@ Ownership::LeafKind Ownership::leaf_kind(const OperatorUse& use) const {
   if (!use.requires_gradient || facts.is_of_forward) return LeafKind::kNone;
   if (facts.unit) return facts.follows_parameter ? LeafKind::kReplacement : LeafKind::kNone;
   if (facts.is_data) return LeafKind::kData;
-  const bool is_parameter = units_.is_counting() || waiting_.has_written(use.storage);
+  const bool is_parameter =
+      units_.is_counting() || first_write_of(use.storage) <= model_backwards_;
   return is_parameter ? LeafKind::kNewParameter : LeafKind::kData;
 }
 
@@ -171,19 +173,22 @@ bool Ownership::is_parameter(LeafKind kind) {
   return kind != LeafKind::kNone && kind != LeafKind::kData;
 }
 
-bool Ownership::Waiting::has_written(StorageOrdinal storage) const {
-  const auto found = is_written.find(storage);
-  return found != is_written.end() && found->second;
+std::uint64_t Ownership::first_write_of(StorageOrdinal storage) const {
+  const auto found = first_writes_.find(storage);
+  return found == first_writes_.end() ? kNever : found->second;
 }
 
-void Ownership::note_waiting(const OperatorCall& call) {
-  Waiting& waiting = units_.is_counting() ? waiting_ : fresh_;
+/// Initialisers may write a parameter through what does not require gradients (`.data`).
+void Ownership::note_leaves(const OperatorCall& call) {
   for (const OperatorUse& use : call.uses) {
-    const LeafKind kind = use.requires_gradient ? leaf_kind(use) : LeafKind::kNone;
-    if (kind != LeafKind::kNewParameter && kind != LeafKind::kData) continue;
-    const auto [entry, is_new] = waiting.is_written.try_emplace(use.storage);
-    if (is_new) waiting.size += use.size;
-    if (use.writes && !std::exchange(entry->second, true)) ++waiting.written;
+    const LeafKind kind = leaf_kind(use);
+    const bool is_new_leaf = kind == LeafKind::kNewParameter || kind == LeafKind::kData;
+    if (!is_new_leaf && (!use.writes || directory_.at(use.storage).unit)) continue;
+    const auto [first, is_new] = first_writes_.try_emplace(use.storage, kNever);
+    if (is_new && is_new_leaf) new_leaves_.size += use.size;
+    if (!use.writes || first->second != kNever) continue;
+    first->second = backwards_;
+    if (is_new_leaf) ++new_leaves_.written;
   }
 }
 
@@ -210,14 +215,14 @@ void Ownership::take_leaves(const OperatorCall& call) {
 
 /// Those of one stage are kept on all ranks that compute it, by turns: each has about as many.
 void Ownership::deal(const OperatorUse& parameter, bool is_joined, bool replicates) {
-  if (units_.count() == 0) cuts_.expect(waiting_.size);
+  if (units_.count() == 0) cuts_.expect(new_leaves_.size);
   StorageFacts& facts = directory_.change(parameter.storage);
   facts.is_parameter = true;
   facts.size = parameter.size;
   facts.unit = units_.count();
   stage_of_.push_back(cuts_.next(parameter.size));
   facts.home = placement_.rank_of(stage_of_.back(), *facts.unit % placement_.turns());
-  units_.add(parameter.size, is_joined, waiting_.has_written(parameter.storage));
+  units_.add(parameter.size, is_joined);
   facts.is_replicated = replicates;
   // Where it is not, its first use there brings it.
   if (!facts.is_everywhere && !facts.is_replicated && facts.holders.contains(facts.home))
@@ -234,17 +239,15 @@ void Ownership::replace(const OperatorUse& parameter, bool replicates) {
   facts.home = place_of_storage(facts).rank;
   facts.is_replicated = replicates;
   keep(facts, /*begins=*/true);
-  units_.note_trained(*facts.unit);
 }
 
 /// For another model. What is left of the one before belongs to no part of it; its parameters are
 /// dealt again where forward uses them.
 void Ownership::begin_anew() {
-  Waiting begun = std::exchange(fresh_, {});
-  for (const auto& [storage, is_written] : begun.is_written)
-    if (directory_.at(storage).is_data) directory_.change(storage).is_data = false;
-  begun.is_written.merge(waiting_.is_written);
-  waiting_ = std::move(begun);
+  model_backwards_ = backwards_;
+  for (const auto& [storage, first] : first_writes_)
+    if (first == backwards_ && directory_.at(storage).is_data)
+      directory_.change(storage).is_data = false;
   for (auto& [storage, facts] : directory_) leave_model(storage, facts);
   units_ = {};
   stage_of_.clear();
@@ -255,63 +258,22 @@ void Ownership::begin_anew() {
   is_first_step_ = true;
 }
 
-/// With each step. In the first one of a model, data were taken for parameters, and what was to
-/// come was not known; from then on, what trained at its begin may have come to its end.
+/// With each step. Before the first one of a model ends, what is to come is not known.
 void Ownership::review_model() {
   units_.begin_step();
-  if (units_.is_counting()) return;
-  const bool is_second_step = std::exchange(is_first_step_, false);
-  std::vector<bool> stays(units_.count());
-  for (std::uint32_t unit = 0; unit < stays.size(); ++unit) stays[unit] = !units_.has_ended(unit);
-  const bool is_another = 2 * std::count(stays.begin(), stays.end(), false) > std::ssize(stays);
-  if (!is_another) stays.assign(stays.size(), true);
-  for (std::uint32_t unit = 0; is_second_step && unit < stays.size(); ++unit)
-    if (!units_.is_trained(unit)) stays[unit] = false;
-  const bool by_bytes = is_another || (is_second_step && cuts_.has_expected_others());
-  const bool all_stay = std::find(stays.begin(), stays.end(), false) == stays.end();
-  if (by_bytes || !all_stay) deal_anew(stays, by_bytes);
-}
-
-void Ownership::deal_anew(const std::vector<bool>& stays, bool by_bytes) {
-  for (auto& [storage, facts] : directory_) {
-    if (!facts.unit || stays[*facts.unit]) continue;
-    facts.is_data = facts.is_parameter && !units_.is_trained(*facts.unit);
-    leave_model(storage, facts);
-  }
-  const std::vector<std::uint32_t> before = std::exchange(stage_of_, {});
-  const auto numbers = units_.keep(stays);
-  if (by_bytes) {
-    Bytes all;
-    for (std::uint32_t unit = 0; unit < units_.count(); ++unit) all += units_.parameter_of(unit);
-    cuts_ = StageCuts::by_bytes(placement_.stages());
-    cuts_.expect(all);
-    for (std::uint32_t unit = 0; unit < units_.count(); ++unit)
-      stage_of_.push_back(cuts_.next(units_.parameter_of(unit)));
-  } else {
-    for (std::uint32_t unit = 0; unit < stays.size(); ++unit)
-      if (stays[unit]) stage_of_.push_back(before[unit]);
-    cuts_ = StageCuts(first_of_stage());
-    for (std::uint32_t unit = 0; unit < units_.count(); ++unit) cuts_.next(Bytes());
-  }
-  for (auto& [storage, facts] : directory_)
-    if (facts.unit) move_to_unit(facts, *numbers[*facts.unit], before[*facts.unit]);
-  if (units_.count() != stays.size()) ++model_;
-}
-
-/// A storage of the model, whose unit is that now.
-void Ownership::move_to_unit(StorageFacts& facts, std::uint32_t unit, std::uint32_t from_stage) {
-  const Rank rank = place_of_storage(facts).rank;
-  facts.unit = unit;
-  if (from_stage == stage_of_[unit]) return;
-  if (facts.is_parameter) keep(facts, /*begins=*/false);
-  facts.home = moved(rank, from_stage, stage_of_[unit]);
-  if (facts.is_parameter) keep(facts, /*begins=*/true);
+  if (units_.is_counting() || !std::exchange(is_first_step_, false) || !cuts_.has_expected_others())
+    return;
+  Bytes all;
+  for (std::uint32_t unit = 0; unit < units_.count(); ++unit) all += units_.parameter_of(unit);
+  StageCuts cuts = StageCuts::by_bytes(placement_.stages());
+  cuts.expect(all);
+  cut_anew(std::move(cuts));
 }
 
 void Ownership::leave_model(StorageOrdinal storage, StorageFacts& facts) {
   if (facts.is_parameter) {
     keep(facts, /*begins=*/false);
-    if (!facts.is_data) waiting_.is_written[storage] = true;
+    first_writes_[storage] = 0;
   }
   facts.is_parameter = facts.is_replicated = false;
   facts.unit.reset();
@@ -339,12 +301,22 @@ void Ownership::recut(const std::vector<std::size_t>& first_of_stage) {
   StageCuts cuts(first_of_stage);
   if (cuts.stages() != placement_.stages())
     throw PlanError("a model of {} stages is cut into {}", placement_.stages(), cuts.stages());
+  cut_anew(std::move(cuts));
+}
+
+void Ownership::cut_anew(StageCuts cuts) {
   const std::vector<std::uint32_t> before = std::exchange(stage_of_, {});
   for (std::uint32_t unit = 0; unit < units_.count(); ++unit)
-    stage_of_.push_back(cuts.next(Bytes()));
+    stage_of_.push_back(cuts.next(units_.parameter_of(unit)));
   cuts_ = std::move(cuts);
-  for (auto& [storage, facts] : directory_)
-    if (facts.unit) move_to_unit(facts, *facts.unit, before[*facts.unit]);
+  for (auto& [storage, facts] : directory_) {
+    if (!facts.unit) continue;
+    const std::uint32_t from = before[*facts.unit], to = stage_of_[*facts.unit];
+    if (from == to) continue;
+    if (facts.is_parameter) keep(facts, /*begins=*/false);
+    facts.home = moved(place_of_storage(facts).rank, from, to);
+    if (facts.is_parameter) keep(facts, /*begins=*/true);
+  }
 }
 
 /// The rank that stands to a stage as `rank` does to another one: what was on one rank stays so.
@@ -468,7 +440,6 @@ void Ownership::note_writes(const OperatorCall& call) {
     facts.read_for = 0;
     facts.computed_by = place_->rank;
     facts.is_gradient |= is_gradient_;
-    if (facts.is_parameter && !is_forward_) units_.note_trained(*facts.unit);
     if (!facts.unit) facts.size = use.size;
     // What forward writes that was not made there outlives it: running statistics.
     if (!facts.unit && is_forward_) facts.home = place_->rank;
@@ -483,8 +454,7 @@ void Ownership::ended(StorageOrdinal storage) {
   if (facts.is_parameter) keep(facts, /*begins=*/false);
   units_.note_ended(storage);
   directory_.forget(storage);
-  waiting_.is_written.erase(storage);
-  fresh_.is_written.erase(storage);
+  first_writes_.erase(storage);
 }
 
 void Ownership::keep_everywhere(StorageOrdinal storage) {

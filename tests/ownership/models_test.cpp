@@ -137,18 +137,58 @@ TEST_F(Models, ThatNobodyInitialisesAreCutOnceTheirBytesAreKnown) {
   EXPECT_EQ(homes_of(second), (Homes{0, 0, 1, 1, 2, 2}));
 }
 
-TEST_F(Models, AreCutAgainWhereOthersHaveEnded) {
-  const auto first = new_model(7), second = new_model(6);
-  for (int turn = 0; turn < 20; ++turn) train(turn % 2 == 0 ? first : second);
-  EXPECT_EQ(ownership_.units().count(), 13u);
-  const StorageOrdinal state = next();
-  run(OpPhase::kOther, {reads_leaf(second[5])}, state);
+TEST_F(Models, HaveEndedWhereNobodyUsesThem) {
+  const auto first = new_model(3), second = new_model(3);
+  const auto ended = [&] {
+    std::vector<bool> units;
+    for (const ModelUnit& unit : ownership_.units().units(ownership_.directory()))
+      units.push_back(unit.has_ended);
+    return units;
+  };
+  for (int turn = 0; turn < 20; ++turn) {
+    train(turn % 2 == 0 ? first : second);
+    if (turn > 0) {
+      ASSERT_EQ(ended(), std::vector<bool>(6, false));
+    }
+  }
   for (int step = 0; step < 10; ++step) train(second);
+  EXPECT_EQ(ended(), (std::vector<bool>{true, true, true, false, false, false}));
+}
+
+TEST_F(Models, KeepWhatTheirFirstUpdateLeavesAlone) {
+  // Two bare nets, of which one is trained first.
+  const auto one = new_model(3, /*is_initialised=*/false), other = new_model(3, false);
+  for (int step = 0; step < 4; ++step) {
+    forward(other, reads(forward(one, reads(kInput)).back()));
+    backward();
+    update(step == 0 ? one : other);
+  }
   EXPECT_EQ(ownership_.units().count(), 6u);
-  EXPECT_EQ(homes_of(second), (Homes{0, 0, 1, 1, 2, 2}));
-  EXPECT_EQ(facts(state).unit, 5u);
-  train(first);
-  EXPECT_EQ(ownership_.units().count(), 13u);
+  EXPECT_EQ(homes_of(one), (Homes{0, 0, 1}));
+  EXPECT_EQ(homes_of(other), (Homes{1, 2, 2}));
+}
+
+TEST_F(Models, AreDealtByForwardAndNotByTheirInitialisers) {
+  const auto model = new_model(6, /*is_initialised=*/false);
+  const auto view = [&](StorageOrdinal storage) {
+    const std::vector<OperatorUse> uses{reads_leaf(storage)};
+    const OperatorCall call{
+        .kind = OperatorKind::kNoBytes, .autograd = {OpPhase::kForward}, .uses = uses};
+    EXPECT_FALSE(ownership_.begins_step(call));
+    EXPECT_TRUE(ownership_.decide(call).dealt.empty());
+    ownership_.made({});
+  };
+  for (std::size_t i = model.size(); i-- > 0;) {
+    view(model[i]);
+    run(OpPhase::kOther, {{model[i], true, false, Bytes(8)}});  // A view of it.
+  }
+  EXPECT_EQ(ownership_.units().count(), 0u);
+  train({model.begin(), model.begin() + 3});
+  view(model[0]);
+  EXPECT_TRUE(ownership_.has_updated());
+  // The others were initialised before the first backward.
+  train(model);
+  EXPECT_EQ(ownership_.units().count(), 6u);
 }
 
 TEST_F(Models, HaveNoUnitsForDataThatRequireGradients) {
@@ -176,41 +216,20 @@ TEST_F(Models, HaveNoUnitsForDataThatRequireGradients) {
   EXPECT_EQ(homes_of(model), (Homes{0, 0, 1, 1, 2, 2}));
 }
 
-TEST_F(Models, TellDataFromParametersByTheFirstUpdate) {
-  const auto model = new_model(6);
-  const StorageOrdinal kept = next(), fresh = next();
-  forward(model, reads(kInput));
-  for (const StorageOrdinal data : {kept, fresh})
-    for (const StorageOrdinal storage : forward(model, reads_leaf(data)))
-      EXPECT_EQ(facts(storage).unit, facts(data).unit);
-  backward();
-  update(model);
-  EXPECT_EQ(ownership_.units().count(), 8u);
-  const std::uint64_t before = ownership_.model();
-  for (int i = 0; i < 3; ++i) {
-    const auto made = forward(model, reads_leaf(kept));
-    EXPECT_EQ(facts(made.front()).computed_by, Rank(0));
-    EXPECT_EQ(facts(made.back()).computed_by, Rank(2));
-    backward();
-    update(model);
-  }
-  EXPECT_EQ(ownership_.units().count(), 6u);
-  EXPECT_EQ(ownership_.model(), before + 1);
-  EXPECT_EQ(homes_of(model), (Homes{0, 0, 1, 1, 2, 2}));
-}
-
 TEST_F(Models, AreNotTakenForOthersByTheirAverages) {
   const auto model = new_model(3), average = new_model(3, /*is_initialised=*/false);
   for (int step = 0; step < 10; ++step) {
-    run(OpPhase::kForward, {reads_leaf(next())}, next());
+    const StorageOrdinal data = next();
+    run(OpPhase::kOther, {writes_leaf(data)});
+    run(OpPhase::kForward, {reads_leaf(data)}, next());
     train(model);
     for (std::size_t i = 0; i < model.size(); ++i) {
       run(OpPhase::kOther, {writes_leaf(average[i])});
       run(OpPhase::kOther, {writes_leaf(average[i]), reads_leaf(model[i])});
     }
   }
-  EXPECT_LE(ownership_.model(), 1u);
-  EXPECT_EQ(ownership_.units().count(), 3u);
+  EXPECT_LE(ownership_.model(), 1u);  // They are new once.
+  EXPECT_EQ(ownership_.units().count(), 4u);
 }
 
 TEST_F(Models, TakeInWhatAnUpdateWrites) {

@@ -126,39 +126,6 @@ def models_in_a_row(kind="initialised", count="4"):
     gc.enable()
 
 
-def scaled(steps="6"):
-    """Steps with gradients that are not finite are left out."""
-    model = layers(6)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** 10, growth_interval=2)
-    for step in range(int(steps)):
-        optimizer.zero_grad()
-        loss = loss_of(model)
-        if step == 3:
-            loss = loss * model[0].bias[0].exp().mul(float("inf"))
-        scaler.scale(loss).backward()
-        scaler.unscale_(optimizer)
-        print("norm", nn.utils.clip_grad_norm_(model.parameters(), 1.0).item().hex())
-        scaler.step(optimizer)
-        scaler.update()
-        print("scale", scaler.get_scale())
-    tell_model(model)
-
-
-def wide_scaled():
-    """16 MiB of parameters."""
-    model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(4)))
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    scaler = torch.amp.GradScaler("cpu")
-    for _ in range(3):
-        optimizer.zero_grad()
-        loss = model(torch.randn(4, 1024)).square().mean()
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
-        print("loss", loss.item().hex())
-
-
 def looks_at_parts(of="2"):
     """16 MiB of parameters, of which it prints a few numbers in each step."""
     model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(4)))

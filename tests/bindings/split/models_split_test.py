@@ -70,16 +70,6 @@ class Rows(ModelsCase):
         self.assertLess(largest(all_of_them), 2.5 * largest(one), all_of_them.said)
 
 
-class Scaling(ModelsCase):
-    def test_of_gradients(self):
-        self.check("scaled")
-        self.check("scaled", ranks=4, options=["--schedule", "gems-mast"], name="-gems")
-
-    def test_leaves_gradients_where_they_are(self):
-        split = self.check("wide_scaled")
-        self.assertLess(split.statistics["needed_bytes"], 24 << 20, split.said)
-
-
 class Parts(ModelsCase):
     def test_that_are_looked_at_bring_no_more(self):
         split = self.check("looks_at_parts,4")

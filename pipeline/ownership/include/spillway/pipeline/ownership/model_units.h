@@ -33,12 +33,10 @@ struct UnitBorder {
 /// its operators, so all find the same. One thread.
 class ModelUnits {
  public:
-  /// The next unit. `is_initialised`: so its parameter is none by mistake.
-  void add(Bytes parameter, bool is_joined, bool is_initialised);
+  /// The next unit.
+  void add(Bytes parameter, bool is_joined);
   /// An operator uses its parameter.
-  void note_used(std::uint32_t unit) { uses_[unit].latest_step = step_; }
-  /// An update writes its parameter.
-  void note_trained(std::uint32_t unit) { uses_[unit].is_trained = true; }
+  void note_used(std::uint32_t unit) { latest_steps_[unit] = step_; }
   void begin_step() { ++step_; }
   /// Forward of unit `consumer` reads a storage that unit `producer` has made.
   void note_read(StorageOrdinal storage, std::uint32_t producer, std::uint32_t consumer,
@@ -50,24 +48,16 @@ class ModelUnits {
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(units_.size()); }
   bool is_counting() const { return is_counting_; }
-  /// Its parameter was initialised, or an update has written it: it is no data.
-  bool is_trained(std::uint32_t unit) const { return uses_[unit].is_trained; }
-  bool has_ended(std::uint32_t unit) const;
   Bytes parameter_of(std::uint32_t unit) const { return units_[unit].parameter; }
-  /// Forgets the others. The numbers of those that stay change; returns them, by the old ones.
-  std::vector<std::optional<std::uint32_t>> keep(const std::vector<bool>& stays);
   /// As it is between two steps.
   std::vector<ModelUnit> units(const Directory& directory) const;
   const std::vector<UnitBorder>& borders() const { return borders_; }
 
  private:
-  struct Use {
-    std::uint64_t latest_step = 0;
-    bool is_trained = false;
-  };
+  bool has_ended(std::uint32_t unit) const;
 
   std::vector<ModelUnit> units_;
-  std::vector<Use> uses_;  ///< Of units.
+  std::vector<std::uint64_t> latest_steps_;  ///< In which units were used.
   std::uint64_t step_ = 0;
   bool is_counting_ = true;
   /// While it counts: of storages that are there, by producer, which a write in place changes.

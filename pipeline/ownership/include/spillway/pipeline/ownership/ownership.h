@@ -106,8 +106,7 @@ class Ownership {
   std::vector<std::size_t> first_of_stage() const;
   std::uint32_t stage_of(std::uint32_t unit) const { return stage_of_[unit]; }
 
-  /// Counts models, and those whose units got other numbers: what was counted by the units of
-  /// another model says nothing of this one's.
+  /// Counts models: what was measured by the units of another one says nothing of this one's.
   std::uint64_t model() const { return model_; }
 
   /// An update has begun that no forward has followed.
@@ -153,14 +152,14 @@ class Ownership {
   Place place_of_storage(const StorageFacts& facts) const;
   void note_node(const AutogradNode& node, const Place& place);
   const Place* place_of_node(const AutogradNode& node) const;
-  void note_waiting(const OperatorCall& call);
+  std::uint64_t first_write_of(StorageOrdinal storage) const;
+  void note_leaves(const OperatorCall& call);
   void take_leaves(const OperatorCall& call);
   void deal(const OperatorUse& parameter, bool is_joined, bool replicates);
   void replace(const OperatorUse& parameter, bool replicates);
   void begin_anew();
   void review_model();
-  void deal_anew(const std::vector<bool>& stays, bool by_bytes);
-  void move_to_unit(StorageFacts& facts, std::uint32_t unit, std::uint32_t from_stage);
+  void cut_anew(StageCuts cuts);
   void leave_model(StorageOrdinal storage, StorageFacts& facts);
   void keep(const StorageFacts& parameter, bool begins);
   void replicate(StorageFacts& parameter);
@@ -187,17 +186,19 @@ class Ownership {
     Bytes now, most;
   };
   std::vector<Kept> kept_;  ///< Parameters by rank.
-  /// Leaves that the program has used outside of autograd, and forward has not. The sums are of all
-  /// that have come, and hang on no end of a storage: ranks see those at different times.
-  struct Waiting {
-    bool has_written(StorageOrdinal storage) const;
-
-    std::unordered_map<StorageOrdinal, bool> is_written;
+  static constexpr std::uint64_t kNever = ~std::uint64_t{0};
+  /// When the program first wrote storages outside of autograd that had no unit, in `backwards_`;
+  /// kNever: a leaf that it has only read there.
+  std::unordered_map<StorageOrdinal, std::uint64_t> first_writes_;
+  /// Of these, leaves that have come since the latest backward began. They hang on no end of a
+  /// storage: ranks see those at different times.
+  struct NewLeaves {
     std::size_t written = 0;
     Bytes size{};
   };
-  Waiting waiting_;  ///< Until the first backward of the model.
-  Waiting fresh_;    ///< Since the latest one began.
+  NewLeaves new_leaves_;
+  std::uint64_t backwards_ = 0;        ///< That have begun, in a row counted once.
+  std::uint64_t model_backwards_ = 0;  ///< Before the model.
   std::uint64_t micro_batch_ = 0;
   std::uint64_t micro_batch_of_run_ = 0;
   Progress progress_ = Progress::kForward;
