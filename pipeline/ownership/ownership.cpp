@@ -90,11 +90,7 @@ void Ownership::follow_micro_batches(const OperatorCall& call) {
 void Ownership::count_micro_batches(const OperatorCall& call) {
   switch (call.autograd.phase) {
     case OpPhase::kBackward:
-      if (std::exchange(progress_, Progress::kBackward) != Progress::kBackward) {
-        is_behind_backward_ = true;
-        ++backwards_;
-        new_leaves_ = {};
-      }
+      if (std::exchange(progress_, Progress::kBackward) != Progress::kBackward) begin_backward();
       if (units_.is_counting() && units_.count() > 0) units_.end_count(directory_);
       return;
     case OpPhase::kForward: count_forward(call); return;
@@ -108,20 +104,30 @@ void Ownership::count_micro_batches(const OperatorCall& call) {
   }
 }
 
+void Ownership::begin_backward() {
+  is_behind_backward_ = true;
+  ++backwards_;
+  const SinceBackward before = std::exchange(since_, {});
+  if (!before.uses_model && before.used >= placement_.stages()) begin_anew();
+}
+
 /// Data are used in the middle of forward, too, and begin nothing but a step.
 void Ownership::count_forward(const OperatorCall& call) {
-  bool uses_parameter = false, uses_data = false, uses_fresh = false;
+  bool uses_parameter = false, uses_unit = false, uses_data = false, uses_fresh = false;
   for (const OperatorUse& use : call.uses) {
     const LeafKind kind = leaf_kind(use);
     uses_parameter |= is_parameter(kind);
+    uses_unit |= directory_.at(use.storage).unit.has_value();
     if (kind != LeafKind::kData) continue;
     uses_data = true;
-    uses_fresh |= is_behind_backward_ && first_write_of(use.storage) == backwards_;
+    uses_fresh |= first_write_of(use.storage) == backwards_;
   }
+  since_.uses_model |= uses_unit || uses_parameter;
   if (!uses_parameter && !uses_data) return;
   if (begins_step(call)) progress_ = Progress::kUpdated;
-  const bool begins_model = uses_fresh && !uses_parameter && new_leaves_.written >= placement_.stages();
-  if (uses_parameter || uses_fresh) is_behind_backward_ = false;
+  const bool begins_model = uses_fresh && !uses_unit && !uses_parameter &&
+                            since_.written >= std::max(placement_.stages(), units_.count() / 2);
+  if (uses_parameter || begins_model) is_behind_backward_ = false;
   const bool begins = uses_parameter || begins_model || progress_ == Progress::kUpdated;
   if (begins && (!is_told_of_micro_batches_ || progress_ == Progress::kUpdated)) begin_forward();
   if (begins) progress_ = Progress::kForward;
@@ -174,8 +180,8 @@ bool Ownership::is_parameter(LeafKind kind) {
 }
 
 std::uint64_t Ownership::first_write_of(StorageOrdinal storage) const {
-  const auto found = first_writes_.find(storage);
-  return found == first_writes_.end() ? kNever : found->second;
+  const auto found = unplaced_.find(storage);
+  return found == unplaced_.end() ? kNever : found->second.first_write;
 }
 
 /// Initialisers may write a parameter through what does not require gradients (`.data`).
@@ -184,11 +190,11 @@ void Ownership::note_leaves(const OperatorCall& call) {
     const LeafKind kind = leaf_kind(use);
     const bool is_new_leaf = kind == LeafKind::kNewParameter || kind == LeafKind::kData;
     if (!is_new_leaf && (!use.writes || directory_.at(use.storage).unit)) continue;
-    const auto [first, is_new] = first_writes_.try_emplace(use.storage, kNever);
-    if (is_new && is_new_leaf) new_leaves_.size += use.size;
-    if (!use.writes || first->second != kNever) continue;
-    first->second = backwards_;
-    if (is_new_leaf) ++new_leaves_.written;
+    const auto [found, is_new] = unplaced_.try_emplace(use.storage);
+    if (is_new && is_new_leaf) since_.size += use.size;
+    if (!use.writes || found->second.first_write != kNever) continue;
+    found->second.first_write = backwards_;
+    if (is_new_leaf) ++since_.written;
   }
 }
 
@@ -205,17 +211,23 @@ void Ownership::take_leaves(const OperatorCall& call) {
       replace(use, call.replicates);
     } else if (kind == LeafKind::kNewParameter) {
       deal(use, !std::exchange(is_first, false), call.replicates);
-    } else if (kind == LeafKind::kData && !directory_.at(use.storage).is_data) {
-      StorageFacts& facts = directory_.change(use.storage);
-      facts.is_data = true;
-      decision_.dealt.push_back({use.storage, facts.holders});
+    } else if (kind == LeafKind::kData) {
+      take_data(use.storage);
     }
   }
 }
 
+void Ownership::take_data(StorageOrdinal storage) {
+  StorageFacts& facts = directory_.change(storage);
+  if (!std::exchange(facts.is_data, true)) decision_.dealt.push_back({storage, facts.holders});
+  const auto found = unplaced_.find(storage);
+  if (found == unplaced_.end() || found->second.first_write == kNever) return;
+  if (std::exchange(found->second.latest_use, backwards_) != backwards_) ++since_.used;
+}
+
 /// Those of one stage are kept on all ranks that compute it, by turns: each has about as many.
 void Ownership::deal(const OperatorUse& parameter, bool is_joined, bool replicates) {
-  if (units_.count() == 0) cuts_.expect(new_leaves_.size);
+  if (units_.count() == 0) cuts_.expect(since_.size);
   StorageFacts& facts = directory_.change(parameter.storage);
   facts.is_parameter = true;
   facts.size = parameter.size;
@@ -245,8 +257,8 @@ void Ownership::replace(const OperatorUse& parameter, bool replicates) {
 /// dealt again where forward uses them.
 void Ownership::begin_anew() {
   model_backwards_ = backwards_;
-  for (const auto& [storage, first] : first_writes_)
-    if (first == backwards_ && directory_.at(storage).is_data)
+  for (const auto& [storage, seen] : unplaced_)
+    if (seen.first_write != kNever && directory_.at(storage).is_data)
       directory_.change(storage).is_data = false;
   for (auto& [storage, facts] : directory_) leave_model(storage, facts);
   units_ = {};
@@ -273,7 +285,7 @@ void Ownership::review_model() {
 void Ownership::leave_model(StorageOrdinal storage, StorageFacts& facts) {
   if (facts.is_parameter) {
     keep(facts, /*begins=*/false);
-    first_writes_[storage] = 0;
+    unplaced_[storage].first_write = 0;
   }
   facts.is_parameter = facts.is_replicated = false;
   facts.unit.reset();
@@ -454,7 +466,7 @@ void Ownership::ended(StorageOrdinal storage) {
   if (facts.is_parameter) keep(facts, /*begins=*/false);
   units_.note_ended(storage);
   directory_.forget(storage);
-  first_writes_.erase(storage);
+  unplaced_.erase(storage);
 }
 
 void Ownership::keep_everywhere(StorageOrdinal storage) {

@@ -124,6 +124,41 @@ TEST_F(Models, GoOnWhenOthersHaveBegun) {
   EXPECT_EQ(facts(state).holders, RankSet::one(facts(first[1]).home));
 }
 
+TEST_F(Models, BeginBehindALookAtTheOneBefore) {
+  const auto first = new_model(6);
+  train(first);
+  const auto second = new_model(6);
+  // A norm, with gradients switched on.
+  run(OpPhase::kForward, {reads_leaf(first[4])}, next());
+  train(second);
+  EXPECT_EQ(homes_of(second), (Homes{0, 0, 1, 1, 2, 2}));
+  // The same where the latter was made before the former's last backward.
+  const auto third = new_model(6);
+  train(second);
+  forward(third, reads(kInput));
+  EXPECT_FALSE(facts(third[0]).unit);
+  backward();
+  update(third);
+  EXPECT_TRUE(ownership_.has_updated());
+  for (int step = 0; step < 2; ++step) train(third);
+  EXPECT_EQ(homes_of(third), (Homes{0, 0, 1, 1, 2, 2}));
+  EXPECT_EQ(ownership_.units().count(), 6u);
+}
+
+TEST_F(Models, DoNotEndWhereTheyGrow) {
+  const auto model = new_model(3);
+  train(model);
+  const auto added = new_model(3);
+  for (int step = 0; step < 3; ++step) {
+    forward(added, reads(forward(model, reads(kInput)).back()));
+    backward();
+    update(added);
+    update(model);
+  }
+  EXPECT_EQ(ownership_.model(), 0u);
+  EXPECT_EQ(homes_of(model), (Homes{0, 1, 2}));
+}
+
 TEST_F(Models, ThatNobodyInitialisesAreCutOnceTheirBytesAreKnown) {
   const auto bare = new_model(6, /*is_initialised=*/false);
   train(bare);

@@ -155,6 +155,7 @@ class Ownership {
   std::uint64_t first_write_of(StorageOrdinal storage) const;
   void note_leaves(const OperatorCall& call);
   void take_leaves(const OperatorCall& call);
+  void take_data(StorageOrdinal storage);
   void deal(const OperatorUse& parameter, bool is_joined, bool replicates);
   void replace(const OperatorUse& parameter, bool replicates);
   void begin_anew();
@@ -169,6 +170,7 @@ class Ownership {
   void count_micro_batches(const OperatorCall& call);
   void count_forward(const OperatorCall& call);
   void begin_forward();
+  void begin_backward();
   void follow_micro_batches(const OperatorCall& call);
   void move_inputs(const OperatorCall& call);
   void note_writes(const OperatorCall& call);
@@ -187,16 +189,21 @@ class Ownership {
   };
   std::vector<Kept> kept_;  ///< Parameters by rank.
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
-  /// When the program first wrote storages outside of autograd that had no unit, in `backwards_`;
-  /// kNever: a leaf that it has only read there.
-  std::unordered_map<StorageOrdinal, std::uint64_t> first_writes_;
-  /// Of these, leaves that have come since the latest backward began. They hang on no end of a
-  /// storage: ranks see those at different times.
-  struct NewLeaves {
-    std::size_t written = 0;
-    Bytes size{};
+  /// What the program has done outside of autograd with a storage that has no unit.
+  struct Unplaced {
+    std::uint64_t first_write = kNever;  ///< In `backwards_`.
+    std::uint64_t latest_use = kNever;   ///< The same: by forward, as data.
   };
-  NewLeaves new_leaves_;
+  std::unordered_map<StorageOrdinal, Unplaced> unplaced_;  ///< Leaves, and what it has written.
+  /// Since the latest backward began. It hangs on no end of a storage: ranks see those at different
+  /// times.
+  struct SinceBackward {
+    std::size_t written = 0;  ///< Of `unplaced_`: leaves, for the first time;
+    Bytes size{};             ///< leaves that are new;
+    std::size_t used = 0;     ///< data that were written before.
+    bool uses_model = false;  ///< Forward has used what has a unit.
+  };
+  SinceBackward since_;
   std::uint64_t backwards_ = 0;        ///< That have begun, in a row counted once.
   std::uint64_t model_backwards_ = 0;  ///< Before the model.
   std::uint64_t micro_batch_ = 0;
