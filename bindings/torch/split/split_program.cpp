@@ -181,10 +181,6 @@ class SplitProgram::Impl {
     leave_out_unused(name, stack);
     const c10::ArrayRef<c10::IValue> arguments =
         torch::jit::last(stack, op.schema().arguments().size());
-    if (shows_part_of_others(op, arguments)) {
-      show_part(op, below, stack, traits);
-      return;
-    }
     phase_ = traits.autograd.phase;
     if (shards_) exchange_before(op, arguments);
     if (traits.autograd.phase == OpPhase::kOther && is_by_element(op, arguments)) {
@@ -613,31 +609,6 @@ class SplitProgram::Impl {
     }
     for (const at::Tensor& one : founds) raise(whole[*found].toTensor(), one, below, beside);
     if (!op.schema().returns().empty()) stack.emplace_back(std::move(results));
-  }
-
-  /// Whether it only looks at a part of a storage, which other ranks have: one number of a weight
-  /// would bring all of it to all of them.
-  bool shows_part_of_others(const c10::OperatorHandle& op,
-                            c10::ArrayRef<c10::IValue> arguments) const {
-    if (outputs_->making != Making::kValues) return false;
-    const std::string_view name = kept_name_of(op);
-    if (name != "aten::_local_scalar_dense" && name != "aten::masked_select") return false;
-    const at::Tensor& tensor = arguments[0].toTensor();
-    if (!tensor.has_storage() || tensor.is_conj() || tensor.is_neg()) return false;
-    const c10::StorageImpl& storage = storage_of(tensor);
-    if (2 * static_cast<std::size_t>(tensor.numel()) * tensor.element_size() > storage.nbytes())
-      return false;
-    const auto ordinal = storages_.at(storage.data());
-    return ordinal && !ownership_.directory().at(*ordinal).holders.is_all();
-  }
-
-  void show_part(const c10::OperatorHandle& op, c10::DispatchKeySet below, torch::jit::Stack& stack,
-                 runtime::OpTraits traits) {
-    traits.autograd = {.phase = OpPhase::kOther};
-    c10::IValue& first = stack[stack.size() - op.schema().arguments().size()];
-    first = copy_of(first.toTensor(), below, traits);
-    is_in_parts(op, torch::jit::last(stack, op.schema().arguments().size()));
-    run(op, below, stack, traits);
   }
 
   at::Tensor copy_of(const at::Tensor& tensor, c10::DispatchKeySet below,

@@ -126,19 +126,6 @@ def models_in_a_row(kind="initialised", count="4"):
     gc.enable()
 
 
-def looks_at_parts(of="2"):
-    """16 MiB of parameters, of which it prints a few numbers in each step."""
-    model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(4)))
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    for _ in range(3):
-        optimizer.zero_grad()
-        loss = model(torch.randn(4, 1024)).square().mean()
-        loss.backward()
-        optimizer.step()
-        for layer in model[:int(of)]:
-            print(layer.weight[0, 0].item().hex(), layer.weight[3, :3], layer.weight.T[1, 5:7])
-
-
 def main():
     warnings.simplefilter("ignore")
     for words in sys.argv[1:]:

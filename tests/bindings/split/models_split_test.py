@@ -18,16 +18,17 @@ class ModelsCase(PythonCase):
         self.check_same(self.run_plain(*words, name=f"plain{name}"), split)
         return split
 
-    def check_work(self, trainer, ranks=2, least=5):
-        """Each rank runs forward of its stage in all steps but the first, in which data are taken for parameters."""
+    def check_work(self, trainer, ranks=2, steps=4):
+        """Each rank runs forward of its stage in each of the latest steps."""
         trace = self.room / f"{trainer}.trace"
-        split = self.check(trainer, ranks=ranks, name=trainer, options=["--trace", trace, "--rebalance", "off"])
+        split = self.check(trainer, ranks=ranks, name=trainer, options=["--trace", trace, "--trace-steps", steps,
+                                                                        "--rebalance", "off"])
         forwards = collections.Counter()
         for event in json.loads(trace.read_text())["traceEvents"]:
             if event["ph"] == "X" and re.fullmatch(r"\dF\d+", event["name"]):
                 forwards[int(event["name"][0]), event["pid"]] += 1
         for rank in range(ranks):
-            self.assertGreaterEqual(forwards[rank, 2 * rank + 2], least, forwards)
+            self.assertGreaterEqual(forwards[rank, 2 * rank + 2], steps, forwards)
         return split
 
 
@@ -58,7 +59,9 @@ class Parameters(ModelsCase):
 
 class Rows(ModelsCase):
     def test_of_models_that_end_at_other_moments(self):
-        self.check("models_in_a_row", "models_in_a_row,bare")
+        split = self.check("models_in_a_row", "models_in_a_row,bare")
+        # Models that nobody has initialised are computed by all ranks in their first step, which none counts.
+        self.assertEqual([rank["steps"] for rank in split.statistics["ranks"]], [36, 36], split.said)
         self.check("models_in_a_row", "models_in_a_row,bare", ranks=4, name="-4")
 
     def test_are_divided_from_the_first_step_on(self):
@@ -68,12 +71,6 @@ class Rows(ModelsCase):
             return max(rank["parameter_bytes"] for rank in run.statistics["ranks"])
         # The last has six layers more than the first one's four; one rank alone would keep twice as much.
         self.assertLess(largest(all_of_them), 2.5 * largest(one), all_of_them.said)
-
-
-class Parts(ModelsCase):
-    def test_that_are_looked_at_bring_no_more(self):
-        split = self.check("looks_at_parts,4")
-        self.assertLess(split.statistics["needed_bytes"], 24 << 20, split.said)
 
 
 if __name__ == "__main__":
