@@ -170,8 +170,7 @@ Ownership::LeafKind Ownership::leaf_kind(const OperatorUse& use) const {
   if (!use.requires_gradient || facts.is_of_forward) return LeafKind::kNone;
   if (facts.unit) return facts.follows_parameter ? LeafKind::kReplacement : LeafKind::kNone;
   if (facts.is_data) return LeafKind::kData;
-  const bool is_parameter =
-      units_.is_counting() || first_write_of(use.storage) <= model_backwards_;
+  const bool is_parameter = units_.is_counting() || first_write_of(use.storage) <= model_backwards_;
   return is_parameter ? LeafKind::kNewParameter : LeafKind::kData;
 }
 

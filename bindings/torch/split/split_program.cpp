@@ -240,8 +240,9 @@ class SplitProgram::Impl {
     }
   }
 
-  /// In training, backward of a batch norm uses the statistics of its own batch. It takes the running
-  /// ones, too, and would have to come before the next micro-batch's forward, which changes them.
+  /// In training, backward of a batch norm uses the statistics of its own batch. It takes the
+  /// running ones, too, and would have to come before the next micro-batch's forward, which changes
+  /// them.
   static void leave_out_unused(std::string_view name, torch::jit::Stack& stack) {
     enum { kRunningMean = 3, kRunningVariance, kTrains = 7, kCount = 10 };
     if (name != "aten::native_batch_norm_backward") return;
