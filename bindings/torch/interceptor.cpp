@@ -352,8 +352,6 @@ void intercept_split(split::SplitProgram& program, runtime::Runtime& runtime, Th
     return;
   }
   const SeenOp seen(runtime, thread, facts, torch::jit::last(stack, count));
-  if (seen.event() == StepSignal::Event::kUpdate) program.update();
-  if (seen.event() == StepSignal::Event::kBegin) program.begin_step();
   program.run(op, below, stack, seen.traits());
 }
 

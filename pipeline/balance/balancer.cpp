@@ -143,6 +143,12 @@ void Balancer::add(MeasuredStep step) {
   if (steps_.size() > kSteps) steps_.pop_front();
 }
 
+void Balancer::forget_model() {
+  steps_.clear();
+  first_.clear();
+  slowdowns_.assign(slowdowns_.size(), 1.0);
+}
+
 /// How many micro-batches of a step a rank computes a stage for.
 std::uint64_t Balancer::turns_of(Rank rank, std::uint32_t stage,
                                  std::uint64_t micro_batches) const {

@@ -3,10 +3,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "spillway/base/assert.h"
+
 namespace spillway::pipeline {
 
 void ModelUnits::add(Bytes parameter, bool is_joined) {
   units_.push_back({.parameter = parameter, .is_joined = is_joined && !units_.empty()});
+  latest_steps_.push_back(step_);
+}
+
+bool ModelUnits::has_ended(std::uint32_t unit) const {
+  constexpr std::uint64_t kSteps = 8;  // Models that are trained by turns have not.
+  return step_ - latest_steps_[unit] > kSteps;
 }
 
 void ModelUnits::note_read(StorageOrdinal storage, std::uint32_t producer, std::uint32_t consumer,
@@ -20,11 +28,8 @@ void ModelUnits::note_read(StorageOrdinal storage, std::uint32_t producer, std::
     border.consumers.insert(place, consumer);
 }
 
-void ModelUnits::note_ended(StorageOrdinal storage, std::optional<std::uint32_t> parameter_of) {
+void ModelUnits::note_ended(StorageOrdinal storage) {
   if (is_counting_) read_.erase(read_.lower_bound({storage, 0}), read_.upper_bound({storage, ~0u}));
-  if (!parameter_of) return;
-  units_[*parameter_of] = {.is_joined = units_[*parameter_of].is_joined, .has_ended = true};
-  ++ended_;
 }
 
 void ModelUnits::end_count(const Directory& directory) {
@@ -37,7 +42,10 @@ void ModelUnits::end_count(const Directory& directory) {
 
 std::vector<ModelUnit> ModelUnits::units(const Directory& directory) const {
   std::vector<ModelUnit> all = units_;
-  for (ModelUnit& unit : all) unit.kept += unit.parameter;  // Its gradient, there or not.
+  for (std::uint32_t unit = 0; unit < all.size(); ++unit) {
+    all[unit].kept += all[unit].parameter;  // Its gradient, there or not.
+    all[unit].has_ended = has_ended(unit);
+  }
   for (const auto& [storage, facts] : directory)
     if (facts.unit && !facts.is_of_forward && !facts.is_gradient)
       all[*facts.unit].kept += facts.size;

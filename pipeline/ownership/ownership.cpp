@@ -13,10 +13,7 @@ std::size_t Ownership::NodeHash::operator()(const AutogradNode& node) const noex
 }
 
 Ownership::Ownership(Placement placement, StageCuts cuts)
-    : placement_(std::move(placement)),
-      first_cuts_(std::move(cuts)),
-      cuts_(first_cuts_),
-      kept_(placement_.ranks()) {
+    : placement_(std::move(placement)), cuts_(std::move(cuts)), kept_(placement_.ranks()) {
   if (cuts_.stages() != placement_.stages())
     throw PlanError("parameters are dealt to {} stages, and {} are placed on ranks", cuts_.stages(),
                     placement_.stages());
@@ -27,12 +24,13 @@ const Decision& Ownership::decide(const OperatorCall& call) {
   place_.reset();
   is_gradient_ = call.autograd.phase == OpPhase::kBackward;
   is_forward_ = call.autograd.phase == OpPhase::kForward;
+  needs_gradient_ = uses_parameter_ = false;
   if (call.kind != OperatorKind::kNoBytes) {
     count_micro_batches(call);
-    if (call.autograd.phase == OpPhase::kForward) {
-      deal_parameters(call);
-    } else {
-      await_parameters(call);
+    if (is_forward_) {
+      take_leaves(call);
+    } else if (!is_gradient_) {
+      note_leaves(call);
     }
     // What steers the program has a place too, for what follows from it.
     place_ = place_of(call);
@@ -98,37 +96,77 @@ void Ownership::follow_micro_batches(const OperatorCall& call) {
 
 /// A step ends with the first write to a parameter outside of autograd.
 void Ownership::count_micro_batches(const OperatorCall& call) {
-  const auto of_parameter = [&](const OperatorUse& use) { return is_parameter(use); };
-  const auto writes_parameter = [&](const OperatorUse& use) {
-    return use.writes && is_parameter(use);
-  };
   switch (call.autograd.phase) {
     case OpPhase::kBackward:
-      progress_ = Progress::kBackward;
+      if (std::exchange(progress_, Progress::kBackward) != Progress::kBackward) begin_backward();
       if (units_.is_counting() && units_.count() > 0) units_.end_count(directory_);
       return;
-    case OpPhase::kForward: {
-      if (std::none_of(call.uses.begin(), call.uses.end(), of_parameter)) return;
-      if (!is_told_of_micro_batches_ || progress_ == Progress::kUpdated) begin_forward();
-      progress_ = Progress::kForward;
-      return;
-    }
+    case OpPhase::kForward: count_forward(call); return;
     case OpPhase::kUnknown: return;  // The program looks at bytes.
     case OpPhase::kOther:
       if (progress_ == Progress::kBackward &&
-          std::any_of(call.uses.begin(), call.uses.end(), writes_parameter))
+          std::any_of(call.uses.begin(), call.uses.end(), [&](const OperatorUse& use) {
+            return use.writes && is_parameter(leaf_kind(use));
+          }))
         progress_ = Progress::kUpdated;
   }
+}
+
+void Ownership::begin_backward() {
+  is_behind_backward_ = true;
+  ++backwards_;
+  const SinceBackward before = std::exchange(since_, {.units = units_.count()});
+  if (units_.is_counting() || before.uses_model || before.used < placement_.stages()) return;
+  for (std::uint32_t unit = before.units; unit < units_.count(); ++unit)
+    since_.size += units_.parameter_of(unit);
+  begin_anew();
+}
+
+/// Data are used in the middle of forward, too, and begin nothing but a step.
+void Ownership::count_forward(const OperatorCall& call) {
+  bool uses_parameter = false, uses_unit = false, uses_data = false, uses_fresh = false;
+  bool uses_old = false;
+  for (const OperatorUse& use : call.uses) {
+    const LeafKind kind = leaf_kind(use);
+    uses_parameter |= is_parameter(kind);
+    const std::optional<std::uint32_t> unit = directory_.at(use.storage).unit;
+    uses_unit |= unit.has_value();
+    uses_old |= unit && *unit < since_.units;
+    uses_data |= kind == LeafKind::kData;
+    uses_fresh |=
+        is_new(kind) && !units_.is_counting() && first_write_of(use.storage) == backwards_;
+  }
+  since_.uses_model |= uses_old;
+  if (!uses_parameter && !uses_data) return;
+  if (begins_step(call)) progress_ = Progress::kUpdated;
+  const bool begins_model = uses_fresh && !uses_unit &&
+                            since_.written >= std::max(placement_.stages(), units_.count() / 2);
+  if (uses_parameter || begins_model) is_behind_backward_ = false;
+  const bool begins = uses_parameter || begins_model || progress_ == Progress::kUpdated;
+  if (begins && (!is_told_of_micro_batches_ || progress_ == Progress::kUpdated)) begin_forward();
+  if (begins) progress_ = Progress::kForward;
+  if (begins_model) begin_anew();
+}
+
+bool Ownership::begins_step(const OperatorCall& call) const {
+  if (call.autograd.phase != OpPhase::kForward || call.kind == OperatorKind::kNoBytes) return false;
+  const bool has_updated = progress_ == Progress::kUpdated;
+  if (!has_updated && !is_behind_backward_) return false;
+  return std::any_of(call.uses.begin(), call.uses.end(), [&](const OperatorUse& use) {
+    const LeafKind kind = leaf_kind(use);
+    return kind == LeafKind::kReplacement || (has_updated && kind != LeafKind::kNone);
+  });
 }
 
 void Ownership::begin_forward() {
   if (progress_ == Progress::kBackward) ++micro_batch_;
   if (progress_ != Progress::kForward) ++micro_batch_of_run_;
-  if (progress_ == Progress::kUpdated) {
-    micro_batch_ = 0;
-    first_of_step_ = micro_batch_of_run_ + 1;
-    nodes_.clear();
-  }
+  if (progress_ != Progress::kUpdated) return;
+  micro_batch_ = 0;
+  first_of_step_ = micro_batch_of_run_ + 1;
+  nodes_.clear();
+  older_nodes_.clear();
+  review_model();
 }
 
 void Ownership::begin_micro_batch() {
@@ -139,61 +177,139 @@ void Ownership::begin_micro_batch() {
   progress_ = Progress::kForward;
 }
 
-/// What was made of parameters belongs to a unit from the start.
-bool Ownership::is_parameter(const OperatorUse& use) const {
+/// Behind the first backward of a model, what is no module's and was not initialised before that is
+/// data.
+Ownership::LeafKind Ownership::leaf_kind(const OperatorUse& use) const {
   const StorageFacts& facts = directory_.at(use.storage);
-  return facts.is_parameter || (use.requires_gradient && !facts.unit);
+  if (facts.is_parameter) return LeafKind::kParameter;
+  if (!use.requires_gradient || facts.is_of_forward) return LeafKind::kNone;
+  if (facts.unit) return facts.follows_parameter ? LeafKind::kReplacement : LeafKind::kNone;
+  if (use.is_declared) return LeafKind::kNewParameter;
+  if (facts.is_data) return LeafKind::kData;
+  const bool is_parameter = units_.is_counting() || first_write_of(use.storage) <= model_backwards_;
+  return is_parameter ? LeafKind::kNewParameter : LeafKind::kData;
 }
 
-void Ownership::await_parameters(const OperatorCall& call) {
-  if (units_.count() > 0 && !units_.have_all_ended()) return;
-  for (const OperatorUse& use : call.uses)
-    if (use.requires_gradient) awaited_[use.storage] = use.size;
+bool Ownership::is_new(LeafKind kind) {
+  return kind == LeafKind::kNewParameter || kind == LeafKind::kData;
 }
 
-/// Parameters get their stages in the order in which forward first uses them. Those of one stage
-/// are kept on all ranks that compute it, by turns: each has about as many.
-void Ownership::deal_parameters(const OperatorCall& call) {
+bool Ownership::is_parameter(LeafKind kind) {
+  return kind != LeafKind::kNone && kind != LeafKind::kData;
+}
+
+std::uint64_t Ownership::first_write_of(StorageOrdinal storage) const {
+  const auto found = unplaced_.find(storage);
+  return found == unplaced_.end() ? kNever : found->second.first_write;
+}
+
+/// Initialisers may write a parameter through what does not require gradients (`.data`).
+void Ownership::note_leaves(const OperatorCall& call) {
+  for (const OperatorUse& use : call.uses) {
+    const bool is_new_leaf = is_new(leaf_kind(use));
+    if (!is_new_leaf && (!use.writes || directory_.at(use.storage).unit)) continue;
+    const auto [found, is_new] = unplaced_.try_emplace(use.storage);
+    if (is_new && is_new_leaf) since_.size += use.size;
+    if (!use.writes || found->second.first_write != kNever) continue;
+    found->second.first_write = backwards_;
+    if (is_new_leaf) ++since_.written;
+  }
+}
+
+/// Parameters get their stages in the order in which forward first uses them.
+void Ownership::take_leaves(const OperatorCall& call) {
   bool is_first = true;
   for (const OperatorUse& use : call.uses) {
     if (!use.requires_gradient) continue;
-    if (directory_.at(use.storage).unit) {
-      const bool is_new = directory_.at(use.storage).is_parameter && call.replicates;
-      if (is_new) replicate(directory_.change(use.storage));
-      continue;
+    needs_gradient_ = true;
+    const LeafKind kind = leaf_kind(use);
+    if (kind == LeafKind::kParameter) {
+      if (call.replicates) replicate(directory_.change(use.storage));
+    } else if (kind == LeafKind::kReplacement) {
+      replace(use, call.replicates);
+    } else if (kind == LeafKind::kNewParameter) {
+      deal(use, !std::exchange(is_first, false), call.replicates);
+    } else if (kind == LeafKind::kData) {
+      take_data(use.storage);
     }
-    if (units_.have_all_ended()) begin_anew();
-    if (units_.count() == 0) {
-      Bytes all;
-      for (const auto& [storage, size] : std::exchange(awaited_, {})) all += size;
-      cuts_.expect(all);
-    }
-    StorageFacts& facts = directory_.change(use.storage);
-    facts.is_parameter = true;
-    facts.size = use.size;
-    facts.unit = units_.count();
-    stage_of_.push_back(cuts_.next(use.size));
-    facts.home = placement_.rank_of(stage_of_.back(), *facts.unit % placement_.turns());
-    units_.add(use.size, !std::exchange(is_first, false));
-    facts.is_replicated = call.replicates;
-    // Where it is not, its first use there brings it.
-    if (!facts.is_everywhere && !facts.is_replicated && facts.holders.contains(facts.home))
-      facts.holders = RankSet::one(facts.home);
-    keep(facts, /*begins=*/true);
-    decision_.dealt.push_back({use.storage, facts.holders});
   }
 }
 
-/// For another model. What is left of the one before belongs to no part of it.
+void Ownership::take_data(StorageOrdinal storage) {
+  StorageFacts& facts = directory_.change(storage);
+  if (!std::exchange(facts.is_data, true)) decision_.dealt.push_back({storage, facts.holders});
+  const auto found = unplaced_.find(storage);
+  if (found == unplaced_.end() || found->second.first_write == kNever) return;
+  if (std::exchange(found->second.latest_use, backwards_) != backwards_) ++since_.used;
+}
+
+/// Those of one stage are kept on all ranks that compute it, by turns: each has about as many.
+void Ownership::deal(const OperatorUse& parameter, bool is_joined, bool replicates) {
+  if (units_.count() == 0) cuts_.expect(since_.size);
+  StorageFacts& facts = directory_.change(parameter.storage);
+  if (!units_.is_counting() && first_write_of(parameter.storage) > model_backwards_) ++since_.used;
+  facts.is_parameter = true;
+  facts.is_data = false;
+  facts.size = parameter.size;
+  facts.unit = units_.count();
+  stage_of_.push_back(cuts_.next(parameter.size));
+  facts.home = placement_.rank_of(stage_of_.back(), *facts.unit % placement_.turns());
+  units_.add(parameter.size, is_joined);
+  facts.is_replicated = replicates;
+  // Where it is not, its first use there brings it.
+  if (!facts.is_everywhere && !facts.is_replicated && facts.holders.contains(facts.home))
+    facts.holders = RankSet::one(facts.home);
+  keep(facts, /*begins=*/true);
+  decision_.dealt.push_back({parameter.storage, facts.holders});
+}
+
+/// It is kept where the one before was, which has made it.
+void Ownership::replace(const OperatorUse& parameter, bool replicates) {
+  StorageFacts& facts = directory_.change(parameter.storage);
+  facts.is_parameter = true;
+  facts.size = parameter.size;
+  facts.home = place_of_storage(facts).rank;
+  facts.is_replicated = replicates;
+  keep(facts, /*begins=*/true);
+}
+
+/// For another model. What is left of the one before belongs to no part of it; its parameters are
+/// dealt again where forward uses them.
 void Ownership::begin_anew() {
+  model_backwards_ = backwards_;
+  for (const auto& [storage, seen] : unplaced_)
+    if (seen.first_write != kNever && directory_.at(storage).is_data)
+      directory_.change(storage).is_data = false;
+  for (auto& [storage, facts] : directory_) leave_model(storage, facts);
   units_ = {};
   stage_of_.clear();
-  cuts_ = first_cuts_;
+  cuts_ = StageCuts::by_bytes(placement_.stages());
   nodes_.clear();
-  for (auto& [storage, facts] : directory_) {
-    facts.unit.reset();
-    facts.home = {};
+  older_nodes_.clear();
+  ++model_;
+  is_first_step_ = true;
+}
+
+/// With each step. Before the first one of a model ends, what is to come is not known.
+void Ownership::review_model() {
+  units_.begin_step();
+  if (units_.is_counting() || !std::exchange(is_first_step_, false) || !cuts_.has_expected_others())
+    return;
+  Bytes all;
+  for (std::uint32_t unit = 0; unit < units_.count(); ++unit) all += units_.parameter_of(unit);
+  StageCuts cuts = StageCuts::by_bytes(placement_.stages());
+  cuts.expect(all);
+  cut_anew(std::move(cuts));
+}
+
+void Ownership::leave_model(StorageOrdinal storage, StorageFacts& facts) {
+  if (facts.is_parameter) {
+    keep(facts, /*begins=*/false);
+    unplaced_[storage].first_write = 0;
   }
+  facts.is_parameter = facts.is_replicated = false;
+  facts.unit.reset();
+  facts.home = {};
 }
 
 void Ownership::keep(const StorageFacts& parameter, bool begins) {
@@ -217,9 +333,13 @@ void Ownership::recut(const std::vector<std::size_t>& first_of_stage) {
   StageCuts cuts(first_of_stage);
   if (cuts.stages() != placement_.stages())
     throw PlanError("a model of {} stages is cut into {}", placement_.stages(), cuts.stages());
+  cut_anew(std::move(cuts));
+}
+
+void Ownership::cut_anew(StageCuts cuts) {
   const std::vector<std::uint32_t> before = std::exchange(stage_of_, {});
   for (std::uint32_t unit = 0; unit < units_.count(); ++unit)
-    stage_of_.push_back(cuts.next(Bytes()));
+    stage_of_.push_back(cuts.next(units_.parameter_of(unit)));
   cuts_ = std::move(cuts);
   for (auto& [storage, facts] : directory_) {
     if (!facts.unit) continue;
@@ -262,8 +382,23 @@ std::optional<Ownership::Place> Ownership::place_in_forward(const OperatorCall& 
   if (!unit) return std::nullopt;
   if (units_.is_counting()) note_reads(call, *unit);
   const Place place{*unit, placement_.rank_of(stage_of_[*unit], micro_batch_)};
-  if (call.autograd.made.is_some()) nodes_[call.autograd.made] = place;
+  if (call.autograd.made.is_some()) note_node(call.autograd.made, place);
   return place;
+}
+
+/// Programs that only run forward make nodes for ever, and nobody tells when a graph ends.
+void Ownership::note_node(const AutogradNode& node, const Place& place) {
+  constexpr std::size_t kMost = std::size_t{1} << 18;
+  if (nodes_.size() == kMost) older_nodes_ = std::exchange(nodes_, {});
+  nodes_[node] = place;
+}
+
+const Ownership::Place* Ownership::place_of_node(const AutogradNode& node) const {
+  for (const Nodes* nodes : {&nodes_, &older_nodes_}) {
+    const auto found = nodes->find(node);
+    if (found != nodes->end()) return &found->second;
+  }
+  return nullptr;
 }
 
 /// A parameter that was dealt before is a value like others: tied weights.
@@ -278,8 +413,7 @@ std::optional<Ownership::Place> Ownership::place_in_backward(const OperatorCall&
     const StorageFacts& parameter = directory_.at(call.accumulates_for);
     if (parameter.unit) return place_of_storage(parameter);
   }
-  const auto node = nodes_.find(call.autograd.runs_in);
-  if (node != nodes_.end()) return node->second;
+  if (const Place* const place = place_of_node(call.autograd.runs_in)) return *place;
   // Autograd adds up what several nodes give to one: where that will be used, which is with the
   // earliest among them.
   std::optional<Place> earliest;
@@ -311,7 +445,10 @@ Ownership::Place Ownership::place_of_storage(const StorageFacts& facts) const {
 
 void Ownership::move_inputs(const OperatorCall& call) {
   for (const OperatorUse& use : call.uses) {
-    if (directory_.at(use.storage).holders.is_all()) continue;
+    const StorageFacts& facts = directory_.at(use.storage);
+    if (facts.is_parameter) units_.note_used(*facts.unit);
+    uses_parameter_ |= facts.is_parameter || facts.follows_parameter;
+    if (facts.holders.is_all()) continue;
     RankSet& holders = directory_.change(use.storage).holders;
     const Rank from = holders.first();
     for (const Rank to : decision_.owners.list(placement_.ranks()))
@@ -336,11 +473,9 @@ void Ownership::note_writes(const OperatorCall& call) {
     facts.forward_of = forward_of_;
     facts.computed_by = place_->rank;
     facts.is_gradient |= is_gradient_;
+    if (!facts.unit) facts.size = use.size;
     // What forward writes that was not made there outlives it: running statistics.
-    if (!facts.unit && call.autograd.phase == OpPhase::kForward) {
-      facts.home = place_->rank;
-      facts.size = use.size;
-    }
+    if (!facts.unit && is_forward_) facts.home = place_->rank;
     if (!facts.unit || !facts.home.is_some()) facts.unit = place_->unit;
   }
 }
@@ -350,9 +485,9 @@ Bytes Ownership::most_parameters_of(Rank rank) const { return kept_[rank.value()
 void Ownership::ended(StorageOrdinal storage) {
   const StorageFacts& facts = directory_.at(storage);
   if (facts.is_parameter) keep(facts, /*begins=*/false);
-  units_.note_ended(storage, facts.is_parameter ? facts.unit : std::nullopt);
+  units_.note_ended(storage);
   directory_.forget(storage);
-  awaited_.erase(storage);
+  unplaced_.erase(storage);
 }
 
 void Ownership::keep_everywhere(StorageOrdinal storage) {
@@ -366,17 +501,19 @@ void Ownership::found_on(Rank rank, StorageOrdinal storage) {
 
 void Ownership::made(std::span<const MadeStorage> results) {
   for (const MadeStorage& result : results) {
-    if (!place_) {
+    if (!place_ && !(is_forward_ && needs_gradient_)) {
       directory_.forget(result.storage);
       continue;
     }
     StorageFacts& facts = directory_.change(result.storage);
     facts = {};
+    facts.is_of_forward = is_forward_;
+    if (!place_) continue;  // Of data.
     facts.holders = decision_.owners;
     facts.unit = place_->unit;
     facts.computed_by = place_->rank;
     facts.is_gradient = is_gradient_;
-    facts.is_of_forward = is_forward_;
+    facts.follows_parameter = uses_parameter_ && !is_forward_ && !is_gradient_;
     facts.size = result.size;
     facts.made_of = made_of_;
     facts.forward_of = forward_of_;

@@ -273,6 +273,21 @@ TEST(Balancer, GivesPartsThatAreGoneNoTime) {
   EXPECT_EQ(recut->first_of_stage, (First{0, 3}));
 }
 
+TEST(Balancer, KnowsNothingOfAnotherModel) {
+  // Ten times as quick, and its work lies elsewhere.
+  Training one{{9, 9, 1, 1}, {1, 1}}, other{{0.1, 0.1, 0.9, 0.9}, {1, 1}};
+  Balancer balancer = balancer_for(2);
+  for (int i = 0; i < 3; ++i) balancer.add(one.step({0, 1}));
+  EXPECT_FALSE(balancer.look(one.units(), {}, {0, 1}));
+  balancer.forget_model();
+  EXPECT_FALSE(balancer.knows_enough());
+  for (int i = 0; i < 3; ++i) balancer.add(other.step({0, 2}));
+  const auto recut = balancer.look(other.units(), {}, {0, 2});
+  ASSERT_TRUE(recut);
+  EXPECT_EQ(recut->first_of_stage, (First{0, 3}));
+  for (std::uint32_t rank = 0; rank < 2; ++rank) EXPECT_EQ(balancer.slowdown_of(Rank(rank)), 1);
+}
+
 TEST(Balancer, CountsTurnsOfInvertedPlacements) {
   Balancer balancer(two_inverted_stages(), options_for(2));
   MeasuredStep step{4, {}};

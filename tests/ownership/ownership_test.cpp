@@ -381,9 +381,6 @@ TEST_F(OwnershipTest, DealsParametersByBytes) {
     return OperatorUse{parameter(i), i % 2 == 0, true, Bytes(sizes[i])};
   };
   for (std::uint64_t i = sizes.size(); i-- > 0;) run(OpPhase::kOther, {use(i)});
-  const OperatorUse ended{StorageOrdinal(800), true, true, Bytes(1000)};
-  run(OpPhase::kOther, {ended});
-  ownership_.ended(ended.storage);
   std::vector<std::uint32_t> stages;
   for (std::uint64_t i = 0; i < sizes.size(); ++i) {
     run(OpPhase::kForward, {use(i)});
@@ -504,21 +501,6 @@ TEST_F(OwnershipTest, KnowsWhoHasMadeWhatIsWrittenInPlace) {
     EXPECT_EQ(borders[i].producer, i);
     EXPECT_EQ(borders[i].consumers, (std::vector<std::uint32_t>{i + 1}));
   }
-}
-
-TEST_F(OwnershipTest, BeginsAnewWithAnotherModel) {
-  forward();
-  run(OpPhase::kBackward, {}, StorageOrdinal(200), {}, node(3));
-  const StorageOrdinal state(300);
-  run(OpPhase::kOther, {reads_parameter(1)}, state);
-  ownership_.ended(parameter(0));
-  EXPECT_TRUE(ownership_.units().units(ownership_.directory())[0].has_ended);
-  for (std::uint64_t i = 1; i < 3; ++i) ownership_.ended(parameter(i));
-  EXPECT_TRUE(ownership_.units().have_all_ended());
-  const OperatorUse other{StorageOrdinal(20), false, true, Bytes(8)};
-  EXPECT_EQ(run(OpPhase::kForward, {reads(kData), other}).owners, RankSet::one(Rank(0)));
-  EXPECT_EQ(ownership_.units().count(), 1u);
-  EXPECT_TRUE(run(OpPhase::kOther, {reads(state)}).owners.is_all());
 }
 
 TEST_F(OwnershipTest, DealsParametersToStagesThatBegin) {

@@ -49,9 +49,12 @@ void RankMemory::carry_out(const Move& move) {
 std::vector<StorageOrdinal> RankMemory::run(const OperatorCall& call, std::size_t results) {
   bool computes = true;
   if (ownership_ != nullptr) {
+    hear_of_ends();
     OperatorCall asked = call;
     asked.replicates = replicates_every_ > 0 && operators_ % replicates_every_ == 0;
     const Decision& decision = ownership_->decide(asked);
+    for (const Decision::Dealt& dealt : decision.dealt)
+      if (!dealt.holders.contains(transport_->rank())) contents_[dealt.parameter.value()].reset();
     for (const Move& move : decision.moves) carry_out(move);
     computes = decision.owners.contains(transport_->rank());
   }
@@ -85,7 +88,17 @@ std::uint64_t RankMemory::ask(StorageOrdinal of) {
 
 void RankMemory::end(StorageOrdinal storage) {
   contents_.erase(storage.value());
-  if (ownership_ != nullptr) ownership_->ended(storage);
+  if (ownership_ != nullptr) ended_.push_back(storage);
+}
+
+/// Of some of them, in another order on each rank.
+void RankMemory::hear_of_ends() {
+  if (ends_() % 4 != 0) return;
+  std::shuffle(ended_.begin(), ended_.end(), ends_);
+  for (std::size_t heard = ends_() % (ended_.size() + 1); heard > 0; --heard) {
+    ownership_->ended(ended_.back());
+    ended_.pop_back();
+  }
 }
 
 namespace {
@@ -98,11 +111,28 @@ class RandomTrainer {
 
   std::size_t parameters() const { return layers_.size(); }
   void run(const std::function<void()>& look) {
+    for (std::uint64_t models = 1 + draw(3); models > 0; --models) {
+      make_model();
+      train(look);
+      end_model();
+      layers_.assign(2 + draw(7), {});
+    }
+  }
+
+ private:
+  void make_model() {
+    const bool is_initialised = draw(4) > 0;
     for (Layer& layer : layers_) {
       layer.parameter = make({}, OpPhase::kOther);
+      if (is_initialised) change({writes_parameter(layer.parameter)}, OpPhase::kOther);
       if (draw(3) == 0) layer.buffer = make({}, OpPhase::kOther);
     }
     is_tied_ = draw(3) == 0;
+    data_are_leaves_ = draw(3) == 0;
+    replaces_ = draw(4) == 0;
+  }
+
+  void train(const std::function<void()>& look) {
     const std::uint64_t micro_batches = 1 + draw(5);
     for (int step = 0; step < 3; ++step) {
       for (std::uint64_t i = 0; i < micro_batches; ++i) train_on_micro_batch();
@@ -113,7 +143,13 @@ class RandomTrainer {
     }
   }
 
- private:
+  void end_model() {
+    for (const Layer& layer : layers_)
+      for (const StorageOrdinal storage :
+           {layer.parameter, layer.gradient, layer.buffer, layer.state, layer.average})
+        if (storage.is_some()) memory_.end(storage);
+  }
+
   struct Layer {
     StorageOrdinal parameter{}, gradient{}, buffer{}, state{}, average{};
   };
@@ -136,7 +172,8 @@ class RandomTrainer {
 
   void forward_layer(Layer& layer) {
     Node node{{1, ++nodes_made_}, {current_}, {}, &layer};
-    std::vector<OperatorUse> uses{reads(current_), reads_parameter(layer.parameter)};
+    const bool is_leaf = data_are_leaves_ && graph_.empty();
+    std::vector<OperatorUse> uses{{current_, false, is_leaf}, reads_parameter(layer.parameter)};
     if (draw(3) == 0) {  // A skip.
       const StorageOrdinal earlier = graph_.empty() ? current_ : graph_[draw(graph_.size())].output;
       uses.push_back(reads(earlier));
@@ -213,6 +250,17 @@ class RandomTrainer {
       if (layer.gradient.is_some()) change({writes(layer.gradient), reads(norm)}, OpPhase::kOther);
   }
 
+  void update_layer(Layer& layer, const std::vector<OperatorUse>& uses) {
+    if (!replaces_) {
+      change(uses, OpPhase::kOther);
+      return;
+    }
+    const StorageOrdinal before = std::exchange(
+        layer.parameter,
+        make({reads_parameter(layer.parameter), reads(layer.gradient)}, OpPhase::kOther));
+    memory_.end(before);
+  }
+
   void update() {
     const bool at_once = draw(3) == 0;
     std::vector<OperatorUse> all;
@@ -222,10 +270,10 @@ class RandomTrainer {
         layer.state = make({reads_parameter(layer.parameter)}, OpPhase::kOther);
       const std::vector<OperatorUse> uses{writes_parameter(layer.parameter), writes(layer.state),
                                           reads(layer.gradient)};
-      if (at_once) {
+      if (at_once && !replaces_) {
         all.insert(all.end(), uses.begin(), uses.end());
       } else {
-        change(uses, OpPhase::kOther);
+        update_layer(layer, uses);
       }
     }
     if (!all.empty()) change(all, OpPhase::kOther);
@@ -248,6 +296,8 @@ class RandomTrainer {
   Memory& memory_;
   std::vector<Layer> layers_;
   bool is_tied_ = false;
+  bool data_are_leaves_ = false;
+  bool replaces_ = false;  ///< Parameters, where others write them.
   StorageOrdinal current_{};
   std::vector<Node> graph_;
   std::map<std::uint64_t, StorageOrdinal> gradients_;

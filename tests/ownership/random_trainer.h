@@ -44,8 +44,12 @@ class RankMemory final : public Memory {
 
   /// One rank for all; then there are no rules.
   RankMemory() = default;
+  /// The rank hears of the ends of storages some operators later, as it happens there.
   RankMemory(transport::Transport& transport, Ownership& ownership, Fault fault)
-      : transport_(&transport), ownership_(&ownership), fault_(fault) {}
+      : transport_(&transport),
+        ownership_(&ownership),
+        fault_(fault),
+        ends_(transport.rank().value()) {}
 
   /// Throws std::logic_error for bytes that are not here.
   std::vector<StorageOrdinal> run(const OperatorCall& call, std::size_t results) override;
@@ -60,10 +64,13 @@ class RankMemory final : public Memory {
  private:
   std::uint64_t bytes_of(StorageOrdinal storage) const { return bytes_in(contents_, storage); }
   void carry_out(const Move& move);
+  void hear_of_ends();
 
   transport::Transport* transport_ = nullptr;
   Ownership* ownership_ = nullptr;
   Fault fault_ = Fault::kNone;
+  std::mt19937_64 ends_;
+  std::vector<StorageOrdinal> ended_;  ///< Of which its Ownership has not heard.
   Contents contents_;
   std::uint64_t replicates_every_ = 0;
   std::uint64_t operators_ = 0;
@@ -71,13 +78,14 @@ class RankMemory final : public Memory {
   std::uint64_t next_ = 0;
 };
 
-/// A trainer drawn from a seed: layers with skips, tied weights, buffers and masks; accumulation of
-/// gradients, clipping, optimizer states, averages, an evaluation. What it reads of its values
-/// steers it. `look` is called after each step.
+/// A trainer drawn from a seed, with models one after the other: layers with skips, tied weights,
+/// buffers and masks; data that require gradients; accumulation of gradients, clipping, optimizer
+/// states, averages, an evaluation; parameters that are written, or replaced by others. What it
+/// reads of its values steers it. `look` is called after each step.
 void run_random_trainer(std::uint64_t seed, Memory& memory, const std::function<void()>& look);
 /// All that one rank has after each step.
 std::vector<RankMemory::Contents> contents_on_one_rank(std::uint64_t seed);
-/// How many parameters it has.
+/// How many parameters its first model has.
 std::size_t parameters_of_random_trainer(std::uint64_t seed);
 
 }  // namespace spillway::pipeline

@@ -104,6 +104,7 @@ void Rebalancing::measured(std::uint64_t step, std::vector<pipeline::UnitSeconds
 void Rebalancing::gather(std::uint64_t step, const pipeline::Ownership& ownership) {
   Gathered& made = gathered_.emplace_back();
   made.step = step;
+  made.model = ownership.model();
   made.measured.micro_batches = ownership.micro_batch() + 1;
   made.measured.seconds.assign(transport_.ranks(),
                                std::vector<pipeline::UnitSeconds>(ownership.units().count()));
@@ -119,9 +120,16 @@ void Rebalancing::take_measured() {
         one.has_own && std::all_of(one.events.begin(), one.events.end(),
                                    [](const auto& event) { return event.is_done(); });
     if (!has_come) return;
-    if (one.step > counts_from_) balancer_.add(std::move(one.measured));
+    if (one.step > counts_from_ && one.model == model_) balancer_.add(std::move(one.measured));
     gathered_.pop_front();
   }
+}
+
+/// Of another one nothing is known, and its first step warms up.
+void Rebalancing::look_at_model(std::uint64_t step, std::uint64_t model) {
+  if (std::exchange(model_, model) == model) return;
+  balancer_.forget_model();
+  counts_from_ = step - 1 + kWarmUp;
 }
 
 Rebalancing::Cuts Rebalancing::decide(std::uint64_t step, const pipeline::Ownership& ownership) {
@@ -155,9 +163,12 @@ Rebalancing::Cuts Rebalancing::decide(std::uint64_t step, const pipeline::Owners
 std::optional<std::vector<std::size_t>> Rebalancing::begin_step(
     std::uint64_t step, const pipeline::Ownership& ownership) {
   Coming& next = coming_.emplace_back();
+  next.model = ownership.model();
   if (transport_.rank() == kFirst) {
     const std::lock_guard lock(mutex_);
+    look_at_model(step, next.model);
     take_measured();
+    next.moves_before = moves_;
     next.cuts = decide(step, ownership);
     for (std::uint32_t rank = 1; rank < transport_.ranks(); ++rank)
       send(Rank(rank), tag_of(step, true), next.cuts.data(), stages_ * sizeof(next.cuts.front()));
@@ -173,6 +184,13 @@ std::optional<std::vector<std::size_t>> Rebalancing::begin_step(
   if (transport_.rank() != kFirst)
     job_.wait(now.event, kFirst, [] { return std::string("how the model is cut"); });
   if (now.cuts.front() == kAsBefore) return std::nullopt;
+  if (now.model != ownership.model()) {
+    if (transport_.rank() == kFirst) {
+      log_info("before step {} nothing moves: the program trains another model", step + 1);
+      moves_ = now.moves_before;
+    }
+    return std::nullopt;
+  }
   return std::vector<std::size_t>(now.cuts.begin(), now.cuts.end());
 }
 

@@ -45,6 +45,7 @@ class Rebalancing {
   /// What ranks have measured behind a step.
   struct Gathered {
     std::uint64_t step = 0;
+    std::uint64_t model = 0;  ///< Whose units, as Ownership counts models.
     pipeline::MeasuredStep measured;
     std::vector<device::Event> events;
     bool has_own = false;
@@ -53,11 +54,14 @@ class Rebalancing {
   struct Coming {
     Cuts cuts;
     device::Event event;
+    std::uint64_t model = 0;
+    runtime::LayerMoves moves_before{};  ///< On the first rank.
   };
 
   void send(Rank to, transport::Tag tag, const void* bytes, std::size_t size);
   void gather(std::uint64_t step, const pipeline::Ownership& ownership);
   void take_measured();
+  void look_at_model(std::uint64_t step, std::uint64_t model);
   Cuts decide(std::uint64_t step, const pipeline::Ownership& ownership);
 
   transport::Transport& transport_;
@@ -73,6 +77,7 @@ class Rebalancing {
   pipeline::Balancer balancer_;
   runtime::LayerMoves moves_;
   std::uint64_t counts_from_ = 0;  ///< Steps before were cut otherwise, or warmed up.
+  std::uint64_t model_ = 0;        ///< The latest.
 };
 
 }  // namespace spillway::split

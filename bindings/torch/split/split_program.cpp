@@ -125,6 +125,8 @@ pipeline::StageCuts cuts_of(const Layout& layout) {
 class SplitProgram::Impl {
   static constexpr std::size_t kMostTasks = std::size_t{1} << 15;
   static constexpr std::uint64_t kTasksBetweenLooks = 256;
+  /// At most; the hash keeps the calls of two such spans to look back at.
+  static constexpr std::uint64_t kCallsBetweenComparisons = 8192;
   static constexpr std::size_t kFewUses = 16;
   static constexpr std::size_t kSmall = 4096;  ///< Bytes that each rank may have for itself.
 
@@ -198,20 +200,25 @@ class SplitProgram::Impl {
     }
     arguments_ = arguments;
     first_new_ = storages_.next();
-    job_.control().begin_call(name);
-    add_arguments(job_.control(), storages_, arguments);
-    add_seed(op, arguments);
     collect_uses(op, arguments);
-    if (shards_ && phase_ == OpPhase::kOther) note_update(name);
     OperatorCall call;
     call.kind = kind_of_call();
     call.autograd = traits.autograd;
+    if (phase_ == OpPhase::kForward) look_for_parameters();
+    call.uses = uses_;
+    if (ownership_.begins_step(call)) begin_step_before(op, arguments);
+    call.uses = uses_;
+    if (++calls_ % kCallsBetweenComparisons == 0) job_.compare();
+    job_.control().begin_call(name);
+    add_arguments(job_.control(), storages_, arguments);
+    add_seed(op, arguments);
     if (call.autograd.phase == OpPhase::kBackward)
       call.accumulates_for = parameter_that_accumulates();
     if (!marks_.have_all_come()) look_for_stage(name, call.autograd.phase);
     if (!replicated_.are_none() && call.autograd.phase == OpPhase::kForward)
       call.replicates = replicated_.note(name, has_parameter());
     decide(call);
+    if (shards_ && phase_ == OpPhase::kOther) note_update(name);
     if (decision_->follows_other || !lists_.has_before(place_, decision_->follows_forward))
       lists_.give_up(message("{} of a micro-batch hangs on an earlier one of its step", name));
     if (decision_->follows_backward)
@@ -281,10 +288,10 @@ class SplitProgram::Impl {
   }
 
   void leaf_made(c10::TensorImpl& leaf) {
-    if (shards_ && may_ask()) order_.leaf_made(leaf);
+    if (may_ask()) order_.leaf_made(leaf);
   }
   void parameter_registered(const at::Tensor& parameter) {
-    if (shards_ && may_ask()) order_.registered(parameter);
+    if (may_ask()) order_.registered(parameter);
   }
 
   void record_read(const c10::DataPtr& memory) {
@@ -364,6 +371,7 @@ class SplitProgram::Impl {
                 latest.empty() ? "its start" : latest.back().name, where, kReadByOperators));
   }
 
+  /// The program has begun to update its parameters; or has replaced them, and goes on.
   void update() {
     lists_.end_step();
     job_.compare();
@@ -374,6 +382,7 @@ class SplitProgram::Impl {
   }
 
   void begin_step() {
+    if (!is_updating_) update();
     if (steps_ == 1) look_at_signal();
     const bool has_mean = std::exchange(means_, 0) > 0;
     is_updating_ = false;
@@ -438,6 +447,7 @@ class SplitProgram::Impl {
     // Backward of the first waits for forward of the last, in the order of the program.
     lists_.give_up("the program marks its micro-batches itself");
     executor_.lift_window();
+    if (is_updating_) begin_step();
     const std::uint64_t before = ownership_.micro_batch_of_run();
     ownership_.begin_micro_batch();
     look_at_micro_batch(before);
@@ -672,15 +682,30 @@ class SplitProgram::Impl {
     return recompute::generator_of(arguments, recompute::rules_of(op).generator_argument);
   }
 
+  void begin_call() {
+    is_in_call_ = true;
+    data_.begin_call();
+    read_bytes_.clear();
+    fills_first_ = false;
+  }
+
+  /// Handlers of signals may compute, with all that is kept of the running call.
+  void begin_step_before(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
+    is_in_call_ = false;
+    begin_step();
+    phase_ = OpPhase::kForward;
+    is_in_parts(op, arguments);
+    begin_call();
+    arguments_ = arguments;
+    first_new_ = storages_.next();
+    collect_uses(op, arguments);
+    look_for_parameters();
+  }
+
   /// Whether the program is in here, or in a kernel that it runs from here.
   class CallMark {
    public:
-    explicit CallMark(Impl& program) : program_(program) {
-      program_.is_in_call_ = true;
-      program_.data_.begin_call();
-      program_.read_bytes_.clear();
-      program_.fills_first_ = false;
-    }
+    explicit CallMark(Impl& program) : program_(program) { program_.begin_call(); }
     ~CallMark() { program_.is_in_call_ = false; }
     CallMark(const CallMark&) = delete;
     CallMark& operator=(const CallMark&) = delete;
@@ -744,6 +769,9 @@ class SplitProgram::Impl {
     first_uses_.clear();
     used_.clear();
     writes_foreign_ = false;
+    for_each_tensor(arguments, [&](const at::Tensor& tensor, std::size_t) {
+      storages_.ordinal_of(storage_of(tensor));  // By which new ones are told from others below.
+    });
     data_.note_met(storages_.next());
     note_loaded();
     fills_first_ = fills_first(op, arguments);
@@ -895,6 +923,7 @@ class SplitProgram::Impl {
     call.uses = uses_;
     const std::uint64_t before = ownership_.micro_batch_of_run();
     decision_ = &ownership_.decide(call);
+    if (ownership_.has_updated() && !is_updating_) update();
     look_at_micro_batch(before);
     // Sums of gradients and updates hold no activations.
     micro_batch_.reset();
@@ -1041,6 +1070,15 @@ class SplitProgram::Impl {
     if (decision_->owners.is_all()) show_uses(kName);
   }
 
+  /// Among leaves that forward has not used, or only as data.
+  void look_for_parameters() {
+    for (std::size_t i = 0; i < uses_.size(); ++i) {
+      const pipeline::StorageFacts& facts = ownership_.directory().at(uses_[i].storage);
+      if (uses_[i].requires_gradient && !facts.unit && !facts.is_of_forward)
+        uses_[i].is_declared = order_.is_parameter(leaf_in(*used_[i]));
+    }
+  }
+
   /// The leaf that an argument of the call with that storage is, or is a view of.
   at::Tensor leaf_in(const c10::StorageImpl& storage) const {
     at::Tensor leaf;
@@ -1107,6 +1145,7 @@ class SplitProgram::Impl {
   void look_at_micro_batch(std::uint64_t before) {
     const std::uint64_t now = ownership_.micro_batch_of_run();
     if (now == before) return;
+    most_queued_in_turn_ = std::max(most_queued_in_turn_, std::exchange(queued_in_turn_, 0));
     if (ownership_.micro_batch() == 0)
       lists_.begin_step(now - std::exchange(first_micro_batch_, now));
     limit_lead();
@@ -1114,9 +1153,11 @@ class SplitProgram::Impl {
 
   /// The program does not run ahead for ever: its batches take memory.
   void limit_lead() {
-    const std::uint64_t lead =
-        std::max(2 * std::uint64_t{ownership_.placement().stages()}, lists_.lead());
-    if (turn() > lead) executor_.wait_until_begun(turn() - lead);
+    if (turn() > most_lead()) executor_.wait_until_begun(turn() - most_lead());
+  }
+
+  std::uint64_t most_lead() const {
+    return std::max(2 * std::uint64_t{ownership_.placement().stages()}, lists_.lead());
   }
 
   void add_move(const Move& move) {
@@ -1367,10 +1408,15 @@ class SplitProgram::Impl {
                        segment(traits.autograd.phase), place_);
   }
 
+  /// Nor where it does not go back, as in an evaluation: as many calls wait as in its micro-batches
+  /// that do.
   void look_at_queue() {
-    // Lists need what they have next; the lead bounds what comes with it.
-    if (++queued_ % kTasksBetweenLooks == 0 && !lists_.are_followed())
-      executor_.wait_until_left(kMostTasks);
+    if (lists_.are_followed()) return;  // They need what they have next.
+    constexpr std::uint64_t kAtFirst = 1024;
+    if (micro_batch_) ++queued_in_turn_;
+    if (++queued_ % kTasksBetweenLooks != 0) return;
+    const std::uint64_t most = most_queued_in_turn_ * (most_lead() + 1);
+    executor_.wait_until_left(std::clamp<std::uint64_t>(most, kAtFirst, kMostTasks));
   }
 
   void defer(PendingCall call, const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
@@ -1553,7 +1599,7 @@ class SplitProgram::Impl {
   const Bytes min_storage_;
   ReplicatedOperators replicated_;
   phantoms::OutputMemo memo_;
-  ParameterOrder order_;  ///< With several shards.
+  ParameterOrder order_;
   StorageTable storages_;
   ProgramData data_;
   std::mutex kept_mutex_;
@@ -1580,6 +1626,9 @@ class SplitProgram::Impl {
 
   std::optional<recompute::Surroundings::Flags> flags_;  ///< Of the latest call in the queue.
   std::uint64_t queued_ = 0;                             ///< Calls.
+  /// Those of forward and backward for the present micro-batch, and the most for one before.
+  std::uint64_t queued_in_turn_ = 0, most_queued_in_turn_ = 0;
+  std::uint64_t calls_ = 0;  ///< Of operators, as on all ranks.
 
   // Of the running call.
   bool is_in_call_ = false;
@@ -1712,10 +1761,6 @@ void SplitProgram::read_past_operators(const void* address) noexcept {
               kReadByOperators);
   }
 }
-
-void SplitProgram::update() { impl_->update(); }
-
-void SplitProgram::begin_step() { impl_->begin_step(); }
 
 void SplitProgram::before_fork() noexcept {
   if (SplitProgram* const program = running()) program->impl_->before_fork();

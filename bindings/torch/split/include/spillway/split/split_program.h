@@ -115,9 +115,6 @@ class SplitProgram {
   /// the job with a sentence that names the tensor; in a forked child it tells it and returns.
   static void read_past_operators(const void* address) noexcept;
 
-  /// The optimizer begins to write, in the programs of all ranks.
-  void update();
-  void begin_step();
   /// The program says that its next micro-batch begins: from now on only that counts.
   void begin_micro_batch();
   /// The program's main has returned, or it exits: does what is left to do for it, while what its

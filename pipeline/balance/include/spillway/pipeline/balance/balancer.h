@@ -60,6 +60,8 @@ class Balancer {
                             const std::vector<std::size_t>& first_of_stage);
   /// The model was cut anew: steps from before count no more.
   void forget() { steps_.clear(); }
+  /// Its units are those of another model: nothing that is known of units holds.
+  void forget_model();
   /// How many times as long a rank takes for a micro-batch of its units as they took first.
   double slowdown_of(Rank rank) const { return slowdowns_[rank.value()]; }
 

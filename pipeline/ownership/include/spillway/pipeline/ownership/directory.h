@@ -26,9 +26,11 @@ struct StorageFacts {
   bool is_gradient = false;    ///< Backward has made it.
   bool is_of_forward = false;  ///< Forward has.
   bool is_parameter = false;
-  Bytes size;                  ///< Of what operators of the model have made, and of parameters.
-  bool is_everywhere = false;  ///< All ranks hold it for good.
-  bool is_replicated = false;  ///< A parameter that all ranks update, so that none gets it.
+  bool follows_parameter = false;  ///< Made of one outside of autograd: it may take its place.
+  bool is_data = false;            ///< A leaf that is no parameter, as far as is known.
+  Bytes size;                      ///< Of what operators of the model have made, and of parameters.
+  bool is_everywhere = false;      ///< All ranks hold it for good.
+  bool is_replicated = false;      ///< A parameter that all ranks update, so that none gets it.
   /// The earliest micro-batches of their step that have gone into it, and that have read it since;
   /// counted through the run from 1, 0: none.
   std::uint64_t made_of = 0, read_for = 0;

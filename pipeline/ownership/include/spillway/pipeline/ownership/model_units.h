@@ -19,7 +19,7 @@ struct ModelUnit {
   Bytes stash{};  ///< What forward of one micro-batch leaves for backward.
   /// One operator was the first to use this parameter and the one before: no cut between.
   bool is_joined = false;
-  bool has_ended = false;  ///< Its parameter is gone.
+  bool has_ended = false;  ///< The program has not used its parameter for many steps.
 };
 
 /// A value that operators of later units read. Bytes of one micro-batch.
@@ -35,27 +35,31 @@ class ModelUnits {
  public:
   /// The next unit.
   void add(Bytes parameter, bool is_joined);
+  /// An operator uses its parameter.
+  void note_used(std::uint32_t unit) { latest_steps_[unit] = step_; }
+  void begin_step() { ++step_; }
   /// Forward of unit `consumer` reads a storage that unit `producer` has made.
   void note_read(StorageOrdinal storage, std::uint32_t producer, std::uint32_t consumer,
                  Bytes size);
-  /// A storage has ended; it was the parameter of that unit, or of none.
-  void note_ended(StorageOrdinal storage, std::optional<std::uint32_t> parameter_of);
+  void note_ended(StorageOrdinal storage);
   /// Backward begins: what forward has made and is still there is the stash. Nothing counts from
   /// then on but new units.
   void end_count(const Directory& directory);
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(units_.size()); }
   bool is_counting() const { return is_counting_; }
-  /// There were some, and their parameters are gone.
-  bool have_all_ended() const { return count() > 0 && ended_ == units_.size(); }
+  Bytes parameter_of(std::uint32_t unit) const { return units_[unit].parameter; }
   /// As it is between two steps.
   std::vector<ModelUnit> units(const Directory& directory) const;
   const std::vector<UnitBorder>& borders() const { return borders_; }
 
  private:
+  bool has_ended(std::uint32_t unit) const;
+
   std::vector<ModelUnit> units_;
+  std::vector<std::uint64_t> latest_steps_;  ///< In which units were used.
+  std::uint64_t step_ = 0;
   bool is_counting_ = true;
-  std::size_t ended_ = 0;  ///< Units.
   /// While it counts: of storages that are there, by producer, which a write in place changes.
   std::map<std::pair<StorageOrdinal, std::uint32_t>, UnitBorder> read_;
   std::vector<UnitBorder> borders_;

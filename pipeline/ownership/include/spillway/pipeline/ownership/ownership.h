@@ -28,6 +28,7 @@ struct OperatorUse {
   bool writes = false;
   bool requires_gradient = false;  ///< Its tensor does: a parameter, or what was made of one.
   Bytes size{};                    ///< Of the storage.
+  bool is_declared = false;        ///< Of forward: a leaf that a module has as its parameter.
 };
 
 /// An outermost operator, as every rank sees it.
@@ -55,7 +56,7 @@ struct Move {
 };
 
 struct Decision {
-  /// A parameter that has got its stage with this operator.
+  /// A leaf that forward uses for the first time: a parameter has got its stage.
   struct Dealt {
     StorageOrdinal parameter;
     RankSet holders;  ///< Before anything moves.
@@ -113,6 +114,14 @@ class Ownership {
   std::vector<std::size_t> first_of_stage() const;
   std::uint32_t stage_of(std::uint32_t unit) const { return stage_of_[unit]; }
 
+  /// Counts models: what was measured by the units of another one says nothing of this one's.
+  std::uint64_t model() const { return model_; }
+
+  /// An update has begun that no forward has followed.
+  bool has_updated() const { return progress_ == Progress::kUpdated; }
+  /// Before `decide`: whether this operator is the first one of a step. Where the program has
+  /// replaced its parameters (`p.data = …`), nobody has seen the update.
+  bool begins_step(const OperatorCall& call) const;
   /// The program begins the next micro-batch. From the first call on, only calls do.
   void begin_micro_batch();
   /// Counted from 0 in each step; a forward that reads a parameter after a backward begins the next
@@ -128,6 +137,13 @@ class Ownership {
 
  private:
   enum class Progress : std::uint8_t { kForward, kBackward, kUpdated };
+  enum class LeafKind : std::uint8_t {
+    kNone,  ///< No leaf, or one that needs no gradient.
+    kParameter,
+    kReplacement,   ///< The program has put it in the place of a parameter.
+    kNewParameter,  ///< That forward has not used.
+    kData,
+  };
   struct Place {
     std::uint32_t unit = 0;
     Rank rank;
@@ -142,36 +158,69 @@ class Ownership {
   std::optional<Place> place_in_backward(const OperatorCall& call) const;
   std::optional<Place> place_by_uses(const OperatorCall& call) const;
   Place place_of_storage(const StorageFacts& facts) const;
-  void await_parameters(const OperatorCall& call);
-  void deal_parameters(const OperatorCall& call);
+  void note_node(const AutogradNode& node, const Place& place);
+  const Place* place_of_node(const AutogradNode& node) const;
+  std::uint64_t first_write_of(StorageOrdinal storage) const;
+  void note_leaves(const OperatorCall& call);
+  void take_leaves(const OperatorCall& call);
+  void take_data(StorageOrdinal storage);
+  void deal(const OperatorUse& parameter, bool is_joined, bool replicates);
+  void replace(const OperatorUse& parameter, bool replicates);
   void begin_anew();
+  void review_model();
+  void cut_anew(StageCuts cuts);
+  void leave_model(StorageOrdinal storage, StorageFacts& facts);
   void keep(const StorageFacts& parameter, bool begins);
   void replicate(StorageFacts& parameter);
   Rank moved(Rank rank, std::uint32_t from_stage, std::uint32_t to_stage) const;
-  bool is_parameter(const OperatorUse& use) const;
+  LeafKind leaf_kind(const OperatorUse& use) const;
+  static bool is_new(LeafKind kind);
+  static bool is_parameter(LeafKind kind);
   void count_micro_batches(const OperatorCall& call);
+  void count_forward(const OperatorCall& call);
   void begin_forward();
+  void begin_backward();
   void follow_micro_batches(const OperatorCall& call);
   void move_inputs(const OperatorCall& call);
   void note_writes(const OperatorCall& call);
 
   Placement placement_;
-  StageCuts first_cuts_;  ///< Of a model.
   StageCuts cuts_;
   Directory directory_;
-  std::unordered_map<AutogradNode, Place, NodeHash> nodes_;  ///< Of forward operators.
+  using Nodes = std::unordered_map<AutogradNode, Place, NodeHash>;
+  Nodes nodes_, older_nodes_;  ///< Of forward operators.
   ModelUnits units_;
+  std::uint64_t model_ = 0;
+  bool is_first_step_ = true;            ///< Of the model.
   std::vector<std::uint32_t> stage_of_;  ///< By unit.
   struct Kept {
     Bytes now, most;
   };
   std::vector<Kept> kept_;  ///< Parameters by rank.
-  /// Initialised, before forward has used any.
-  std::unordered_map<StorageOrdinal, Bytes> awaited_;
+  static constexpr std::uint64_t kNever = ~std::uint64_t{0};
+  /// What the program has done outside of autograd with a storage that has no unit.
+  struct Unplaced {
+    std::uint64_t first_write = kNever;  ///< In `backwards_`.
+    std::uint64_t latest_use = kNever;   ///< The same: by forward, as data.
+  };
+  std::unordered_map<StorageOrdinal, Unplaced> unplaced_;  ///< Leaves, and what it has written.
+  /// Since the latest backward began. It hangs on no end of a storage: ranks see those at different
+  /// times.
+  struct SinceBackward {
+    std::size_t written = 0;  ///< Of `unplaced_`: leaves, for the first time;
+    Bytes size{};             ///< leaves that are new;
+    std::size_t used = 0;     ///< parameters that nobody had written, data that somebody had.
+    std::uint32_t units = 0;  ///< At that time.
+    bool uses_model = false;  ///< Forward has used what has one of these.
+  };
+  SinceBackward since_;
+  std::uint64_t backwards_ = 0;        ///< That have begun, in a row counted once.
+  std::uint64_t model_backwards_ = 0;  ///< Before the model.
   std::uint64_t micro_batch_ = 0;
   std::uint64_t micro_batch_of_run_ = 0;
   Progress progress_ = Progress::kForward;
   bool is_told_of_micro_batches_ = false;
+  bool is_behind_backward_ = false;  ///< No forward has used a parameter since.
   std::uint64_t moves_ = 0;
   Decision decision_;
   std::optional<Place> place_;               ///< Of the latest operator; none: all compute it.
@@ -180,6 +229,8 @@ class Ownership {
   std::optional<std::uint32_t> forward_of_;  ///< The same.
   bool is_gradient_ = false;                 ///< What it makes.
   bool is_forward_ = false;
+  bool needs_gradient_ = false;
+  bool uses_parameter_ = false;  ///< Or what follows one.
 };
 
 }  // namespace spillway::pipeline

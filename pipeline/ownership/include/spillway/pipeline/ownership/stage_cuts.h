@@ -24,6 +24,8 @@ class StageCuts {
   std::uint32_t stages() const { return stages_; }
   /// Before the first one is dealt: bytes of all, as far as they are known.
   void expect(Bytes all) { all_ = all; }
+  /// They are dealt by bytes, and others came than were expected.
+  bool has_expected_others() const { return first_of_stage_.empty() && !begun_ && all_ != dealt_; }
   /// The stage of the next parameter.
   std::uint32_t next(Bytes size);
 
