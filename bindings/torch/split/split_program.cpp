@@ -315,6 +315,8 @@ class SplitProgram::Impl {
     }
   }
 
+  const AbsentBytes& absent() const { return absent_; }
+
   const void* archived_bytes(const void* memory, std::size_t size) {
     const auto ordinal = may_ask() ? storages_.at(memory) : std::nullopt;
     if (!ordinal) {
@@ -1657,6 +1659,11 @@ const void* SplitProgram::archived_tensor(const void* tensor) {
 const void* SplitProgram::archived_bytes(const void* memory, std::size_t size) {
   SplitProgram* const program = running();
   return program == nullptr ? memory : program->impl_->archived_bytes(memory, size);
+}
+
+std::size_t SplitProgram::absent_bytes(const void* memory, std::size_t size) noexcept {
+  const SplitProgram* const program = running();
+  return program == nullptr ? 0 : program->impl_->absent().zeroes_at_end_of(memory, size);
 }
 
 void SplitProgram::read_record(void (*function)(), void* result, void* reader, const void* name,

@@ -652,6 +652,28 @@ def saves(file="checkpoint.pt", steps="2"):
     tell_model(model, optimizer)
 
 
+def saves_large():
+    """16 MiB each by a path, by Python's files, and over an older file. Then it goes on from what it has saved."""
+    model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(4)))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    wide = {"micro_batches": 1, "steps": 1, "loss": lambda model: model(torch.randn(4, 1024)).square().mean()}
+    train(model, optimizer, **wide)
+    torch.save(model.state_dict(), "by_path.pt")
+    for name, buffering in (("buffered.pt", -1), ("plain.pt", 0)):
+        with open(name, "wb", buffering=buffering) as file:
+            torch.save(model.state_dict(), file)
+    os.replace("plain.pt", "old.pt")
+    train(model, optimizer, **wide)
+    with open("old.pt", "r+b") as file:
+        torch.save(model.state_dict(), file)
+    for name in ("by_path.pt", "buffered.pt", "old.pt"):
+        facts = os.stat(name)
+        print(f"[spillway] {name} {facts.st_size} {facts.st_blocks * 512}", file=sys.stderr)
+        model.load_state_dict(torch.load(name))
+        train(model, optimizer, **wide)
+    tell_model(model)
+
+
 def saves_again(*files):
     """Where it may: the first file is on a disk that may be full."""
     model = layers(6)
