@@ -142,6 +142,20 @@ class OtherRank(RankCase):
             code, _, errors = self.run_script(f"echo errors >&2; (exit 3); {end}", rank=1)
             self.assertEqual((code, errors), (expected, []))
 
+    def test_names_a_working_folder_without_times_of_birth(self):
+        """The first rank does. The kernel has such a file system."""
+        for folder, expected in ((pathlib.Path("/sys"), 1), (self.work, 0)):
+            known = subprocess.run(["stat", "--format=%W", folder], capture_output=True, text=True, check=True).stdout
+            self.assertEqual(int(known) > 0, expected == 0, folder)
+            self.work = folder
+            _, _, errors = self.run_script("true", rank=0)
+            self.assertEqual(len(errors), expected, errors)
+            if expected:
+                self.assertRegex(errors[0], r"^\[spillway\] warning: working folder /sys, where the file system does not "
+                                            r"tell when a file was made: other ranks see at once what ")
+            self.assertEqual(self.run_script("true", rank=1)[2], [])
+            self.assertEqual(self.run_script("true", rank=0, switch="--split=off")[2], [])
+
     def test_is_as_any_program_where_no_job_is_split(self):
         code, output, errors = self.run_script(TELL_FOLDER + "echo x >made; cat made", rank=1,
                                                switch="--split=off")
@@ -199,8 +213,8 @@ class OtherRank(RankCase):
         code, _, errors = self.run_script(script, rank=1)
         self.assertEqual((code, len(errors)), (0, 3), errors)
         for line, name in zip(errors, ("large", "other")):
-            self.assertRegex(line, rf"^\[spillway 1\] warning: {self.work}/{name} is to be changed, so this rank copies "
-                                   rf"its 0.3 GiB to {self.temporary}/spillway-rank-\S+, where only it sees them \(let ")
+            self.assertRegex(line, rf"^\[spillway 1\] warning: {self.work}/{name} is to be changed, so this rank "
+                                   rf"copies its 0.3 GiB to {self.temporary}/spillway-rank-\S+, where only it ")
         self.assertEqual(errors[2], f"[spillway 1] {large + 5}")
         self.assertEqual((self.work / "large").stat().st_size, large)
         self.assertEqual(self.run_script(script, rank=0)[2], [f"[spillway] {large + 5}"])
