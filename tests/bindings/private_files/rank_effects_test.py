@@ -151,8 +151,8 @@ class OtherRank(RankCase):
             _, _, errors = self.run_script("true", rank=0)
             self.assertEqual(len(errors), expected, errors)
             if expected:
-                self.assertRegex(errors[0], r"^\[spillway\] warning: working folder /sys, where the file system does not "
-                                            r"tell when a file was made: other ranks see at once what ")
+                self.assertRegex(errors[0], r"^\[spillway\] warning: working folder /sys, where the file system does "
+                                            r"not tell when a file was made: other ranks see at once ")
             self.assertEqual(self.run_script("true", rank=1)[2], [])
             self.assertEqual(self.run_script("true", rank=0, switch="--split=off")[2], [])
 

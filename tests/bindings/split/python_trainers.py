@@ -1,6 +1,7 @@
 """Small trainers in Python that know nothing of Spillway: python3 python_trainers.py NAME[,WORD]... ...
 
 Each prints what it has seen and, as whole numbers, the bits of what it has made."""
+import concurrent.futures
 import copy
 import ctypes
 import os
@@ -672,6 +673,42 @@ def saves_large():
         model.load_state_dict(torch.load(name))
         train(model, optimizer, **wide)
     tell_model(model)
+
+
+def loads_ahead():
+    """Data in archives, fetched on a thread before and behind a save."""
+    files = [f"data-{number}.pt" for number in range(4)]
+    for number, file in enumerate(files):
+        pixels = torch.arange(64 * 2048).mul(number + 3).remainder(251).to(torch.uint8)
+        torch.save({"inputs": pixels.reshape(-1, WIDTH), "few": torch.tensor([float(number)])}, file)
+
+    def load(file):
+        loaded = torch.load(file)
+        return loaded["inputs"].float() / 255, loaded["few"] * 2
+
+    model = layers(4)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(load, files[0])
+        for number, file in enumerate(files):
+            inputs, few = coming.result()
+            train(model, optimizer, steps=1, loss=lambda model: model(inputs).square().mean() * few)
+            torch.save(model.state_dict(), "model.pt")
+            coming = pool.submit(load, files[(number + 1) % len(files)])
+        coming.result()
+    tell_model(model)
+
+
+def thread_loads_what_was_saved():
+    import threading
+    model = layers(4)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    train(model, optimizer, steps=1)
+    torch.save(model.state_dict(), "model.pt")
+    thread = threading.Thread(target=lambda: torch.load("model.pt"))
+    thread.start()
+    thread.join()
+    train(model, optimizer, steps=1)
 
 
 def saves_again(*files):
