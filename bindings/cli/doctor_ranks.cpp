@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "exit_codes.h"
+#include "private_rank.h"
 #include "rank_facts.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
@@ -93,8 +94,9 @@ int examine_together(transport::MpiTransport& transport, const runtime::NamedTex
   const std::uint32_t rank = transport.rank().value();
   const auto first_of_host = std::find(hosts.begin(), hosts.end(), hosts[rank]);
   const bool speaks_for_host = first_of_host - hosts.begin() == static_cast<std::ptrdiff_t>(rank);
-  const Examination found =
+  Examination found =
       examined(given, options, speaks_for_host ? Examined::kMachine : Examined::kProcess);
+  found.findings.push_back(examine_working_folder());
   const auto texts = transport::gather_texts(transport, to_text(facts_of(found, hosts[rank])));
   // Nobody measures links while another one still looks at its host.
   transport::number_of_first_rank(transport, 0);

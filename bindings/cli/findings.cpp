@@ -288,6 +288,14 @@ Finding check_disk(const runtime::ResolvedDirectory& directory,
   return finding;
 }
 
+Finding check_working_folder(const std::string& path, bool tells_births) {
+  if (tells_births) return ok("working folder", path);
+  return {"working folder", path + ", where the file system does not tell when a file was made",
+          Verdict::kWarning,
+          "other ranks see at once what the first one makes: let the program make folders with "
+          "exist_ok=True, and caches before the run; or work on another file system"};
+}
+
 Finding check_torch(const FoundTorch& torch, const std::vector<std::string>& served) {
   std::string list;
   for (const std::string& minor : served) (list += list.empty() ? "" : ", ") += minor;

@@ -45,6 +45,9 @@ Finding check_mappers(const runtime::Settings& settings, const topology::Machine
 Finding check_io_uring(const std::string& why_not);
 Finding check_disk(const runtime::ResolvedDirectory& directory,
                    const std::optional<swap::DiskProbe>& probe);
+/// Of ranks of one program. `tells_births`: of files there, its file system tells when they were
+/// made.
+Finding check_working_folder(const std::string& path, bool tells_births);
 
 /// A LibTorch that was found, for programs of `user` ("python3", a program's path).
 struct FoundTorch {

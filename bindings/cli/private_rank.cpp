@@ -251,4 +251,12 @@ void become_private_rank(const PrivateRankOptions& options) {
   ::setenv(SPILLWAY_PRIVATE_FILES_VARIABLE, folder.c_str(), 1);
 }
 
+Finding examine_working_folder() {
+  std::error_code error;
+  const std::string path = fs::current_path(error).string();
+  struct statx facts {};
+  const bool is_known = ::statx(AT_FDCWD, ".", 0, STATX_BTIME, &facts) == 0;
+  return check_working_folder(path, is_known && (facts.stx_mask & STATX_BTIME) != 0);
+}
+
 }  // namespace spillway::cli

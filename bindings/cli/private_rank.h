@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "findings.h"
+
 namespace spillway::cli {
 
 /// What this process gives to a rank whose files and output are its own.
@@ -17,5 +19,9 @@ struct PrivateRankOptions {
 /// front. A process beside this one sees to that, without being its child. Removes what runs left
 /// behind that ended together with theirs. Throws IoError. Call once, while there is one thread.
 void become_private_rank(const PrivateRankOptions& options);
+
+/// Looks at the folder that this process works in: files that the first rank makes there are its
+/// own only where the file system tells when they were made.
+Finding examine_working_folder();
 
 }  // namespace spillway::cli

@@ -21,6 +21,7 @@
 #include "setting_values.h"
 #include "shard_words.h"
 #include "spillway/base/error.h"
+#include "spillway/base/launcher.h"
 #include "spillway/base/log.h"
 #include "spillway/preload/active.h"
 #include "spillway/runtime/settings/budget.h"
@@ -169,9 +170,16 @@ int execute(const std::string& path, const std::vector<std::string>& program) {
 
 // Of a program that runs on many ranks, the first one's effects are the user's.
 void become_rank(const runtime::Settings& settings) {
-  const std::string rank = runtime::launched_rank().value_or("0");
+  const auto launcher = find_launcher();
   const bool is_inside_of_one = !variable(SPILLWAY_PRIVATE_FILES_VARIABLE).empty();
-  if (!settings.split || rank == "0" || is_inside_of_one) return;
+  if (!settings.split || !launcher || launcher->ranks == 1 || is_inside_of_one) return;
+  if (launcher->rank == 0) {
+    const Finding folder = examine_working_folder();
+    if (folder.verdict != Verdict::kOk)
+      log_warning("{} {}: {}", folder.subject, folder.value, folder.mend);
+    return;
+  }
+  const std::string rank = std::to_string(launcher->rank);
   const std::string temporary = variable("TMPDIR");
   become_private_rank({.rank = rank, .parent_folder = temporary.empty() ? "/tmp" : temporary});
 }

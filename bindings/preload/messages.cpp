@@ -5,14 +5,14 @@
 
 namespace spillway::preload {
 
-void say(const char* level, const char* pattern, va_list arguments) {
+void say(const char* level, const char* pattern, va_list arguments, int output) {
   char text[4096];
   int length = snprintf(text, sizeof text, "[spillway] %s: ", level);
   length +=
       vsnprintf(text + length, sizeof text - static_cast<size_t>(length) - 1, pattern, arguments);
   if (length > static_cast<int>(sizeof text) - 2) length = sizeof text - 2;
   text[length] = '\n';
-  const ssize_t written = write(STDERR_FILENO, text, static_cast<size_t>(length) + 1);
+  const ssize_t written = write(output, text, static_cast<size_t>(length) + 1);
   (void)written;
 }
 
@@ -20,6 +20,13 @@ void warn(const char* pattern, ...) {
   va_list arguments;
   va_start(arguments, pattern);
   say("warning", pattern, arguments);
+  va_end(arguments);
+}
+
+void warn_at(int output, const char* pattern, ...) {
+  va_list arguments;
+  va_start(arguments, pattern);
+  say("warning", pattern, arguments, output);
   va_end(arguments);
 }
 

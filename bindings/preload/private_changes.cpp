@@ -4,6 +4,7 @@
 
 #include "private_files.h"
 #include "private_folder.h"
+#include "rank_notices.h"
 #include "raw_files.h"
 
 namespace spillway::preload {
@@ -99,6 +100,7 @@ int put_in_place(Place& place, const Make& make) {
 }
 
 int copy_in_place(Place& place, Bytes bytes) {
+  if (bytes == Bytes::kCopied) tell_of_copy(place.name, place.facts.st_size);
   return put_in_place(place, [&](const char* made) { return copy_file(place, made, bytes); });
 }
 

@@ -72,8 +72,9 @@ int become_found(const char* name, Words words, Words environment) {
 
 /// Starts a program beside this one.
 template <class Start>
-int spawn(Words environment, const Start& start) {
-  return start_program({.replaces_this_one = false}, environment, Starter(start));
+int spawn(Program program, Words environment, const Start& start) {
+  program.replaces_this_one = false;
+  return start_program(program, environment, Starter(start));
 }
 
 /// Words of a call that lists them one by one, up to and with a null.
@@ -168,7 +169,7 @@ SPILLWAY_VISIBLE int posix_spawn(pid_t* child, const char* path,
                                  const posix_spawn_file_actions_t* actions,
                                  const posix_spawnattr_t* attributes, Words words,
                                  Words environment) {
-  return spawn(environment, [&](Words mended) {
+  return spawn({.name = path}, environment, [&](Words mended) {
     return real_functions().posix_spawn(child, path, actions, attributes, words, mended);
   });
 }
@@ -177,7 +178,7 @@ SPILLWAY_VISIBLE int posix_spawnp(pid_t* child, const char* name,
                                   const posix_spawn_file_actions_t* actions,
                                   const posix_spawnattr_t* attributes, Words words,
                                   Words environment) {
-  return spawn(environment, [&](Words mended) {
+  return spawn({.name = name, .is_searched = true}, environment, [&](Words mended) {
     return real_functions().posix_spawnp(child, name, actions, attributes, words, mended);
   });
 }

@@ -18,6 +18,7 @@ int input_is_told = 0;
 int full_disk_is_told = 0;
 int exit_is_told = 0;
 int change_is_told = 0;
+pid_t process = 0;
 
 bool is_first(int& told) {
   return __atomic_load_n(&told, __ATOMIC_RELAXED) == 0 &&
@@ -42,7 +43,20 @@ void abort_for_real() { next_function(known_abort, "abort")(); }
 
 void end_with(int exit_code, void* /*nothing*/) { note_end(exit_code); }
 
+/// That of the process. A child that is about to become a program may have that one's already,
+/// which the rank reads or throws away. Standard error of a rank is a pipe.
+int error_output_before_start() {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/fd/%d", process, STDERR_FILENO);
+  struct stat facts {};
+  if (getpid() == process || stat(path, &facts) != 0 || !S_ISFIFO(facts.st_mode))
+    return STDERR_FILENO;
+  const int output = raw::open_file(path, O_WRONLY);
+  return output < 0 ? STDERR_FILENO : output;
+}
+
 __attribute__((constructor)) void watch_end() {
+  process = getpid();
   if (has_private_files()) on_exit(&end_with, nullptr);
 }
 
@@ -77,6 +91,39 @@ void tell_of_change(const char* name) {
     warn("%s is read, which was changed after this run began: ranks may read different bytes of it "
          "(change it before the run; or let the program write a new file and rename it)",
          name);
+  errno = before;
+}
+
+void tell_of_copy(const char* name, off_t size) {
+  constexpr off_t kMany = off_t{256} << 20;
+  if (size <= kMany) return;
+  const int before = errno;
+  warn("%s is to be changed, so this rank copies its %.1f GiB to %s, where only it sees them (let "
+       "the program open it to read only, where it changes nothing)",
+       name, static_cast<double>(size) / (1 << 30), private_root());
+  errno = before;
+}
+
+void tell_of_unreachable(const char* program, const char* reason) {
+  const int before = errno;
+  // Who starts it may be a child of the rank, or the memory of its parent.
+  struct stat facts {};
+  char mark[PATH_MAX];
+  int file = -1;
+  if (raw::call(SYS_newfstatat, AT_FDCWD, program, &facts, 0) == 0) {
+    snprintf(mark, sizeof mark, "%s/told-%lx-%lx", private_root(), facts.st_dev, facts.st_ino);
+    file = raw::open_file(mark, O_WRONLY | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR);
+  }
+  if (file >= 0) {
+    raw::close_file(file);
+    const int output = error_output_before_start();
+    warn_at(
+        output,
+        "%s is started by this rank, and what it writes is not the rank's own but the user's: %s "
+        "(start it where \"SPILLWAY_PRIVATE_FILES\" not in os.environ, which is the first rank)",
+        program, reason);
+    if (output != STDERR_FILENO) raw::close_file(output);
+  }
   errno = before;
 }
 

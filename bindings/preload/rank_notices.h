@@ -1,6 +1,7 @@
 #pragma once
 
 #include <errno.h>
+#include <sys/types.h>
 
 namespace spillway::preload {
 
@@ -12,6 +13,13 @@ void tell_of_input();
 
 /// On such a rank names a shared file that is read, although it was changed after the rank began.
 void tell_of_change(const char* name);
+
+/// On such a rank names a large shared file that it is about to copy, since the program changes it.
+void tell_of_copy(const char* name, off_t size);
+
+/// Names a program that such a rank starts and that does not go by its files. Once for the rank,
+/// also where its children start the program, and safe in a child of vfork.
+void tell_of_unreachable(const char* program, const char* reason);
 
 /// On such a rank names the folder of its files where no space is left in it.
 void tell_of_full_disk();

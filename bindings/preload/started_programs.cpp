@@ -12,7 +12,9 @@
 
 #include "kept_environment.h"
 #include "messages.h"
+#include "private_files.h"
 #include "program_starts.h"
+#include "rank_notices.h"
 #include "run_listener.h"
 #include "spillway/preload/secure_start.h"
 
@@ -33,25 +35,51 @@ void find_file(const Program& program, char (&path)[PATH_MAX]) {
   }
 }
 
-bool is_static(const char* path) {
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
-  alignas(Elf64_Ehdr) char start[4096];
-  const ssize_t size = read(file, start, sizeof start);
-  close(file);
-  const auto* header = reinterpret_cast<const Elf64_Ehdr*>(start);
-  if (size < static_cast<ssize_t>(sizeof *header) || memcmp(start, ELFMAG, SELFMAG) != 0 ||
-      header->e_ident[EI_CLASS] != ELFCLASS64)
-    return false;
-  for (unsigned i = 0; i < header->e_phnum; ++i) {
-    const size_t at = header->e_phoff + i * sizeof(Elf64_Phdr);
-    if (at + sizeof(Elf64_Phdr) > static_cast<size_t>(size)) return false;
-    Elf64_Phdr segment;
-    memcpy(&segment, start + at, sizeof segment);
-    if (segment.p_type == PT_INTERP) return false;
+/// A program's file, as far as it tells what can be loaded into it.
+class ProgramFile {
+ public:
+  explicit ProgramFile(const char* path) : file_(open(path, O_RDONLY | O_CLOEXEC)) {
+    if (!fill(&header_, sizeof header_, 0) || memcmp(header_.e_ident, ELFMAG, SELFMAG) != 0 ||
+        header_.e_ident[EI_CLASS] != ELFCLASS64)
+      header_ = {};
   }
-  return true;
-}
+  ~ProgramFile() {
+    if (file_ >= 0) close(file_);
+  }
+  ProgramFile(const ProgramFile&) = delete;
+  ProgramFile& operator=(const ProgramFile&) = delete;
+
+  bool is_static() const {
+    for (unsigned i = 0; i < header_.e_phnum; ++i) {
+      Elf64_Phdr segment;
+      if (!fill(&segment, sizeof segment, header_.e_phoff + i * sizeof segment) ||
+          segment.p_type == PT_INTERP)
+        return false;
+    }
+    return header_.e_phnum > 0;
+  }
+
+  bool is_made_by_go() const {
+    Elf64_Shdr names;
+    char text[4096];
+    if (header_.e_shnum == 0 ||
+        !fill(&names, sizeof names, header_.e_shoff + header_.e_shstrndx * sizeof names))
+      return false;
+    const size_t size = names.sh_size < sizeof text ? names.sh_size : sizeof text;
+    return fill(text, size, names.sh_offset) &&
+           memmem(text, size, kGoSection, sizeof kGoSection) != nullptr;
+  }
+
+ private:
+  static constexpr char kGoSection[] = ".go.buildinfo";
+
+  bool fill(void* to, size_t size, size_t from) const {
+    return pread(file_, to, size, static_cast<off_t>(from)) == static_cast<ssize_t>(size);
+  }
+
+  int file_;
+  Elf64_Ehdr header_{};
+};
 
 bool has_our_library(Words environment) {
   for (; environment != nullptr && *environment != nullptr; ++environment)
@@ -60,27 +88,46 @@ bool has_our_library(Words environment) {
   return false;
 }
 
+// Null where our library comes into it, if LD_PRELOAD names that.
+const char* why_unreachable(const char* path) {
+  switch (secure_start_of(path)) {
+    case SecureStart::kNo: break;
+    case SecureStart::kOfOtherUser: return "it changes its user or group (set-user-id)";
+    case SecureStart::kWithCapabilities: return "it has file capabilities (setcap)";
+  }
+  return ProgramFile(path).is_static() ? "it is statically linked" : nullptr;
+}
+
 // Its last chance: what the first process becomes has nothing of ours in it to say so at the end.
 void warn_of_unreachable(const Program& program, Words environment) {
   if (program.name == nullptr) return;
   char path[PATH_MAX];
   find_file(program, path);
-  const char* reason = nullptr;
-  switch (secure_start_of(path)) {
-    case SecureStart::kNo: break;
-    case SecureStart::kOfOtherUser: reason = "it changes its user or group (set-user-id)"; break;
-    case SecureStart::kWithCapabilities: reason = "it has file capabilities (setcap)"; break;
-  }
-  if (reason == nullptr && is_static(path)) reason = "it is statically linked";
+  const char* reason = why_unreachable(path);
   if (reason == nullptr && access(path, X_OK) == 0 && !has_our_library(environment))
     reason = "LD_PRELOAD was taken out of its environment";
   if (reason != nullptr)
     warn("%s is not under Spillway, so the budget limits nothing in it: %s", path, reason);
 }
 
+// What writes the user's files on each rank.
+void warn_of_other_files(const Program& program) {
+  if (program.name == nullptr) return;
+  char path[PATH_MAX];
+  find_file(program, path);
+  const char* reason = why_unreachable(path);
+  if (reason == nullptr && ProgramFile(path).is_made_by_go())
+    reason = "it is made by Go, whose programs make their system calls themselves";
+  // Python's ctypes asks it for libraries, and it writes nothing then.
+  const char* name = strrchr(path, '/');
+  if (reason != nullptr && (name == nullptr || strcmp(name, "/ldconfig") != 0))
+    tell_of_unreachable(path, reason);
+}
+
 }  // namespace
 
 int start_program(const Program& program, Words environment, const Starter& start) {
+  if (has_private_files()) warn_of_other_files(program);
   // A child of the first process leaves that one there: nothing is to be said.
   const RunState run = program.replaces_this_one ? state_of_run() : RunState::kNotListening;
   return with_mended(environment, run == RunState::kUnderSpillway, [&](Words mended) {

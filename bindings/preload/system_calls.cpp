@@ -26,6 +26,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "holes.h"
 #include "rank_notices.h"
 #include "registered_hooks.h"
 
@@ -414,6 +415,22 @@ ssize_t transfer(int descriptor, const void* memory, size_t size, Use use, const
   return transfer(descriptor, memory, size, use, wait, call);
 }
 
+/// A write; what may be a hole in a file becomes one (holes.h).
+ssize_t write_to(int descriptor, const void* memory, size_t size) {
+  const size_t before_hole = size - hole_at_end(memory, size);
+  size_t begin = 0;
+  if (before_hole < size) {
+    const ssize_t moved = before_hole > 0 ? real().write(descriptor, memory, before_hole) : 0;
+    if (moved < static_cast<ssize_t>(before_hole)) return moved;
+    if (make_hole(descriptor, size - before_hole)) return static_cast<ssize_t>(size);
+    begin = before_hole;
+  }
+  const ssize_t moved = transfer(
+      descriptor, at(memory, begin), size - begin, Use::kTaken,
+      [&](void* piece, size_t, size_t count) { return real().write(descriptor, piece, count); });
+  return begin == 0 ? moved : static_cast<ssize_t>(begin) + (moved < 0 ? 0 : moved);
+}
+
 /// What is only looked at comes again with the next call, and does not add up.
 Wait wait_of_receiving(int flags) {
   const bool adds_up = (flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE)) == 0;
@@ -465,6 +482,24 @@ ssize_t transfer_parts(int descriptor, const iovec* parts, int count, Use use,
                   [&](void* piece, size_t begin, size_t size) {
                     return one_part(piece, size, done + static_cast<ssize_t>(begin));
                   });
+    if (moved < 0) return done > 0 ? done : moved;
+    done += moved;
+    if (static_cast<size_t>(moved) < parts[i].iov_len) break;
+  }
+  return done;
+}
+
+bool has_hole(const iovec* parts, int count) {
+  for (int i = 0; i < count; ++i)
+    if (hole_at_end(parts[i].iov_base, parts[i].iov_len) > 0) return true;
+  return false;
+}
+
+/// Part by part.
+ssize_t write_parts(int descriptor, const iovec* parts, int count) {
+  ssize_t done = 0;
+  for (int i = 0; i < count; ++i) {
+    const ssize_t moved = write_to(descriptor, parts[i].iov_base, parts[i].iov_len);
     if (moved < 0) return done > 0 ? done : moved;
     done += moved;
     if (static_cast<size_t>(moved) < parts[i].iov_len) break;
@@ -577,10 +612,7 @@ SPILLWAY_VISIBLE ssize_t read(int file, void* memory, size_t size) {
 }
 
 SPILLWAY_VISIBLE ssize_t write(int file, const void* memory, size_t size) {
-  const auto call = real().write;
-  return noted(transfer(file, memory, size, Use::kTaken, [&](void* piece, size_t, size_t count) {
-    return call(file, piece, count);
-  }));
+  return noted(write_to(file, memory, size));
 }
 
 SPILLWAY_VISIBLE ssize_t pread(int file, void* memory, size_t size, off_t from) {
@@ -616,6 +648,7 @@ SPILLWAY_VISIBLE ssize_t readv(int file, const iovec* parts, int count) {
 }
 
 SPILLWAY_VISIBLE ssize_t writev(int file, const iovec* parts, int count) {
+  if (has_hole(parts, count)) return noted(write_parts(file, parts, count));
   return noted(transfer_parts(
       file, parts, count, Use::kTaken,
       [&](void* part, size_t size, ssize_t) { return real().write(file, part, size); },

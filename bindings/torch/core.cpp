@@ -76,6 +76,7 @@ void register_hooks(bool kernel_serves_faults, std::size_t bytes_at_once, bool i
     hooks.before_pointer = &split::SplitProgram::before_pointer;
     hooks.archived_tensor = &split::SplitProgram::archived_tensor;
     hooks.archived_bytes = &split::SplitProgram::archived_bytes;
+    hooks.absent_bytes = &split::SplitProgram::absent_bytes;
     hooks.read_record = &split::SplitProgram::read_record;
     hooks.read_part = &split::SplitProgram::read_part;
     hooks.keeps_file = &split::SplitProgram::keeps_file;

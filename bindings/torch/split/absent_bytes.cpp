@@ -1,10 +1,8 @@
 #include "absent_bytes.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <new>
 #include <string_view>
@@ -16,65 +14,41 @@ constexpr std::string_view kText =
     "[spillway] These bytes are in the file of the first rank only. \n";
 static_assert(kText.size() == 64);
 
-/// A file in memory that holds the text again and again.
-class Part {
- public:
-  /// Throws std::bad_alloc.
-  explicit Part(std::size_t size) : size_(size) {
-    void* memory = MAP_FAILED;
-    if (file_ >= 0 && ::ftruncate(file_, static_cast<off_t>(size)) == 0)
-      memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
-    if (memory == MAP_FAILED) {
-      ::close(file_);
-      throw std::bad_alloc();
-    }
-    for (std::size_t i = 0; i < size; i += kText.size())
-      std::memcpy(static_cast<char*>(memory) + i, kText.data(), kText.size());
-    ::munmap(memory, size);
-  }
-  ~Part() { ::close(file_); }
-  Part(const Part&) = delete;
-  Part& operator=(const Part&) = delete;
-
-  bool cover(std::byte* memory) const {
-    return ::mmap(memory, size_, PROT_READ, MAP_SHARED | MAP_FIXED, file_, 0) != MAP_FAILED;
-  }
-
- private:
-  const std::size_t size_;
-  const int file_ = ::memfd_create("spillway absent bytes", MFD_CLOEXEC);
-};
-
-/// Of what stays in memory: the system allows a process some 65,000 mappings.
-std::size_t part_for(std::size_t size) {
-  constexpr std::size_t kMappings = 1024;
-  return std::bit_ceil(std::max(size / kMappings, std::size_t{1} << 20));
-}
+constexpr std::size_t kPage = 4096;
 
 }  // namespace
 
 const void* AbsentBytes::of(std::size_t size) {
-  if (size > size_) grow(size);
-  return memory_;
+  if (size > size_.load(std::memory_order_relaxed)) grow(size);
+  return memory_.load(std::memory_order_relaxed);
 }
 
 void AbsentBytes::grow(std::size_t size) {
-  std::size_t wanted = std::max(size, 2 * size_);
-  const std::size_t step = part_for(wanted);
-  const Part part(step);
-  wanted = (wanted + step - 1) / step * step;
+  const std::size_t before = size_.load(std::memory_order_relaxed);
+  const std::size_t wanted = std::max({size, 2 * before, kPage});
+  // Memory that was never written is one page of zeroes, however much is read.
   void* const made =
-      ::mmap(nullptr, wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      ::mmap(nullptr, wanted, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (made == MAP_FAILED) throw std::bad_alloc();
-  auto* const memory = static_cast<std::byte*>(made);
-  for (std::size_t i = 0; i < wanted; i += step)
-    if (!part.cover(memory + i)) {
-      ::munmap(memory, wanted);
-      throw std::bad_alloc();
-    }
-  if (memory_ != nullptr) ::munmap(memory_, size_);
-  memory_ = memory;
-  size_ = wanted;
+  if (::mprotect(made, kPage, PROT_READ | PROT_WRITE) != 0) {
+    ::munmap(made, wanted);
+    throw std::bad_alloc();
+  }
+  std::memcpy(made, kText.data(), kText.size());
+  ::mprotect(made, kPage, PROT_READ);
+  // Who looks meanwhile finds less than there is.
+  const auto* const old = memory_.exchange(static_cast<const std::byte*>(made));
+  size_.store(wanted, std::memory_order_release);
+  if (old != nullptr) ::munmap(const_cast<std::byte*>(old), before);
+}
+
+std::size_t AbsentBytes::zeroes_at_end_of(const void* memory, std::size_t size) const noexcept {
+  const std::size_t there = size_.load(std::memory_order_acquire);
+  const std::byte* const text = memory_.load(std::memory_order_relaxed);
+  const auto* const begin = static_cast<const std::byte*>(memory);
+  const std::byte* const end = begin + size;
+  if (begin < text || end > text + there) return 0;
+  return static_cast<std::size_t>(end - std::clamp(text + kText.size(), begin, end));
 }
 
 bool AbsentBytes::are_at(const void* memory, std::size_t size) noexcept {

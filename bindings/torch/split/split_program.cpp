@@ -294,8 +294,13 @@ class SplitProgram::Impl {
     if (may_ask()) order_.registered(parameter);
   }
 
-  void record_read(const c10::DataPtr& memory) {
-    const bool is_elsewhere = has_absent_archives_;
+  void record_read(const c10::DataPtr& memory, std::size_t size) {
+    // Another thread comes by at a moment of its own on each rank, and is not split.
+    const bool is_elsewhere = has_absent_archives_ && is_on_this_thread();
+    if (has_absent_archives_ && !is_elsewhere && AbsentBytes::are_at(memory.get(), size))
+      job_.abort(
+          "a thread of its own reads an archive of this run, whose bytes are in the file of the "
+          "first rank: load it on the program's first thread, or after the run");
     storages_.note_loaded(memory, is_elsewhere);
     if (!is_elsewhere) return;
     if (RecordMemory* const record = RecordMemory::of(memory))
@@ -321,6 +326,8 @@ class SplitProgram::Impl {
       job_.abort(error.what());
     }
   }
+
+  const AbsentBytes& absent() const { return absent_; }
 
   const void* archived_bytes(const void* memory, std::size_t size) {
     const auto ordinal = may_ask() ? storages_.at(memory) : std::nullopt;
@@ -1708,6 +1715,11 @@ const void* SplitProgram::archived_bytes(const void* memory, std::size_t size) {
   return program == nullptr ? memory : program->impl_->archived_bytes(memory, size);
 }
 
+std::size_t SplitProgram::absent_bytes(const void* memory, std::size_t size) noexcept {
+  const SplitProgram* const program = running();
+  return program == nullptr ? 0 : program->impl_->absent().zeroes_at_end_of(memory, size);
+}
+
 void SplitProgram::read_record(void (*function)(), void* result, void* reader, const void* name,
                                const void* allocator) {
   using Allocator = std::optional<c10::Allocator*>;
@@ -1719,7 +1731,7 @@ void SplitProgram::read_record(void (*function)(), void* result, void* reader, c
   RecordMemory::Record record =
       program == nullptr ? read(from, what, into) : RecordMemory::read(read, from, what, into);
   if (program != nullptr) {
-    program->impl_->record_read(std::get<0>(record));
+    program->impl_->record_read(std::get<0>(record), std::get<1>(record));
   } else if (AbsentBytes::are_at(std::get<0>(record).get(), std::get<1>(record))) {
     constexpr std::string_view kReason =
         "a process that a rank has started reads an archive of this run, whose bytes are in the "

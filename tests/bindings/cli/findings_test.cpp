@@ -252,6 +252,15 @@ TEST(CheckDisk, PassesOnWhatWasFoundOutAboutTheDirectory) {
   EXPECT_EQ(check_disk(rotating, std::nullopt).mend, "it rotates");
 }
 
+TEST(CheckWorkingFolder, SaysWhatFollowsWhereFilesHaveNoTimeOfBirth) {
+  EXPECT_EQ(check_working_folder("/work", true).verdict, Verdict::kOk);
+  EXPECT_EQ(check_working_folder("/work", true).value, "/work");
+  const Finding finding = check_working_folder("/home/me", false);
+  EXPECT_EQ(finding.verdict, Verdict::kWarning);
+  EXPECT_THAT(finding.value, HasSubstr("/home/me, where the file system does not tell"));
+  EXPECT_THAT(finding.mend, HasSubstr("exist_ok=True"));
+}
+
 TEST(CheckTorch, NeedsACoreOfTheSameMinor) {
   EXPECT_EQ(check_torch({"python3", "/t/libtorch_cpu.so", "2.11.0"}, {"2.11"}).verdict,
             Verdict::kOk);

@@ -59,6 +59,7 @@ class DoctorCase(RanksCase):
             self.assertEqual(rank["threads"], 1)
             self.assertTrue(rank["cores"])
             self.assertGreater(rank["budget_bytes"], 0)
+        self.assertEqual(checks["working folder"]["value"], str(self.folder))
         self.assertIn("for 3 ranks", checks["budget"]["value"])
         self.assertIn("shared by 3 ranks", checks[f"disk {self.folder}"]["value"])
         self.assertEqual([(link["from"], link["to"], link["between"]) for link in job["links"]],
@@ -117,6 +118,14 @@ class DoctorCase(RanksCase):
         run = self.launch(3, script, *self.words("--budget", "3MiB"), mpi=self.MPI)
         self.assertEqual(run.stderr.count("code 1"), 3, run.stderr)
 
+    def check_working_folder(self):
+        """The kernel has file systems that do not tell when a file was made."""
+        run = self.launch(2, "sh", "-c", 'cd /sys && exec "$@"', "sh", *self.words("--json"), mpi=self.MPI)
+        _, checks = self.report(run)
+        self.assertEqual(checks["working folder"]["verdict"], "warning")
+        self.assertRegex(checks["working folder"]["value"], "^/sys, where the file system does not tell when")
+        self.assertEqual([name for name in checks if "working folder" in name], ["working folder"])
+
     def check_crowded(self):
         run = self.launch(2, "env", "OMP_NUM_THREADS=1000", *self.words("--json"), mpi=self.MPI)
         _, checks = self.report(run)
@@ -165,6 +174,9 @@ class Mpich(DoctorCase):
 
     def test_more_threads_than_cores_are_a_warning(self):
         self.check_crowded()
+
+    def test_a_working_folder_without_times_of_birth_is_a_warning(self):
+        self.check_working_folder()
 
     def test_the_library_of_another_mpi_is_one_sentence(self):
         self.check_other_mpi("Open MPI")

@@ -40,6 +40,10 @@ struct FakeHooks {
     return current;
   }
 
+  static std::size_t absent_bytes(const void* memory, std::size_t size) {
+    return current->absent_.zeroes_at_end_of(memory, size);
+  }
+
   static void release(void* token) { --static_cast<FakeTensor*>(token)->holds_left_; }
 
   static void on_fault(int, siginfo_t* info, void*) {
@@ -64,6 +68,7 @@ FakeTensor::FakeTensor(const Options& options)
   hooks.kernel_serves_faults = options.kernel_serves_faults ? 1 : 0;
   hooks.hold_memory = &FakeHooks::hold;
   hooks.release_memory = &FakeHooks::release;
+  hooks.absent_bytes = &FakeHooks::absent_bytes;
   current = this;
 }
 

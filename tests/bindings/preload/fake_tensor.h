@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "absent_bytes.h"
+
 namespace spillway::preload {
 
 inline constexpr std::size_t kFakePage = 4096;
@@ -52,6 +54,9 @@ class FakeTensor {
   std::size_t holds_left() const { return holds_left_; }
   std::size_t pages_come() const { return pages_come_; }
 
+  /// What stands for bytes of the first rank.
+  split::AbsentBytes& absent() { return absent_; }
+
  private:
   friend struct FakeHooks;
   bool comes(const void* address);
@@ -63,6 +68,7 @@ class FakeTensor {
   std::vector<Hold> holds_;
   std::size_t holds_left_ = 0;
   std::atomic<std::size_t> pages_come_ = 0;
+  split::AbsentBytes absent_;
 };
 
 }  // namespace spillway::preload

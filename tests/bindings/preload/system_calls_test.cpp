@@ -8,9 +8,11 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -19,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "absent_bytes.h"
 #include "fake_tensor.h"
 #include "support/temporary_directory.h"
 
@@ -278,6 +281,91 @@ TEST(Streams, TakeAllOfATensorAndPartsInTheirOrder) {
   EXPECT_EQ(::recv(sockets.far(), received.data(), received.size(), MSG_WAITALL), moved);
   EXPECT_EQ(received, expected.substr(0, received.size()));
   EXPECT_THAT(tensor.holds(), IsEmpty());  // Nothing is held while a call may block.
+}
+
+// --- What stands for bytes of the first rank ----------------------------------------------------
+
+constexpr std::size_t kRecord = std::size_t{1} << 20;
+
+std::string text_of(split::AbsentBytes& absent, std::size_t size) {
+  return {static_cast<const char*>(absent.of(size)), size};
+}
+
+std::size_t room_of(int file) {
+  struct stat facts {};
+  EXPECT_EQ(::fstat(file, &facts), 0);
+  return static_cast<std::size_t>(facts.st_blocks) * 512;
+}
+
+TEST(AbsentBytes, BeginWithATextAndGoOnWithZeroes) {
+  split::AbsentBytes absent;
+  for (const std::size_t size : {std::size_t{1}, std::size_t{100}, kRecord, 5 * kRecord + 3}) {
+    const std::string bytes = text_of(absent, size);
+    const std::size_t text = std::min(size, std::size_t{64});
+    EXPECT_EQ(split::AbsentBytes::are_at(bytes.data(), size), size >= 8);
+    EXPECT_EQ(bytes.find_first_not_of('\0', text), std::string::npos);
+    const auto* const memory = static_cast<const char*>(absent.of(size));
+    EXPECT_EQ(absent.zeroes_at_end_of(memory, size), size - text);
+    EXPECT_EQ(absent.zeroes_at_end_of(memory + text, size - text), size - text);
+    EXPECT_EQ(absent.zeroes_at_end_of(bytes.data(), size), 0U);
+  }
+}
+
+TEST(AbsentBytes, TakeNoRoomInAFile) {
+  FakeTensor tensor({});
+  const std::string expected = pattern(100) + text_of(tensor.absent(), kRecord) + pattern(50, 3) +
+                               text_of(tensor.absent(), kRecord) + pattern(20);
+  auto* const record = const_cast<void*>(tensor.absent().of(kRecord));
+  const Descriptor file(file_of(""));
+  std::string begin = pattern(100);
+  std::array<iovec, 3> parts{
+      {{begin.data(), 100}, {record, 1000}, {static_cast<char*>(record) + 1000, kRecord - 1000}}};
+  EXPECT_EQ(::writev(file.get(), parts.data(), 3), as_ssize(100 + kRecord));
+  EXPECT_EQ(::write(file.get(), pattern(50, 3).data(), 50), 50);
+  EXPECT_EQ(::write(file.get(), record, kRecord), as_ssize(kRecord));
+  EXPECT_EQ(::write(file.get(), pattern(20).data(), 20), 20);
+  EXPECT_EQ(contents_of(file.get(), expected.size()), expected);
+  EXPECT_LE(room_of(file.get()), 4 * kFakePage);
+}
+
+TEST(AbsentBytes, ReplaceWhatWasThere) {
+  FakeTensor tensor({});
+  std::string expected = pattern(3 * kRecord);
+  const Descriptor file(file_of(expected));
+  expected.replace(100, kRecord, text_of(tensor.absent(), kRecord));
+  EXPECT_EQ(::lseek(file.get(), 100, SEEK_SET), 100);
+  EXPECT_EQ(::write(file.get(), tensor.absent().of(kRecord), kRecord), as_ssize(kRecord));
+  EXPECT_EQ(::lseek(file.get(), 0, SEEK_CUR), as_ssize(100 + kRecord));
+  EXPECT_EQ(contents_of(file.get(), expected.size()), expected);
+  EXPECT_LE(room_of(file.get()), 2 * kRecord + 2 * kFakePage);
+  // Half of it behind the end.
+  EXPECT_EQ(::lseek(file.get(), 5 * kRecord / 2, SEEK_SET), as_ssize(5 * kRecord / 2));
+  EXPECT_EQ(::write(file.get(), tensor.absent().of(kRecord), kRecord), as_ssize(kRecord));
+  expected.replace(5 * kRecord / 2, kRecord / 2, text_of(tensor.absent(), kRecord));
+  EXPECT_EQ(contents_of(file.get(), expected.size()), expected);
+}
+
+TEST(AbsentBytes, AreWrittenWhereNoHoleCanBe) {
+  FakeTensor tensor({});
+  const std::string text = text_of(tensor.absent(), kRecord);
+  const TemporaryDirectory folder;
+  const std::string path = folder.path() + "/log";
+  for (const std::string& expected : {text, text + text}) {
+    const Descriptor log(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND, 0600));
+    EXPECT_EQ(::write(log.get(), tensor.absent().of(kRecord), kRecord), as_ssize(kRecord));
+    EXPECT_EQ(contents_of(log.get(), expected.size()), expected);
+  }
+  const Sockets sockets(SOCK_STREAM);
+  std::string received(kRecord, 'x');
+  std::thread reader([&] {
+    EXPECT_EQ(::recv(sockets.far(), received.data(), kRecord, MSG_WAITALL), as_ssize(kRecord));
+  });
+  EXPECT_EQ(::write(sockets.near(), tensor.absent().of(kRecord), kRecord), as_ssize(kRecord));
+  reader.join();
+  EXPECT_EQ(received, text);
+  const Descriptor read_only(::open(path.c_str(), O_RDONLY));
+  EXPECT_EQ(::write(read_only.get(), tensor.absent().of(kRecord), kRecord), -1);
+  EXPECT_EQ(errno, EBADF);
 }
 
 // --- Pipes and sockets that are slow ----------------------------------------------------------

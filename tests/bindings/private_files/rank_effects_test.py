@@ -142,6 +142,20 @@ class OtherRank(RankCase):
             code, _, errors = self.run_script(f"echo errors >&2; (exit 3); {end}", rank=1)
             self.assertEqual((code, errors), (expected, []))
 
+    def test_names_a_working_folder_without_times_of_birth(self):
+        """The first rank does. The kernel has such a file system."""
+        for folder, expected in ((pathlib.Path("/sys"), 1), (self.work, 0)):
+            known = subprocess.run(["stat", "--format=%W", folder], capture_output=True, text=True, check=True).stdout
+            self.assertEqual(int(known) > 0, expected == 0, folder)
+            self.work = folder
+            _, _, errors = self.run_script("true", rank=0)
+            self.assertEqual(len(errors), expected, errors)
+            if expected:
+                self.assertRegex(errors[0], r"^\[spillway\] warning: working folder /sys, where the file system does "
+                                            r"not tell when a file was made: other ranks see at once ")
+            self.assertEqual(self.run_script("true", rank=1)[2], [])
+            self.assertEqual(self.run_script("true", rank=0, switch="--split=off")[2], [])
+
     def test_is_as_any_program_where_no_job_is_split(self):
         code, output, errors = self.run_script(TELL_FOLDER + "echo x >made; cat made", rank=1,
                                                switch="--split=off")
@@ -188,6 +202,54 @@ class OtherRank(RankCase):
         self.assertEqual(process.returncode, 0, errors)
         self.assertRegex(errors, rf"^\[spillway 1\] warning: {self.work}/changed is read, which was changed after this "
                                  r"run began: .* rename it\)\n$")
+
+    def test_says_that_it_copies_what_is_large(self):
+        large = (257 << 20) + 7
+        for name, size in (("large", large), ("other", large), ("emptied", large), ("small", 1 << 20)):
+            with open(self.work / name, "wb") as file:
+                file.truncate(size)
+        script = ("exec 3<>large 4>>large 5>emptied 6<>small; chmod u+x other; echo more >&4; cat large >/dev/null;"
+                  "echo \"[spillway] $(wc -c <large)\" >&2")
+        code, _, errors = self.run_script(script, rank=1)
+        self.assertEqual((code, len(errors)), (0, 3), errors)
+        for line, name in zip(errors, ("large", "other")):
+            self.assertRegex(line, rf"^\[spillway 1\] warning: {self.work}/{name} is to be changed, so this rank "
+                                   rf"copies its 0.3 GiB to {self.temporary}/spillway-rank-\S+, where only it ")
+        self.assertEqual(errors[2], f"[spillway 1] {large + 5}")
+        self.assertEqual((self.work / "large").stat().st_size, large)
+        self.assertEqual(self.run_script(script, rank=0)[2], [f"[spillway] {large + 5}"])
+
+    def check_unreachable(self, reason, first, *options):
+        """Of a program that makes its system calls past the library, however often and by whom it is started."""
+        source, program = self.room / "program.c", self.room / "program"
+        source.write_text('#include <stdio.h>\n#ifdef MARK\n'
+                          '__attribute__((section(".go.buildinfo"), used)) char mark;\n#endif\n'
+                          'int main(void) { return fopen("made", "w") == NULL; }\n')
+        compiled = subprocess.run([os.environ["SPILLWAY_TEST_COMPILER"], *options, source, "-o", program],
+                                  capture_output=True, text=True, check=False)
+        if compiled.returncode != 0 and "-static" in options:
+            self.skipTest("no static C library is installed")
+        self.assertEqual(compiled.returncode, 0, compiled.stderr)
+        script = (f"{first.format(program)}; {program}; (PATH=$PATH:{self.room}; program); "
+                  f"python3 -c 'import os\nos.posix_spawn(\"{program}\", [\"x\"], os.environ); os.wait()'")
+        code, _, errors = self.run_script(script, rank=1)
+        self.assertEqual((code, len(errors)), (0, 1), errors)
+        self.assertIn(f"[spillway 1] warning: {program} is started by this rank, and what it writes is not the rank's "
+                      f"own but the user's: {reason}", errors[0])
+        self.assertEqual(self.run_script(script, rank=0)[::2], (0, []))
+
+    def test_names_a_static_program(self):
+        self.check_unreachable("it is statically linked", "python3 -c 'import subprocess\n"
+                               "assert not subprocess.run([\"{}\"], capture_output=True).stderr'", "-static")
+        self.assertEqual(self.names(), ["made"])
+
+    def test_names_a_program_made_by_go(self):
+        self.check_unreachable("it is made by Go", "{} 2>/dev/null", "-DMARK")
+
+    def test_says_nothing_of_programs_that_it_reaches(self):
+        script = "ls; python3 -c 'import ctypes.util; ctypes.util.find_library(\"m\")'"
+        code, _, errors = self.run_script(script, rank=1)
+        self.assertEqual((code, errors), (0, []))
 
     def test_is_refused_without_a_place_for_its_files(self):
         self.temporary.rmdir()

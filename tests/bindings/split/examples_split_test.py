@@ -4,7 +4,9 @@ import pathlib
 import re
 import unittest
 
-from split_runs import SplitCase
+from memory_group import Unavailable
+from split_runs import COMMAND, ROOM, SplitCase
+from surroundings import SmallDisk
 
 PROGRAMS = pathlib.Path(os.environ["SPILLWAY_TEST_PROGRAMS"])
 LEAVES = ["--losses", "losses", "--save-model", "model", "--checkpoint", "checkpoint"]
@@ -49,6 +51,23 @@ class ExampleCase(SplitCase):
 class Examples(ExampleCase):
     def test_text_gpt_on_two_ranks(self):
         self.train("text_gpt", 2, half=True)
+
+    def test_text_gpt_saves_without_room_on_the_other_rank(self):
+        """LibTorch's C++ writers; Python's are in python_split_test.py."""
+        try:
+            disk = SmallDisk(self.room, 8 << 20)
+        except Unavailable as reason:
+            self.skipTest(str(reason))
+        self.addCleanup(disk.remove)
+        disk.fill(1 << 20)
+        words = [PROGRAMS / "text_gpt", "--preset", "tiny", "--steps", "1", *LEAVES]
+        plain = self.run_plain(*words)
+        self.assertGreater(len(plain.file("model")), 2 << 20)
+        rank = ["-n", 1, "env"]
+        command = [COMMAND, "run", "--split", "--budget", ROOM, "--nvme", self.room, "--", *words]
+        split = self.start([self.launcher, *rank, *command, ":", *rank, f"TMPDIR={disk.point}", *command], "split")
+        self.check_same(plain, split, archives=["checkpoint"])
+        self.assertNotIn("No space left", split.errors)
 
     def test_text_gpt_in_two_shards_with_the_same_data(self):
         self.train("text_gpt", 4, "--shards", "2", half=True)

@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import sys
 import unittest
 
@@ -128,7 +129,7 @@ class Looks(PythonCase):
 
 class Files(PythonCase):
     def test_are_those_of_one_process(self):
-        self.check("saves", "state_in_memory", "best_so_far", "mapped_load")
+        self.check("saves", "state_in_memory", "best_so_far", "mapped_load", "loads_ahead")
 
     def test_go_on_with_other_ranks(self):
         def words(*trainers):
@@ -145,6 +146,16 @@ class Files(PythonCase):
             self.assertEqual(split.file("a.pt"), whole.file("a.pt"))
             (split.folder / "a.pt").write_bytes(kept)
 
+    def test_take_no_room_on_other_ranks(self):
+        words = [PYTHON, TRAINERS, "saves_large"]
+        split = self.run_split(2, *words)
+        self.check_same(self.run_plain(*words), split)
+        for rank, most in (("", 1 << 25), (" 1", 1 << 20)):
+            rows = re.findall(rf"\[spillway{rank}\] (\S+\.pt) (\d+) (\d+)\n", split.errors)
+            self.assertEqual([name for name, _, _ in rows], ["by_path.pt", "buffered.pt", "old.pt"], split.said)
+            for name, size, room in rows:
+                self.assertGreater(int(size), 16 << 20, name)
+                self.assertLess(int(room), most, f"{name} on rank {rank}")
 
     def test_are_whole_where_the_program_leaves_at_once(self):
         self.check("leaves_behind_a_save")

@@ -1,6 +1,7 @@
 """Small trainers in Python that know nothing of Spillway: python3 python_trainers.py NAME[,WORD]... ...
 
 Each prints what it has seen and, as whole numbers, the bits of what it has made."""
+import concurrent.futures
 import copy
 import ctypes
 import os
@@ -650,6 +651,64 @@ def saves(file="checkpoint.pt", steps="2"):
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": first + int(steps),
                 "generator": torch.get_rng_state()}, file)
     tell_model(model, optimizer)
+
+
+def saves_large():
+    """16 MiB each by a path, by Python's files, and over an older file. Then it goes on from what it has saved."""
+    model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(4)))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    wide = {"micro_batches": 1, "steps": 1, "loss": lambda model: model(torch.randn(4, 1024)).square().mean()}
+    train(model, optimizer, **wide)
+    torch.save(model.state_dict(), "by_path.pt")
+    for name, buffering in (("buffered.pt", -1), ("plain.pt", 0)):
+        with open(name, "wb", buffering=buffering) as file:
+            torch.save(model.state_dict(), file)
+    os.replace("plain.pt", "old.pt")
+    train(model, optimizer, **wide)
+    with open("old.pt", "r+b") as file:
+        torch.save(model.state_dict(), file)
+    for name in ("by_path.pt", "buffered.pt", "old.pt"):
+        facts = os.stat(name)
+        print(f"[spillway] {name} {facts.st_size} {facts.st_blocks * 512}", file=sys.stderr)
+        model.load_state_dict(torch.load(name))
+        train(model, optimizer, **wide)
+    tell_model(model)
+
+
+def loads_ahead():
+    """Data in archives, fetched on a thread before and behind a save."""
+    files = [f"data-{number}.pt" for number in range(4)]
+    for number, file in enumerate(files):
+        pixels = torch.arange(64 * 2048).mul(number + 3).remainder(251).to(torch.uint8)
+        torch.save({"inputs": pixels.reshape(-1, WIDTH), "few": torch.tensor([float(number)])}, file)
+
+    def load(file):
+        loaded = torch.load(file)
+        return loaded["inputs"].float() / 255, loaded["few"] * 2
+
+    model = layers(4)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(load, files[0])
+        for number, file in enumerate(files):
+            inputs, few = coming.result()
+            train(model, optimizer, steps=1, loss=lambda model: model(inputs).square().mean() * few)
+            torch.save(model.state_dict(), "model.pt")
+            coming = pool.submit(load, files[(number + 1) % len(files)])
+        coming.result()
+    tell_model(model)
+
+
+def thread_loads_what_was_saved():
+    import threading
+    model = layers(4)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    train(model, optimizer, steps=1)
+    torch.save(model.state_dict(), "model.pt")
+    thread = threading.Thread(target=lambda: torch.load("model.pt"))
+    thread.start()
+    thread.join()
+    train(model, optimizer, steps=1)
 
 
 def saves_again(*files):

@@ -35,6 +35,10 @@ class Refusals(PythonCase):
         self.check_end("thread_writes_what_is_used", r"aten::copy_ runs on a thread of its own and writes a tensor, "
                                                      r"Float \[64, 32\], .*clone\(\)")
 
+    def test_a_thread_that_loads_what_was_saved(self):
+        self.check_end("thread_loads_what_was_saved", "a thread of its own reads an archive of this run, whose bytes "
+                                                      "are in the file of the first rank: load it on the program's ")
+
     def test_a_program_that_is_steered_by_its_rank(self):
         self.check_end("steered_by_rank", r"call \d+ is \S+ on rank \d.* and \S+ on rank \d.*seed the program equally")
 

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_HOOKS_VERSION 11
+#define SPILLWAY_HOOKS_VERSION 12
 
 /** What the core wants to be told. Members may be null. The structure is copied. */
 struct SpillwayHooks {
@@ -72,6 +72,11 @@ struct SpillwayHooks {
    * until the next call on this thread.
    */
   const void* (*archived_bytes)(const void* memory, size_t size);
+  /**
+   * How many of `size` bytes, counted from their end, are zeroes that stand for bytes which the
+   * first rank alone writes: a file may have a hole in their place. Any thread, no lock.
+   */
+  size_t (*absent_bytes)(const void* memory, size_t size);
   /**
    * Reads a record of an archive in place of LibTorch's `function`, PyTorchStreamReader::getRecord,
    * into its `result`, which is not made yet; `allocator`: its std::optional<c10::Allocator*>.

@@ -98,6 +98,7 @@ class SplitProgram {
   /// are nobody's, AbsentBytes stand for them.
   static const void* archived_tensor(const void* tensor);
   static const void* archived_bytes(const void* memory, std::size_t size);
+  static std::size_t absent_bytes(const void* memory, std::size_t size) noexcept;
   /// The bytes of large records stay in their files until this rank needs them (RecordMemory). An
   /// archive of this run's own has them on the first rank alone: that holds what is read.
   static void read_record(void (*function)(), void* result, void* reader, const void* name,
