@@ -21,6 +21,7 @@
 #include "setting_values.h"
 #include "shard_words.h"
 #include "spillway/base/error.h"
+#include "spillway/base/launcher.h"
 #include "spillway/base/log.h"
 #include "spillway/preload/active.h"
 #include "spillway/runtime/settings/budget.h"
@@ -283,6 +284,7 @@ int run_program(const runtime::NamedTexts& given, const std::vector<std::string>
   const runtime::SettingSources sources{given, runtime::spillway_environment()};
   const runtime::Settings settings = runtime::load_settings(sources);
   configure_log(settings.quiet ? LogLevel::kError : settings.log_level);
+  if (settings.split) hide_launcher();
   if (start || !settings.split || !runtime::launched_rank())
     return start_program(sources, settings, program, start);
   int code = kWrongUsage;
