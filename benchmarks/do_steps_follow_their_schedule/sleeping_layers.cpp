@@ -27,7 +27,8 @@ at::Tensor sleeping_mm(const at::Tensor& left, const at::Tensor& right) {
 }
 
 bool is_rank(const char* number) {
-  for (const char* name : {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
+  for (const char* name : {"SPILLWAY_LAUNCHER_PMI_RANK", "SPILLWAY_LAUNCHER_OMPI_COMM_WORLD_RANK",
+                           "SPILLWAY_LAUNCHER_SLURM_PROCID"})
     if (const char* const value = std::getenv(name)) return std::string(value) == number;
   return false;
 }

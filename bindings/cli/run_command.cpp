@@ -291,6 +291,7 @@ int run_program(const runtime::NamedTexts& given, const std::vector<std::string>
   const runtime::SettingSources sources{given, runtime::spillway_environment()};
   const runtime::Settings settings = runtime::load_settings(sources);
   configure_log(settings.quiet ? LogLevel::kError : settings.log_level);
+  if (settings.split) hide_launcher();
   if (start || !settings.split || !runtime::launched_rank())
     return start_program(sources, settings, program, start);
   int code = kWrongUsage;

@@ -69,8 +69,7 @@ __attribute__((destructor)) void on_exit() {
 void* next_definition(const char* name, const char* shown, const void* caller) {
   void* symbol = real_symbol(name, caller);
   if (symbol != nullptr) return symbol;
-  fprintf(stderr, "[spillway] error: LibTorch's %s was called, but no mapped library has it\n",
-          shown);
+  fprintf(stderr, "[spillway] error: %s was called, but no mapped library has it\n", shown);
   abort();
 }
 

@@ -1,10 +1,14 @@
 #include "spillway/base/launcher.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string>
+#include <vector>
 
 namespace spillway {
 namespace {
@@ -28,8 +32,40 @@ constexpr Known kKnown[] = {
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", false},
     {"a launcher of PMIx", "PMIX_RANK", "", ""}};
 
-std::optional<std::uint32_t> number_in(const char* variable) {
-  const char* const text = std::getenv(variable);
+/// As bindings/preload knows it, too, and src/runtime/settings.
+constexpr char kHidden[] = "SPILLWAY_LAUNCHER_";
+
+/// What programs look at to find out whether they are one of many, and what MPI is started by.
+/// Settings of an MPI (OMPI_MCA_btl, MPIR_CVAR_...) stay, for what the program may start.
+constexpr std::string_view kOfLaunchers[] = {"PMI_",
+                                             "PMIX_",
+                                             "MPI_LOCALRANKID",
+                                             "MPI_LOCALNRANKS",
+                                             "OMPI_COMM_WORLD_",
+                                             "OMPI_MCA_ess",
+                                             "OMPI_MCA_orte",
+                                             "OMPI_UNIVERSE_",
+                                             "MV2_COMM_WORLD_",
+                                             "JSM_NAMESPACE_",
+                                             "SLURM_PROCID",
+                                             "SLURM_NTASKS",
+                                             "SLURM_NPROCS",
+                                             "SLURM_LOCALID",
+                                             "SLURM_NODEID",
+                                             "SLURM_STEP_NUM",
+                                             "SLURM_STEP_TASKS",
+                                             "SLURM_TASKS_PER"};
+/// Names that a program may use for something else, where they do not come together.
+constexpr std::string_view kOfTorchrun[] = {
+    "RANK",       "WORLD_SIZE", "LOCAL_RANK",     "LOCAL_WORLD_SIZE",
+    "GROUP_RANK", "ROLE_RANK",  "ROLE_WORLD_SIZE"};
+
+const char* variable(const std::string& name) {
+  const char* const hidden = std::getenv((kHidden + name).c_str());
+  return hidden != nullptr ? hidden : std::getenv(name.c_str());
+}
+
+std::optional<std::uint32_t> number_of(const char* text) {
   if (text == nullptr) return std::nullopt;
   std::uint32_t number = 0;
   const char* const end = text + std::strlen(text);
@@ -38,9 +74,11 @@ std::optional<std::uint32_t> number_in(const char* variable) {
   return number;
 }
 
+std::optional<std::uint32_t> number_in(const char* name) { return number_of(variable(name)); }
+
 /// "4(x2),3" are 4 ranks on each of two hosts, and 3 on the third one.
 std::uint32_t slurm_ranks_here() {
-  const char* next = std::getenv("SLURM_STEP_TASKS_PER_NODE");
+  const char* next = variable("SLURM_STEP_TASKS_PER_NODE");
   if (next == nullptr) return 0;
   unsigned long before = number_in("SLURM_NODEID").value_or(0);
   while (true) {
@@ -55,6 +93,13 @@ std::uint32_t slurm_ranks_here() {
     if (*end != ',') return static_cast<std::uint32_t>(ranks);
     next = end + 1;
   }
+}
+
+bool is_of_launcher(std::string_view name, bool has_torchrun) {
+  return std::any_of(std::begin(kOfLaunchers), std::end(kOfLaunchers),
+                     [&](std::string_view start) { return name.starts_with(start); }) ||
+         (has_torchrun &&
+          std::find(std::begin(kOfTorchrun), std::end(kOfTorchrun), name) != std::end(kOfTorchrun));
 }
 
 }  // namespace
@@ -74,6 +119,31 @@ std::optional<Launcher> find_launcher() {
                     .is_of_mpi = known.is_of_mpi};
   }
   return std::nullopt;
+}
+
+void hide_launcher() {
+  if (!find_launcher()) return;
+  const auto rank = number_of(std::getenv("RANK")), ranks = number_of(std::getenv("WORLD_SIZE"));
+  std::vector<std::string> told;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (is_of_launcher(text.substr(0, text.find('=')), rank && ranks && *rank < *ranks))
+      told.emplace_back(text);
+  }
+  for (const std::string& text : told) {
+    const std::size_t end = text.find('=');
+    ::setenv((kHidden + text.substr(0, end)).c_str(), text.c_str() + end + 1, 1);
+    ::unsetenv(text.substr(0, end).c_str());
+  }
+}
+
+bool has_launcher_variable(std::string_view beginning) {
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    std::string_view text(*entry);
+    if (text.starts_with(kHidden)) text.remove_prefix(std::string_view(kHidden).size());
+    if (text.starts_with(beginning)) return true;
+  }
+  return false;
 }
 
 }  // namespace spillway

@@ -77,5 +77,53 @@ TEST(Launcher, OfSlurmIsSrun) {
   }
 }
 
+TEST(Launcher, HidesItsVariablesAndIsFoundAllTheSame) {
+  const Variables told{{"PMI_RANK", "3"},
+                       {"PMI_SIZE", "8"},
+                       {"MPI_LOCALNRANKS", "4"},
+                       {"SLURM_NTASKS", "8"},
+                       {"PMIX_SERVER_URI4", "one=two"}};
+  for (const auto& [name, value] : told) ::setenv(name.c_str(), value.c_str(), 1);
+  ::setenv("RANK", "16", 1);  // Of something else.
+  hide_launcher();
+  for (const auto& [name, value] : told) {
+    EXPECT_EQ(std::getenv(name.c_str()), nullptr) << name;
+    EXPECT_EQ(std::getenv(("SPILLWAY_LAUNCHER_" + name).c_str()), value) << name;
+  }
+  EXPECT_STREQ(std::getenv("RANK"), "16");
+  EXPECT_TRUE(has_launcher_variable("PMI_"));
+  EXPECT_FALSE(has_launcher_variable("OMPI_"));
+  // A program may set its own, as accelerate does.
+  ::setenv("PMI_RANK", "0", 1);
+  const auto found = find_launcher();
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, 3u);
+  EXPECT_EQ(found->ranks, 8u);
+  EXPECT_EQ(found->ranks_here, 4u);
+  for (const auto& [name, value] : told) {
+    ::unsetenv(name.c_str());
+    ::unsetenv(("SPILLWAY_LAUNCHER_" + name).c_str());
+  }
+  ::unsetenv("RANK");
+}
+
+TEST(Launcher, HidesNothingWhereNoneHasStartedTheProcess) {
+  ::setenv("SLURM_NTASKS", "8", 1);
+  hide_launcher();
+  EXPECT_STREQ(std::getenv("SLURM_NTASKS"), "8");
+  ::unsetenv("SLURM_NTASKS");
+}
+
+TEST(Launcher, HidesTheVariablesOfTorchrunWhereTheyComeTogether) {
+  ::setenv("RANK", "1", 1);
+  ::setenv("WORLD_SIZE", "2", 1);
+  ::setenv("LOCAL_RANK", "1", 1);
+  hide_launcher();
+  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK"}) {
+    EXPECT_EQ(std::getenv(name), nullptr) << name;
+    ::unsetenv((std::string("SPILLWAY_LAUNCHER_") + name).c_str());
+  }
+}
+
 }  // namespace
 }  // namespace spillway

@@ -7,4 +7,8 @@ namespace spillway::split {
 /// as all others do. Once per process.
 void watch_absent_reads(void (*tell)(const void* address) noexcept);
 
+/// Comes before a handler that the program has set since, as faulthandler's, which would see the
+/// signal first: it has the signal behind us. On one thread at a time.
+void keep_watching_absent_reads();
+
 }  // namespace spillway::split

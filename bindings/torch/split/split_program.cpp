@@ -55,6 +55,7 @@
 #include "spillway/recompute/surroundings.h"
 #include "spillway/runtime/endings.h"
 #include "spillway/runtime/recording/op_uses.h"
+#include "split_notices.h"
 #include "staged_bytes.h"
 #include "storage_table.h"
 #include "trace_exchange.h"
@@ -155,7 +156,8 @@ class SplitProgram::Impl {
         deferred_(executor_, [this](PendingCall call, auto reads,
                                     auto writes) { submit(std::move(call), reads, writes); }),
         archives_(runtime_, transport_, job_),
-        signals_(transport_, job_) {
+        signals_(transport_, job_),
+        notices_(transport_.rank()) {
     if (options.rebalances && ownership_.placement().stages() > 1)
       rebalancing_.emplace(transport_, job_, options.hosts, ownership_.placement(),
                            options.layout.in_flight(), runtime_);
@@ -217,6 +219,7 @@ class SplitProgram::Impl {
     if (!marks_.have_all_come()) look_for_stage(name, call.autograd.phase);
     if (!replicated_.are_none() && call.autograd.phase == OpPhase::kForward)
       call.replicates = replicated_.note(name, has_parameter());
+    if (ownership_.units().count() == 0) notices_.called_before_training(name, phase_, uses_);
     decide(call);
     if (shards_ && phase_ == OpPhase::kOther) note_update(name);
     if (decision_->follows_other || !lists_.has_before(place_, decision_->follows_forward))
@@ -390,6 +393,7 @@ class SplitProgram::Impl {
 
   void begin_step() {
     if (!is_updating_) update();
+    keep_watching_absent_reads();
     if (steps_ == 1) look_at_signal();
     const bool has_mean = std::exchange(means_, 0) > 0;
     is_updating_ = false;
@@ -795,6 +799,7 @@ class SplitProgram::Impl {
         writes_foreign_ |= writes;
         if (const auto aliased = storages_.at(storage.data()))
           leave_to_program(*aliased, storage, op);
+        notices_.foreign_read(kept_name_of(op), phase_, tensor);
         if (!writes || reads_what_it_writes(op)) read_bytes_.push_back({{}, &tensor});
         return;
       }
@@ -1623,6 +1628,7 @@ class SplitProgram::Impl {
   StagedBytes archived_;        ///< On the first rank: of the latest tensor.
   at::Tensor archived_tensor_;  ///< The latest.
   HeldSignals signals_;
+  SplitNotices notices_;
   std::optional<Rebalancing> rebalancing_;
   std::uint64_t steps_ = 0;
   std::uint64_t step_ = 1;                        ///< Of the latest backward.

@@ -10,6 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "spillway/base/launcher.h"
+
 namespace spillway::transport::mpi {
 namespace {
 
@@ -37,12 +39,6 @@ constexpr Abi kAbis[] = {
      {"Open MPI", nullptr, nullptr},
      {"OMPI_", nullptr, nullptr}},
 };
-
-bool has_variable(const char* beginning) {
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry)
-    if (std::string_view(*entry).starts_with(beginning)) return true;
-  return false;
-}
 
 template <std::size_t kCount>
 bool any_of(const std::array<const char*, kCount>& words, auto&& holds) {
@@ -83,7 +79,7 @@ std::vector<const char*> names_to_try() {
       if (name != nullptr) names.push_back(name);
   };
   for (const Abi& abi : kAbis)
-    if (any_of(abi.launch_words, has_variable)) add(abi);
+    if (any_of(abi.launch_words, has_launcher_variable)) add(abi);
   names.push_back("libmpi.so");
   for (const Abi& abi : kAbis) add(abi);
   return names;

@@ -54,7 +54,7 @@ class RankCase(unittest.TestCase):
 # each goes on with the log that it has begun.
 HALF_WRITTEN = """
 import os, sys
-is_first = int(os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK")) == 0
+is_first = int(os.environ.get("SPILLWAY_LAUNCHER_PMI_RANK") or os.environ.get("SPILLWAY_LAUNCHER_OMPI_COMM_WORLD_RANK")) == 0
 def meet(pipe, writes):
     with open(pipe, "w" if writes else "r"): pass
 meet("begun", not is_first)
@@ -78,7 +78,8 @@ class FirstRank(RankCase):
 
     def check(self, mpi):
         (self.work / "old").write_text("old\n")
-        script = ("rank=${PMI_RANK:-$OMPI_COMM_WORLD_RANK}; echo out; echo errors >&2;"
+        script = ("rank=${SPILLWAY_LAUNCHER_PMI_RANK:-$SPILLWAY_LAUNCHER_OMPI_COMM_WORLD_RANK};"
+                  "echo out; echo errors >&2;"
                   "echo $rank >made-$rank; echo $rank >>old; mkdir folder-$rank; cat;"
                   "[ $(cat made-$rank) = $rank ] && [ -d folder-$rank ] &&"
                   "echo \"[spillway] rank $rank reads $(tail -n 1 old)\" >&2")

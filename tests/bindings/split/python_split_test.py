@@ -11,6 +11,7 @@ from torch_of_python import reason_to_skip
 
 PYTHON = os.environ.get("SPILLWAY_TEST_PYTHON") or sys.executable
 TRAINERS = pathlib.Path(__file__).with_name("python_trainers.py")
+BEGINS_MPI = pathlib.Path(__file__).with_name("begins_mpi.py")
 
 
 class PythonCase(SplitCase):
@@ -21,10 +22,12 @@ class PythonCase(SplitCase):
         super().setUp()
 
     def check(self, *trainers, ranks=2, options=(), name=""):
-        """All of them in one process, one after the other."""
+        """All of them in one process, one after the other. No rank keeps all of what they train."""
         words = [PYTHON, TRAINERS, *trainers]
         plain = self.run_plain(*words, name=f"plain{name}")
-        self.check_same(plain, self.run_split(ranks, *words, options=options, name=f"split{name}"))
+        split = self.run_split(ranks, *words, options=options, name=f"split{name}")
+        self.check_same(plain, split)
+        self.check_is_divided(split, ranks)
 
 
 class Optimizers(PythonCase):
@@ -83,6 +86,40 @@ class Starts(PythonCase):
         alone = self.run_plain(COMMAND, "run", "--budget", "150MiB", "--nvme", self.room, "--stats",
                                self.room / "alone.json", "--", *words, name="alone")
         self.assertGreater(json.loads((self.room / "alone.json").read_text())["spilled_bytes"], 250 << 20, alone.said)
+
+
+class Notices(PythonCase):
+    """What keeps ranks from dividing a model is told once, by the first."""
+
+    def told_of(self, trainer, options=()):
+        words = [PYTHON, TRAINERS, trainer]
+        split = self.run_split(2, *words, options=options)
+        self.check_same(self.run_plain(*words), split)
+        return split, [line for line in split.errors.splitlines()
+                       if "lies in" in line or "before its first forward of training" in line]
+
+    def test_of_parameters_in_a_mapped_file(self):
+        split, lines = self.told_of("mapped_parameters")
+        self.assertEqual(len(lines), 1, split.said)
+        file = split.folder / "model.pt"
+        self.assertIn(f"warning: a tensor that is trained (Float [32], read by aten::addmm) lies in a mapped file ({file}), so "
+                      "every rank keeps and trains it", lines[0])
+
+    def test_of_parameters_in_memory_of_numpy(self):
+        split, lines = self.told_of("array_parameters")
+        self.assertEqual(len(lines), 1, split.said)
+        self.assertIn("lies in memory that is not LibTorch's", lines[0])
+
+    def test_are_none_where_they_are_copied(self):
+        split, lines = self.told_of("mapped_parameters,copied", options=["--log-level", "info"])
+        self.assertEqual(lines, [], split.said)
+        self.check_is_divided(split, 2)
+
+    def test_of_a_model_that_is_validated_first(self):
+        split, lines = self.told_of("validated_first", options=["--log-level", "info"])
+        self.assertEqual(len(lines), 1, split.said)
+        self.assertIn("info: the model is used (aten::addmm) before its first forward of training", lines[0])
+        self.check_is_divided(split, 2)
 
 
 class Autograd(PythonCase):
@@ -186,6 +223,33 @@ class Processes(PythonCase):
 
     def test_compile(self):
         self.check("compiled", "scripted")
+
+
+class Launchers(PythonCase):
+    """The program is one, whatever its launcher tells each rank."""
+
+    def test_are_not_seen(self):
+        check_it_sees_none(self)
+
+    def test_are_not_seen_by_what_it_starts(self):
+        self.check("starts_a_program_with_mpi")
+
+    def test_are_seen_by_mpi_where_the_program_begins_it(self):
+        words = [PYTHON, BEGINS_MPI, TRAINERS, "looks_for_ranks"]
+        self.check_same(self.run_plain(*words), self.run_split(2, *words))
+
+
+class LaunchersOfOpenMpi(PythonCase):
+    mpi = "Open MPI"
+
+    def test_are_not_seen(self):
+        check_it_sees_none(self)
+
+
+def check_it_sees_none(case):
+    words = [PYTHON, TRAINERS, "looks_for_ranks"]
+    case.check_same(case.run_plain(*words), case.run_split(
+        2, *words, SLURM_NTASKS="2", SLURM_PROCID="0", RANK="0", WORLD_SIZE="2", LOCAL_RANK="0"))
 
 
 class Signals(PythonCase):

@@ -778,6 +778,20 @@ def reads_by_address():
     print(ctypes.c_float.from_address(model[4].weight.data_ptr()).value)
 
 
+def reads_by_address_with_faulthandler():
+    """Which many trainers switch on, and pytest."""
+    import faulthandler
+    faulthandler.enable()
+    reads_by_address()
+
+
+def reads_nowhere_with_faulthandler():
+    import faulthandler
+    faulthandler.enable()
+    train(layers(3), torch.optim.SGD([torch.zeros(1)], 0.1), steps=1)
+    ctypes.c_float.from_address(8).value
+
+
 def reads_by_address_in_a_child():
     import ctypes
     model = layers(3)
@@ -874,7 +888,7 @@ def becomes_another():
 
 def leaves_by_signal(own_step, others_step, how="flag"):
     """Each rank gets the signal at a step of its own, as from Slurm, and saves when it has seen it."""
-    is_first = int(os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or 0) == 0
+    is_first = rank_here() == 0
     seen = []
     signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
     model = layers(3)
@@ -1252,7 +1266,7 @@ def steered_by_rank():
     model = layers(3)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     train(model, optimizer, steps=2)
-    if os.environ.get("PMI_RANK") == "1":
+    if rank_here() == 1:
         model[0].weight.data.mul_(0.5)
     train(model, optimizer, steps=50)
 
@@ -1262,7 +1276,7 @@ def saves_on_rank(rank):
     model = layers(3)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     train(model, optimizer, steps=1)
-    if os.environ.get("PMI_RANK") == rank:
+    if rank_here() == int(rank):
         torch.save(model.state_dict(), os.path.join(os.environ["TMPDIR"], "own.pt"))
     train_and_tell(model, optimizer, steps=2)
 
@@ -1315,13 +1329,15 @@ def leaves_on_one_rank():
     model = layers(3)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     train(model, optimizer, steps=1)
-    if os.environ.get("PMI_RANK") == "1":
+    if rank_here() == 1:
         sys.exit(0)
     train(model, optimizer, steps=50)
 
 
 def rank_here():
-    return int(os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or 0)
+    """0 alone, too. Programs are not to know it."""
+    return int(os.environ.get("SPILLWAY_LAUNCHER_PMI_RANK")
+               or os.environ.get("SPILLWAY_LAUNCHER_OMPI_COMM_WORLD_RANK") or 0)
 
 
 def tells_steps(steps, handled=""):
@@ -1369,6 +1385,68 @@ def goes_apart(seed):
             if not (is_it and way == "less"):
                 value.backward()
         optimizer.step()
+
+
+def number_told(*names):
+    """As accelerate asks for the number of processes, and for its own."""
+    return next((int(os.environ[name]) for name in names if int(os.environ.get(name, -1)) >= 0), None)
+
+
+def looks_for_ranks():
+    """As trainers do that can be one of many, each with data of its own: this one is alone."""
+    names = ("PMI_", "PMIX_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_", "MPI_LOCAL", "SLURM_", "RANK", "WORLD_SIZE", "LOCAL_RANK")
+    child = [sys.executable, "-c", "import os; print(*os.environ)"]
+    in_c = ctypes.CDLL(None).getenv
+    in_c.restype = ctypes.c_char_p
+    train(layers(1), torch.optim.SGD([torch.zeros(1)], 0.1), steps=1)
+    for seen in (os.environ, subprocess.run(child, capture_output=True, text=True, check=True).stdout.split(),
+                 [name for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "RANK") if in_c(name.encode())]):
+        print([name for name in seen if name.startswith(names)])
+    count = number_told("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "WORLD_SIZE") or 1
+    rank = number_told("RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID") or 0
+    print("one of", count)
+    model = layers(3)
+    batches = torch.randn(6, 8, WIDTH)[rank::count]
+    for batch in batches:
+        train(model, torch.optim.SGD(model.parameters(), 0.1), steps=1, loss=lambda _: loss_of(model, batch))
+    tell_model(model)
+
+
+def starts_a_program_with_mpi():
+    """Which is no rank of this job."""
+    train(layers(1), torch.optim.SGD([torch.zeros(1)], 0.1), steps=1)
+    program = [sys.executable, os.path.join(os.path.dirname(__file__), "begins_mpi.py")]
+    print(subprocess.run(program, capture_output=True, text=True, check=True).stdout)
+
+
+def mapped_parameters(behind_loading=""):
+    """Parameters are views of a file, as safetensors has them."""
+    torch.save(layers(4).state_dict(), "model.pt")
+    with torch.device("meta"):
+        model = layers(4)
+    model.load_state_dict(torch.load("model.pt", mmap=True), assign=True)
+    if behind_loading == "copied":
+        for parameter in model.parameters():
+            parameter.data = parameter.data.clone()
+    train(model, torch.optim.AdamW(model.parameters(), 1e-2))
+    tell_model(model)
+
+
+def array_parameters():
+    """NumPy's memory is the parameter's."""
+    import numpy
+    model = layers(3)
+    model[2].weight = nn.Parameter(torch.from_numpy(numpy.random.RandomState(1).rand(WIDTH, WIDTH).astype("f")))
+    train(model, torch.optim.SGD(model.parameters(), 0.1))
+    tell_model(model)
+
+
+def validated_first():
+    model = layers(4)
+    with torch.no_grad():
+        print("validation", loss_of(model).item().hex())
+    train(model, torch.optim.SGD(model.parameters(), 0.1))
+    tell_model(model)
 
 
 def fails_for_a_value():

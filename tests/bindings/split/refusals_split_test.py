@@ -15,6 +15,15 @@ class Refusals(PythonCase):
                                            r"rank \d, by a pointer that nobody has told of: read it by item.*"
                                            r"save it by torch.save or, with safetensors")
 
+    def test_a_pointer_that_nobody_tells_of_with_faulthandler(self):
+        self.check_end("reads_by_address_with_faulthandler", r"after \S+ the program reads or writes a tensor, storage")
+
+    def test_a_pointer_to_nowhere_is_faulthandlers(self):
+        run = self.run_split(2, PYTHON, TRAINERS, "reads_nowhere_with_faulthandler")
+        self.assertNotEqual(run.code, 0, run.said)
+        self.assertIn("in reads_nowhere_with_faulthandler", run.errors)
+        self.assertEqual(run.errors.count("Fatal Python error: Segmentation fault"), 1, run.said)
+
     def test_a_forked_child_that_reads_by_address(self):
         run = self.run_split(2, PYTHON, TRAINERS, "reads_by_address_in_a_child")
         self.assertEqual((run.code, run.output.splitlines()[-1]), (0, "signal 11"), run.said)

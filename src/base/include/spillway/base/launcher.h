@@ -16,7 +16,17 @@ struct Launcher {
   bool is_of_mpi = true;         ///< Not so of torchrun.
 };
 
-/// mpiexec, srun, torchrun; none: this process is alone. The one place that knows their variables.
+/// mpiexec, srun, torchrun; none: this process is alone. Also where its variables are hidden. The
+/// one place that knows them.
 std::optional<Launcher> find_launcher();
+
+/// Renames the variables of launchers in this process's environment, for a program that is one on
+/// all ranks and would take itself for one of many: `PMI_RANK` becomes
+/// `SPILLWAY_LAUNCHER_PMI_RANK`. MPI finds them again (bindings/preload). Nothing where no launcher
+/// has started it, or they are hidden. Not beside threads that read the environment.
+void hide_launcher();
+
+/// Whether a launcher has set a variable whose name begins so, hidden or not.
+bool has_launcher_variable(std::string_view beginning);
 
 }  // namespace spillway
