@@ -31,6 +31,13 @@ at::Generator copy_of(const at::Generator& generator) {
   return generator.clone();
 }
 
+std::uint64_t next_draw_of(const at::Generator& generator) {
+  const std::lock_guard lock(generator.unsafeGetGeneratorImpl()->mutex_);
+  if (!can_restore(generator)) return generator.current_seed();
+  at::mt19937 copy = state_of(generator).engine();
+  return copy();
+}
+
 bool same_state(const at::Generator& a, const at::Generator& b) {
   at::CPUGeneratorImpl& first = state_of(a);
   at::CPUGeneratorImpl& second = state_of(b);

@@ -110,7 +110,8 @@ void set_variables(const runtime::NamedTexts& settings) {
 }
 
 void prepare_environment(const runtime::SettingSources& sources, const std::string& preload,
-                         bool splits, const std::optional<std::string>& sanitizer) {
+                         const runtime::Settings& settings,
+                         const std::optional<std::string>& sanitizer) {
   set_variables(sources.options);
   // The program may change its folder, and ranks may start in others: paths go as they are seen
   // from here, wherever they were given.
@@ -122,8 +123,12 @@ void prepare_environment(const runtime::SettingSources& sources, const std::stri
     log_warning("LD_PRELOAD was set already ({}) and stays in force {} Spillway", existing,
                 combined.starts_with(preload) ? "behind" : "beside");
   ::setenv("LD_PRELOAD", combined.c_str(), 1);
+  // The preload library reads these two before there are settings, and knows one spelling.
+  if (settings.split) ::setenv("SPILLWAY_SPLIT", "on", 1);
+  if (settings.children == runtime::ChildPrograms::kStrip)
+    ::setenv("SPILLWAY_CHILDREN", "strip", 1);
   // Else Python orders its sets in another way on each rank.
-  if (splits) ::setenv("PYTHONHASHSEED", "0", 0);
+  if (settings.split) ::setenv("PYTHONHASHSEED", "0", 0);
   ::setenv(SPILLWAY_ACTIVE_VARIABLE, SPILLWAY_ACTIVE_VALUE, 1);
 }
 
@@ -228,7 +233,7 @@ int start_program(const runtime::SettingSources& sources, const runtime::Setting
   refuse_unreachable(file, found.path);
   const std::string preload = usable_preload();
   note_program_without_torch(settings, file, found.path);
-  prepare_environment(sources, preload, settings.split, linked_sanitizer(file, found.path));
+  prepare_environment(sources, preload, settings, linked_sanitizer(file, found.path));
   if (shard) set_variables_of(*shard, given_program);
   const auto become = [&] {
     become_rank(settings);

@@ -190,6 +190,7 @@ bool Job::Impl::watch(const std::function<Rank()>& peer_now, const std::function
   const TimePoint start = clock_.now();
   TimePoint ask_at = start + options_.patience;
   TimePoint expected_at = start;  // What it waits for could still be sent then.
+  std::uint64_t seen_at = 0;      // The call at which the peer was then.
   bool is_reported = false;
   while (!is_over()) {
     notifier_->wait(ask_at);
@@ -197,14 +198,23 @@ bool Job::Impl::watch(const std::function<Rank()>& peer_now, const std::function
     if (clock_.now() < ask_at || is_over()) continue;
     ask_at = clock_.now() + options_.patience;
     const Rank peer = peer_now();
-    if (!peer.is_some()) continue;
+    {
+      const std::lock_guard lock(mutex_);
+      if (waiting_.what != nullptr) waiting_.peer = peer;  // Others ask for it.
+    }
+    if (!peer.is_some()) {
+      expected_at = clock_.now();
+      continue;
+    }
     const auto asked = questions_.ask(peer, Kind::kPosition, words_of(control.position()));
     // A peer that is gone is the service thread's to tell.
     if (await_answer(peer, *asked, is_over)) {
       const Answer answer = unpacked(asked->answer());
       const TimePoint now = clock_.now();
       const Duration waited = now - start;
-      if (evaluate(peer, answer)) expected_at = now;
+      const bool goes_on = answer.waits_for != transport_.rank() ||
+                           answer.position.calls != std::exchange(seen_at, answer.position.calls);
+      if (evaluate(peer, answer) && goes_on) expected_at = now;
       if (answer.position.calls > most_calls) return is_over();
       if (now - expected_at >= kMostOnTheWay) end_unknown(peer, answer);
       if (waited >= options_.report && !std::exchange(is_reported, true))
@@ -261,6 +271,12 @@ bool Job::Impl::evaluate(Rank peer, const Answer& answer) {
 
 void Job::Impl::end_unknown(Rank peer, const Answer& answer) {
   tell_what_ranks_do(Rank());
+  if (answer.verdict == Verdict::kEqual)
+    end_job(message("{} waits for {}, which {}, and has waited for this rank at the same call for "
+                    "{}: neither goes on, which is a mistake of Spillway (report it with the lines "
+                    "above, and train with another --schedule or without --split)",
+                    name(transport_.rank()), name(peer), answer.doing,
+                    whole_seconds_text(kMostOnTheWay)));
   end_job(message("{} waits for {}, which {}: their programs went apart, {}",
                   name(transport_.rank()), name(peer), answer.doing,
                   options_.check_control

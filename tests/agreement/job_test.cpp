@@ -279,6 +279,39 @@ TEST(Job, EndsWhereRanksThatCannotBeComparedWaitForOneAnother) {
   EXPECT_THAT(failure, HasSubstr("went apart, too long ago to tell where"));
 }
 
+TEST(Job, EndsWhereRanksWaitForOneAnotherAtTheSameCall) {
+  JobRanks ranks({.ranks = 2});
+  const std::string failure = ranks.run([&](Transport& transport, Job& job) {
+    call(job, "aten::mm", 1);
+    std::vector<std::byte> bytes(8);
+    const Rank other(1 - transport.rank().value());
+    job.wait(transport.receive(other, {Stream::kValues, 0}, span_of(bytes)), other, kValue);
+  });
+  EXPECT_THAT(failure, HasSubstr("has waited for this rank at the same call for 600 s: neither"));
+}
+
+/// One computes for longer than two ranks may wait for each other.
+TEST(Job, LetsARankComputeForLongThatWaitedForTheOtherOneBefore) {
+  JobRanks ranks({.ranks = 2});
+  const std::string failure = ranks.run([&](Transport& transport, Job& job) {
+    call(job, "aten::mm", 1);
+    std::vector<std::byte> bytes(8);
+    const auto wait = [&](Rank other) {
+      job.wait(transport.receive(other, {Stream::kValues, 0}, span_of(bytes)), other, kValue);
+    };
+    if (transport.rank() == Rank(0)) {
+      job.wait(transport.send(Rank(1), {Stream::kValues, 0}, span_of(bytes)), Rank(1), kValue);
+      wait(Rank(1));
+    } else {
+      wait(Rank(0));
+      ranks.ranks().work(seconds(3000));
+      job.wait(transport.send(Rank(0), {Stream::kValues, 0}, span_of(bytes)), Rank(0), kValue);
+    }
+    job.end();
+  });
+  EXPECT_EQ(failure, "");
+}
+
 /// Rank 2 waits for rank 1, which has ended and waits for rank 0, which computes.
 TEST(Job, WithoutControlEndsWhereOthersHaveEndedOnly) {
   for (const bool waits : {false, true}) {

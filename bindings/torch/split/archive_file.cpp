@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +13,7 @@
 #include <mutex>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "spillway/base/error.h"
 #include "spillway/base/own_descriptors.h"
@@ -20,10 +22,10 @@
 namespace spillway::split {
 namespace {
 
-/// Those of which an archive was loaded.
+/// Those of which tensors were loaded that are still to be read.
 struct Loaded {
   std::mutex mutex;
-  std::set<std::pair<dev_t, ino_t>> files;
+  std::multiset<std::pair<dev_t, ino_t>> files;
   std::weak_ptr<const ArchiveFile> latest;
 };
 
@@ -57,6 +59,11 @@ ArchiveFile::ArchiveFile(int descriptor, const struct stat& facts)
       path_(path_of(descriptor)) {}
 
 ArchiveFile::~ArchiveFile() {
+  {
+    Loaded& all = loaded();
+    const std::lock_guard lock(all.mutex);
+    all.files.erase(all.files.find({device_, inode_}));
+  }
   // The number may be another file's by now, where the program has closed all that it could.
   if (identity_of(descriptor_) == FileIdentity{device_, inode_}) ::close(descriptor_);
 }
@@ -65,8 +72,10 @@ std::shared_ptr<const ArchiveFile> ArchiveFile::of(int descriptor) {
   struct stat facts {};
   if (::fstat(descriptor, &facts) != 0 || !S_ISREG(facts.st_mode)) return nullptr;
   Loaded& all = loaded();
+  std::shared_ptr<const ArchiveFile> latest;  // May end here, after the lock.
   const std::lock_guard lock(all.mutex);
-  if (auto latest = all.latest.lock(); latest != nullptr && latest->is(facts)) return latest;
+  latest = all.latest.lock();
+  if (latest != nullptr && latest->is(facts)) return latest;
   if (!can_be_mapped(descriptor)) return nullptr;
   const int kept = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
   if (kept < 0) return nullptr;
@@ -113,6 +122,16 @@ void ArchiveFile::read(std::uint64_t from, std::byte* memory, std::size_t size) 
     memory += read;
     size -= static_cast<std::size_t>(read);
   }
+}
+
+std::uint64_t ArchiveFile::digest() const {
+  if (!digest_) {
+    constexpr off_t kMost = off_t{1} << 20;
+    std::vector<std::byte> end(static_cast<std::size_t>(std::min(size_, kMost)));
+    read(static_cast<std::uint64_t>(size_) - end.size(), end.data(), end.size());
+    digest_ = XXH3_64bits(end.data(), end.size());
+  }
+  return *digest_;
 }
 
 bool ArchiveFile::map(std::uint64_t from, std::byte* memory, std::size_t size) const noexcept {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <ctime>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "spillway/runtime/runtime.h"
@@ -20,7 +21,7 @@ class ArchiveFile {
   /// Of an open file of the program's; the same for each descriptor of it. Null where it cannot be
   /// kept open, or mapped.
   static std::shared_ptr<const ArchiveFile> of(int descriptor);
-  /// Whether an archive of that file was ever loaded.
+  /// Whether tensors of that file were loaded that are still to be read.
   static bool was_loaded(dev_t device, ino_t inode) noexcept;
   ~ArchiveFile();
   ArchiveFile(const ArchiveFile&) = delete;
@@ -31,6 +32,9 @@ class ArchiveFile {
   std::string change() const;
   /// Throws IoError where bytes cannot be read, or are not what they were.
   void read(std::uint64_t from, std::byte* memory, std::size_t size) const;
+  /// Of its end: the directory of the archive, with a checksum of each of its first 10,000 records.
+  /// The program's thread.
+  std::uint64_t digest() const;
   /// Over pages of `memory`, to be read only. False: the system refuses.
   bool map(std::uint64_t from, std::byte* memory, std::size_t size) const noexcept;
 
@@ -43,6 +47,7 @@ class ArchiveFile {
   const off_t size_;
   const timespec changed_;
   const std::string path_;
+  mutable std::optional<std::uint64_t> digest_;  ///< Once it was asked for.
 };
 
 /// Bytes of such a file.

@@ -379,7 +379,7 @@ void Executor::take(UnderWay& message) {
 /// Each direction has room for so many bytes, and at any time for its first message, in the order
 /// of the lists or of the program: that one waits for nobody's later ones, so all come to an end.
 bool Executor::may_begin(const Postponed& message, bool sends, Bytes size) const {
-  constexpr Bytes kMost = 256_MiB;
+  constexpr Bytes kMost = 128_MiB;
   Bytes begun = size;
   bool is_first = true;
   for (const UnderWay& one : under_way_) {

@@ -1,5 +1,7 @@
 #include "list_calls.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <string_view>
 
 #include "spillway/recompute/operator_cache.h"
@@ -29,7 +31,13 @@ struct ListRule {
 
 bool is_by_element(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
   thread_local recompute::OperatorCache<ListRule> rules;
-  return rules.of(op).is_by_element && !arguments.empty() && arguments[0].isTensorList();
+  if (!rules.of(op).is_by_element || arguments.empty() || !arguments[0].isTensorList())
+    return false;
+  // A tensor that has a number for each element.
+  const auto size = static_cast<std::int64_t>(arguments[0].toListRef().size());
+  return std::none_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) {
+    return value.isTensor() && value.toTensor().dim() == 1 && value.toTensor().size(0) == size;
+  });
 }
 
 torch::jit::Stack arguments_for(c10::ArrayRef<c10::IValue> arguments, std::size_t size,

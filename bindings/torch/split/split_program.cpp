@@ -1,6 +1,7 @@
 #include "spillway/split/split_program.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/enum_tag.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/ScopeExit.h>
@@ -213,7 +214,7 @@ class SplitProgram::Impl {
     if (++calls_ % kCallsBetweenComparisons == 0) job_.compare();
     job_.control().begin_call(name);
     add_arguments(job_.control(), storages_, arguments);
-    add_seed(op, arguments);
+    add_draws(op, arguments);
     if (call.autograd.phase == OpPhase::kBackward)
       call.accumulates_for = parameter_that_accumulates();
     if (!marks_.have_all_come()) look_for_stage(name, call.autograd.phase);
@@ -305,9 +306,13 @@ class SplitProgram::Impl {
           "a thread of its own reads an archive of this run, whose bytes are in the file of the "
           "first rank: load it on the program's first thread, or after the run");
     storages_.note_loaded(memory, is_elsewhere);
-    if (!is_elsewhere) return;
-    if (RecordMemory* const record = RecordMemory::of(memory))
-      record->is_elsewhere = transport_.rank() != kFirst;
+    RecordMemory* const record = RecordMemory::of(memory);
+    if (record == nullptr) return;
+    if (is_elsewhere) record->is_elsewhere = transport_.rank() != kFirst;
+    if (is_elsewhere || !may_ask()) return;
+    job_.control().begin_call("torch.load");
+    job_.control().add_data(record->range().file->digest());
+    job_.control().end_call();
   }
 
   void before_flag() {
@@ -393,6 +398,10 @@ class SplitProgram::Impl {
 
   void begin_step() {
     if (!is_updating_) update();
+    // Operators that all ranks compute add up in another order.
+    job_.control().begin_call("the begin of a step");
+    job_.control().add(static_cast<std::uint64_t>(at::get_num_threads()));
+    job_.control().end_call();
     keep_watching_absent_reads();
     if (steps_ == 1) look_at_signal();
     const bool has_mean = std::exchange(means_, 0) > 0;
@@ -682,10 +691,11 @@ class SplitProgram::Impl {
     ownership_.begin_stage();
   }
 
-  /// Ranks whose seeds differ go apart without another call.
-  void add_seed(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
+  /// What the call draws: ranks whose seeds differ go apart without another call, and so do those
+  /// of which one has a thread that draws beside.
+  void add_draws(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
     if (recompute::rules_of(op).generator_argument >= 0 || draws())
-      job_.control().add(generator_of(op, arguments).current_seed());
+      job_.control().add(recompute::next_draw_of(generator_of(op, arguments)));
   }
 
   static at::Generator generator_of(const c10::OperatorHandle& op,

@@ -725,6 +725,23 @@ def saves_again(*files):
     train_and_tell(model, optimizer, steps=2)
 
 
+def saves_much(file="much.pt"):
+    """32 MiB, with room for little where the ranks have their own files."""
+    model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(8)))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for step in range(2):
+        model(torch.randn(2, 1024)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        torch.save(model.state_dict(), f"{step}-{file}")
+        with open(f"{step}-opened-{file}", "wb") as opened:
+            torch.save(model.state_dict(), opened)
+    model.load_state_dict(torch.load(f"0-{file}", weights_only=True))
+    tell_model(model)
+    model.load_state_dict(torch.load(f"1-opened-{file}", weights_only=True))
+    tell_model(model)
+
+
 def state_in_memory():
     import io
     model = layers(3)
@@ -1279,6 +1296,32 @@ def saves_on_rank(rank):
     if rank_here() == int(rank):
         torch.save(model.state_dict(), os.path.join(os.environ["TMPDIR"], "own.pt"))
     train_and_tell(model, optimizer, steps=2)
+
+
+def wide_model():
+    return nn.Sequential(nn.Linear(WIDTH, 1024), nn.Dropout(0.1), nn.Linear(1024, 4))
+
+
+def differs_by_rank(what, *files):
+    """In what no operator of the program's thread shows."""
+    import threading
+    rank = int(os.environ.get("PMI_RANK", "0"))
+    model = wide_model()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    if what == "draws" and rank == 1:
+        thread = threading.Thread(target=torch.rand, args=(1,))
+        thread.start()
+        thread.join()
+    elif what == "threads":
+        torch.set_num_threads(1 + rank)
+    elif what == "weights":
+        model.load_state_dict(torch.load(files[rank], weights_only=True))
+    train_and_tell(model, optimizer, steps=20)
+
+
+def writes_weights(file, seed):
+    torch.manual_seed(int(seed))
+    torch.save(wide_model().state_dict(), file)
 
 
 def sets_flags(times="200"):
