@@ -54,7 +54,8 @@ class RankCase(unittest.TestCase):
 # each goes on with the log that it has begun.
 HALF_WRITTEN = """
 import os, sys
-is_first = int(os.environ.get("SPILLWAY_LAUNCHER_PMI_RANK") or os.environ.get("SPILLWAY_LAUNCHER_OMPI_COMM_WORLD_RANK")) == 0
+rank = os.environ.get("SPILLWAY_LAUNCHER_PMI_RANK") or os.environ["SPILLWAY_LAUNCHER_OMPI_COMM_WORLD_RANK"]
+is_first = int(rank) == 0
 def meet(pipe, writes):
     with open(pipe, "w" if writes else "r"): pass
 meet("begun", not is_first)

@@ -5,7 +5,7 @@ import sys
 import warnings
 
 import torch
-from python_trainers import WIDTH, layers, loss_of, tell, tell_model, train_and_tell
+from trainer_parts import WIDTH, layers, loss_of, tell, tell_model, train_and_tell
 from torch import nn
 
 

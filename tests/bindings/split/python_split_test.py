@@ -102,8 +102,8 @@ class Notices(PythonCase):
         split, lines = self.told_of("mapped_parameters")
         self.assertEqual(len(lines), 1, split.said)
         file = split.folder / "model.pt"
-        self.assertIn(f"warning: a tensor that is trained (Float [32], read by aten::addmm) lies in a mapped file ({file}), so "
-                      "every rank keeps and trains it", lines[0])
+        self.assertIn("warning: a tensor that is trained (Float [32], read by aten::addmm) lies in a mapped file "
+                      f"({file}), so every rank keeps and trains it", lines[0])
 
     def test_of_parameters_in_memory_of_numpy(self):
         split, lines = self.told_of("array_parameters")

@@ -9,9 +9,7 @@ import threading
 
 import torch
 from torch import nn
-
-import python_trainers
-from python_trainers import tell, tell_model
+from trainer_parts import main, tell, tell_model
 
 FILE = "../state.pt"
 WIDTH = 160
@@ -231,4 +229,4 @@ def resume_from_a_part():
 
 
 if __name__ == "__main__":
-    python_trainers.main(globals())
+    main(globals())

@@ -6,7 +6,7 @@ shard 0 sees."""
 import sys
 
 import torch
-from python_trainers import WIDTH, layers, tell_model
+from trainer_parts import WIDTH, layers, tell_model
 from torch import nn
 from torch.nn import functional
 
