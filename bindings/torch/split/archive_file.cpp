@@ -22,6 +22,19 @@
 namespace spillway::split {
 namespace {
 
+/// Of a zip archive: its last bytes, what may lie before them and say where the end for larger
+/// archives begins, that, and an entry of its directory without the name (APPNOTE.TXT, 4.3).
+constexpr std::size_t kEnd = 22, kLocator = 20, kFarEnd = 56, kEntry = 46;
+constexpr std::uint32_t kEndMark = 0x06054b50, kLocatorMark = 0x07064b50;
+
+/// Which archives keep with the lowest byte first, as the hosts of LibTorch do.
+template <class Number>
+Number number(const std::byte* from) {
+  Number value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
 /// Those of which tensors were loaded that are still to be read.
 struct Loaded {
   std::mutex mutex;
@@ -124,14 +137,41 @@ void ArchiveFile::read(std::uint64_t from, std::byte* memory, std::size_t size) 
   }
 }
 
-std::uint64_t ArchiveFile::digest() const {
-  if (!digest_) {
-    constexpr off_t kMost = off_t{1} << 20;
-    std::vector<std::byte> end(static_cast<std::size_t>(std::min(size_, kMost)));
-    read(static_cast<std::uint64_t>(size_) - end.size(), end.data(), end.size());
-    digest_ = XXH3_64bits(end.data(), end.size());
+std::vector<std::byte> ArchiveFile::directory() const {
+  const auto size = static_cast<std::uint64_t>(size_);
+  std::vector<std::byte> end(std::min<std::uint64_t>(size, kEnd + kLocator));
+  read(size - end.size(), end.data(), end.size());
+  if (end.size() < kEnd + kLocator) return end;
+  const std::byte* const last = end.data() + kLocator;
+  std::uint64_t bytes = number<std::uint32_t>(last + 12);
+  std::uint64_t from = number<std::uint32_t>(last + 16);
+  const auto far = number<std::uint64_t>(end.data() + 8);
+  if (number<std::uint32_t>(end.data()) == kLocatorMark && far <= size && size - far >= kFarEnd) {
+    std::vector<std::byte> far_end(kFarEnd);
+    read(far, far_end.data(), far_end.size());
+    bytes = number<std::uint64_t>(far_end.data() + 40);
+    from = number<std::uint64_t>(far_end.data() + 48);
   }
-  return *digest_;
+  if (number<std::uint32_t>(last) != kEndMark || from > size || bytes > size - from) return end;
+  std::vector<std::byte> directory(bytes);
+  read(from, directory.data(), directory.size());
+  return directory;
+}
+
+std::uint64_t ArchiveFile::digest() const {
+  if (digest_) return *digest_;
+  const std::vector<std::byte> all = directory();
+  std::uint64_t digest = 0;
+  for (std::size_t at = 0; at + kEntry <= all.size();) {
+    const std::byte* const entry = all.data() + at;
+    // Checksum and size. The names begin with that of the archive, which ranks may call
+    // differently.
+    digest = XXH3_64bits_withSeed(entry + 16, 12, digest);
+    at += kEntry + number<std::uint16_t>(entry + 28) + number<std::uint16_t>(entry + 30) +
+          number<std::uint16_t>(entry + 32);
+  }
+  digest_ = digest;
+  return digest;
 }
 
 bool ArchiveFile::map(std::uint64_t from, std::byte* memory, std::size_t size) const noexcept {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "spillway/runtime/runtime.h"
 
@@ -32,14 +33,15 @@ class ArchiveFile {
   std::string change() const;
   /// Throws IoError where bytes cannot be read, or are not what they were.
   void read(std::uint64_t from, std::byte* memory, std::size_t size) const;
-  /// Of its end: the directory of the archive, with a checksum of each of its first 10,000 records.
-  /// The program's thread.
+  /// Of the checksums and sizes of the archive's records. The program's thread. Throws IoError.
   std::uint64_t digest() const;
   /// Over pages of `memory`, to be read only. False: the system refuses.
   bool map(std::uint64_t from, std::byte* memory, std::size_t size) const noexcept;
 
  private:
   ArchiveFile(int descriptor, const struct stat& facts);
+  /// The zip archive's; of other files their end.
+  std::vector<std::byte> directory() const;
 
   const int descriptor_;
   const dev_t device_;

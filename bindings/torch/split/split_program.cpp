@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/graph_task.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -307,11 +308,11 @@ class SplitProgram::Impl {
           "first rank: load it on the program's first thread, or after the run");
     storages_.note_loaded(memory, is_elsewhere);
     RecordMemory* const record = RecordMemory::of(memory);
-    if (record == nullptr) return;
-    if (is_elsewhere) record->is_elsewhere = transport_.rank() != kFirst;
+    if (record != nullptr && is_elsewhere) record->is_elsewhere = transport_.rank() != kFirst;
     if (is_elsewhere || !may_ask()) return;
     job_.control().begin_call("torch.load");
-    job_.control().add_data(record->range().file->digest());
+    job_.control().add_data(record != nullptr ? record->range().file->digest()
+                                              : XXH3_64bits(memory.get(), size));
     job_.control().end_call();
   }
 

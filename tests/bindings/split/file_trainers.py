@@ -4,6 +4,8 @@ import copy
 import ctypes
 import os
 import sys
+import tempfile
+import uuid
 
 import torch
 from torch import nn
@@ -48,6 +50,16 @@ def saves_large():
         model.load_state_dict(torch.load(name))
         train(model, optimizer, **wide)
     tell_model(model)
+
+
+def loads_by_a_name_of_its_own():
+    """As Lightning keeps what a search for a learning rate has begun with."""
+    model = nn.Sequential(nn.Linear(WIDTH, 1024), nn.Linear(1024, 4))
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, f"{uuid.uuid4()}.pt")
+        torch.save(model.state_dict(), file)
+        model.load_state_dict(torch.load(file))
+        train_and_tell(model, torch.optim.SGD(model.parameters(), 0.1))
 
 
 def loads_ahead():

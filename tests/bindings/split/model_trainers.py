@@ -1,11 +1,8 @@
 """Trainers whose models, parameters or data come and go: python3 model_trainers.py NAME[,WORD]... ..."""
 import gc
-import os
-import sys
-import warnings
 
 import torch
-from trainer_parts import WIDTH, layers, loss_of, tell, tell_model, train_and_tell
+from trainer_parts import WIDTH, layers, loss_of, main, rank_here, tell, tell_model, train_and_tell
 from torch import nn
 
 
@@ -102,7 +99,7 @@ def only_forward(batches="3000"):
 def models_in_a_row(kind="initialised", count="4"):
     """One after the other; each is held by a cycle of references, and ends when the collector comes by, which is
     another time on each rank."""
-    rank = int(os.environ.get("PMI_RANK", "0"))
+    rank = rank_here()
     gc.disable()
     for number in range(int(count)):
         model = layers(3 + number)
@@ -126,14 +123,5 @@ def models_in_a_row(kind="initialised", count="4"):
     gc.enable()
 
 
-def main():
-    warnings.simplefilter("ignore")
-    for words in sys.argv[1:]:
-        name, *arguments = words.split(",")
-        print(name)
-        torch.manual_seed(7)
-        globals()[name](*arguments)
-
-
 if __name__ == "__main__":
-    main()
+    main(globals())

@@ -166,7 +166,8 @@ class Looks(PythonCase):
 
 class Files(PythonCase):
     def test_are_those_of_one_process(self):
-        self.check("saves", "state_in_memory", "best_so_far", "mapped_load", "loads_ahead")
+        self.check("saves", "state_in_memory", "best_so_far", "mapped_load", "loads_ahead",
+                   "loads_by_a_name_of_its_own")
 
     def test_go_on_with_other_ranks(self):
         def words(*trainers):

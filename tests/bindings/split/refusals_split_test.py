@@ -46,6 +46,9 @@ class Refusals(PythonCase):
     def test_threads_that_differ_after_the_start(self):
         self.check_end("differs_by_rank,threads", r"argument 0 of call \d+, the begin of a step, differs between rank")
 
+    def test_small_archives_that_differ(self):
+        self.check_end("differs_by_rank,archives", r"the bytes that call \d+, torch.load, reads are others on rank")
+
     def test_files_that_differ(self):
         files = [self.room / f"{seed}.pt" for seed in range(2)]
         for seed, file in enumerate(files):

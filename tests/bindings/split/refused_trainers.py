@@ -1,4 +1,5 @@
 """Trainers that cannot be split, or that go apart or end too early. Run by python_trainers.py."""
+import io
 import os
 import random
 import sys
@@ -53,6 +54,13 @@ def wide_model():
     return nn.Sequential(nn.Linear(WIDTH, 1024), nn.Dropout(0.1), nn.Linear(1024, 4))
 
 
+def archive_of(number):
+    """Of a few rows, as data sets keep them."""
+    archive = io.BytesIO()
+    torch.save(torch.full((8, WIDTH), float(number)), archive)
+    return archive.getvalue()
+
+
 def differs_by_rank(what, *files):
     """In what no operator of the program's thread shows."""
     import threading
@@ -65,6 +73,11 @@ def differs_by_rank(what, *files):
         thread.join()
     elif what == "threads":
         torch.set_num_threads(1 + rank)
+    elif what == "archives":
+        samples = [archive_of(number) for number in (range(4) if rank == 0 else reversed(range(4)))]
+        train_and_tell(model, optimizer, steps=4, micro_batches=1,
+                       loss=lambda model: loss_of(model, torch.load(io.BytesIO(samples.pop()))))
+        return
     elif what == "weights":
         model.load_state_dict(torch.load(files[rank], weights_only=True))
     train_and_tell(model, optimizer, steps=20)
