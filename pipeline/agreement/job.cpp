@@ -66,9 +66,10 @@ class Job::Impl final : private Questions::Listener {
     end_job(message("{} ({})", reason, name(transport_.rank())));
   }
   std::vector<std::string> describe() const;
-  void describe_by(std::function<std::vector<std::string>()> more) {
+  void describe_by(std::function<std::vector<std::string>()> more, std::function<bool()> computes) {
     const std::lock_guard lock(more_mutex_);
     more_ = std::move(more);
+    computes_ = std::move(computes);
   }
 
   ControlHash control;
@@ -110,6 +111,7 @@ class Job::Impl final : private Questions::Listener {
 
   std::string name(Rank rank) const { return name_of(rank, options_.hosts); }
   std::string doing() const;
+  bool computes() const;
   void tell_what_ranks_do(Rank silent);
   std::string silent_text(Rank peer) const;
   NamedCalls my_calls() const { return {name(transport_.rank()), control.latest()}; }
@@ -137,6 +139,7 @@ class Job::Impl final : private Questions::Listener {
 
   mutable std::mutex more_mutex_;
   std::function<std::vector<std::string>()> more_;
+  std::function<bool()> computes_;
   /// The lowest rank that has asked what this one does, and tells it.
   std::atomic<Rank> teller_{Rank()};
 
@@ -414,11 +417,18 @@ Packed Job::Impl::position_for(const ControlHash::Position& theirs) const {
   packer.add(
       static_cast<std::uint64_t>(verdict_of(control.value_after(theirs.calls), theirs.value)));
   const std::string text = doing();
+  const bool is_at_work = computes();
   const std::lock_guard lock(mutex_);
   packer.add(has_ended_ ? 1 : 0);
-  packer.add(waiting_.peer.value());
+  // What it computes may be what the other one waits for.
+  packer.add((is_at_work ? Rank() : waiting_.peer).value());
   packer.add(text);
   return packer.take();
+}
+
+bool Job::Impl::computes() const {
+  const std::lock_guard lock(more_mutex_);
+  return computes_ && computes_();
 }
 
 /// Where this program has gone on, the job ends at once: it may compute for long before it waits.
@@ -551,8 +561,9 @@ void Job::compare() { impl_->compare(); }
 void Job::end() { impl_->end(); }
 void Job::abort(const std::string& reason) { impl_->abort(reason); }
 std::vector<std::string> Job::describe() const { return impl_->describe(); }
-void Job::describe_by(std::function<std::vector<std::string>()> more) {
-  impl_->describe_by(std::move(more));
+void Job::describe_by(std::function<std::vector<std::string>()> more,
+                      std::function<bool()> computes) {
+  impl_->describe_by(std::move(more), std::move(computes));
 }
 
 }  // namespace spillway::pipeline

@@ -174,7 +174,7 @@ TEST(Job, NamesARankThatDoesNotAnswer) {
           });
         };
       Job job(transport, {}, options);
-      job.describe_by([] { return std::vector<std::string>{"computes nothing"}; });
+      job.describe_by([] { return std::vector<std::string>{"computes nothing"}; }, {});
       if (is_stopped) ranks.ranks().work(stop);
       job.end();
     });
@@ -288,6 +288,34 @@ TEST(Job, EndsWhereRanksWaitForOneAnotherAtTheSameCall) {
     job.wait(transport.receive(other, {Stream::kValues, 0}, span_of(bytes)), other, kValue);
   });
   EXPECT_THAT(failure, HasSubstr("has waited for this rank at the same call for 600 s: neither"));
+}
+
+/// Both programs look at the same number, which one rank's executor computes of what the other
+/// one's computes for long.
+TEST(Job, LetsRanksWaitForOneAnotherForLongWhileOneOfThemComputes) {
+  JobRanks ranks({.ranks = 2});
+  const std::string failure = ranks.run([&](Transport& transport, Job& job) {
+    call(job, "aten::mm", 1);
+    std::vector<std::byte> bytes(8), sent(8);
+    const Rank other(1 - transport.rank().value());
+    const auto send = [&] { return transport.send(other, {Stream::kValues, 0}, span_of(sent)); };
+    const auto receive = transport.receive(other, {Stream::kValues, 0}, span_of(bytes));
+    if (transport.rank() == Rank(0)) {
+      bool is_computing = true;
+      job.describe_by({}, [&] { return is_computing; });
+      ranks.ranks().start([&] {
+        ranks.ranks().work(seconds(3000));
+        is_computing = false;
+        send();
+      });
+      job.wait(receive, other, kValue);
+    } else {
+      job.wait(receive, other, kValue);
+      job.wait(send(), other, kValue);
+    }
+    job.end();
+  });
+  EXPECT_EQ(failure, "");
 }
 
 /// One computes for longer than two ranks may wait for each other.
@@ -412,9 +440,9 @@ TEST(Job, DescribesWhatARankDoes) {
     working = job.describe();
     ranks.ranks().start([&] {
       ranks.ranks().work(seconds(10));
-      job.describe_by([] { return std::vector<std::string>{"computes", "has computed"}; });
+      job.describe_by([] { return std::vector<std::string>{"computes", "has computed"}; }, {});
       waiting = job.describe();
-      job.describe_by({});
+      job.describe_by({}, {});
     });
     std::vector<std::byte> bytes(8);
     job.wait(transport.receive(Rank(1), {Stream::kValues, 0}, span_of(bytes)), Rank(1), kValue);

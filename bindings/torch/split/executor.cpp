@@ -302,9 +302,16 @@ LatestWork::Piece Executor::piece_of(const UnderWay& message) const {
 /// Both jobs: either may ask where this rank is.
 void Executor::have_job_described(bool is_running) {
   std::function<std::vector<std::string>()> more;
-  if (is_running) more = [this] { return describe(); };
-  job_.describe_by(more);
-  if (shards_ != nullptr) shards_->job().describe_by(more);
+  std::function<bool()> computes;
+  if (is_running) {
+    more = [this] { return describe(); };
+    computes = [this] {
+      const std::lock_guard lock(mutex_);
+      return latest_work_.is_computing();
+    };
+  }
+  job_.describe_by(more, computes);
+  if (shards_ != nullptr) shards_->job().describe_by(more, computes);
 }
 
 std::vector<std::string> Executor::describe() const {

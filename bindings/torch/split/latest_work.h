@@ -47,6 +47,7 @@ class LatestWork {
   /// What follows is of that step, counted from 1.
   void begin_step(std::uint64_t step) { step_ = step; }
   std::uint64_t step() const { return step_; }
+  bool is_computing() const { return is_computing_; }
 
   /// Sentences without their subject: what it does now, and what it did before. `left`: tasks that
   /// are not done.

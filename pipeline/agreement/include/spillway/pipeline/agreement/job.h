@@ -90,9 +90,10 @@ class Job {
   /// and what `describe_by` adds. Where a rank does not answer and so ends the job, the log has
   /// these of all others. Any thread.
   std::vector<std::string> describe() const;
-  /// `more` tells what the other threads of this rank do, on any thread, until something else does;
-  /// empty: nothing. Any thread.
-  void describe_by(std::function<std::vector<std::string>()> more);
+  /// `more` tells what the other threads of this rank do, and `computes` whether they compute, so
+  /// that it is not for ever that it waits; on any thread, until others do. Empty: nothing. Any
+  /// thread.
+  void describe_by(std::function<std::vector<std::string>()> more, std::function<bool()> computes);
 
  private:
   class Impl;
