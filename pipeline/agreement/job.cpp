@@ -215,7 +215,7 @@ bool Job::Impl::watch(const std::function<Rank()>& peer_now, const std::function
       const Answer answer = unpacked(asked->answer());
       const TimePoint now = clock_.now();
       const Duration waited = now - start;
-      const bool goes_on = answer.waits_for != transport_.rank() ||
+      const bool goes_on = computes() || answer.waits_for != transport_.rank() ||
                            answer.position.calls != std::exchange(seen_at, answer.position.calls);
       if (evaluate(peer, answer) && goes_on) expected_at = now;
       if (answer.position.calls > most_calls) return is_over();
