@@ -215,9 +215,10 @@ bool Job::Impl::watch(const std::function<Rank()>& peer_now, const std::function
       const Answer answer = unpacked(asked->answer());
       const TimePoint now = clock_.now();
       const Duration waited = now - start;
-      const bool goes_on = computes() || answer.waits_for != transport_.rank() ||
+      const bool is_expected = evaluate(peer, answer);
+      const bool goes_on = answer.waits_for != transport_.rank() ||
                            answer.position.calls != std::exchange(seen_at, answer.position.calls);
-      if (evaluate(peer, answer) && goes_on) expected_at = now;
+      if (computes() || (is_expected && goes_on)) expected_at = now;
       if (answer.position.calls > most_calls) return is_over();
       if (now - expected_at >= kMostOnTheWay) end_unknown(peer, answer);
       if (waited >= options_.report && !std::exchange(is_reported, true))
