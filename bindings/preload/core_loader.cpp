@@ -147,6 +147,7 @@ void load_core(const TorchInProcess& torch) {
     refuse_version(torch, folder);
     return;
   }
+  tell_of_core();  // Where it cannot begin it says so itself, and ends the process.
   void* const loaded = dlopen(core, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (loaded == nullptr) {
     refuse("cannot load the core library: %s", dlerror());
@@ -155,7 +156,6 @@ void load_core(const TorchInProcess& torch) {
   void (*is_loaded)(void) = nullptr;
   *reinterpret_cast<void**>(&is_loaded) = dlsym(loaded, SPILLWAY_CORE_IS_LOADED);
   if (is_loaded != nullptr) is_loaded();
-  tell_of_core();
   const char* children = getenv("SPILLWAY_CHILDREN");
   if (children == nullptr || strcmp(children, "strip") != 0) return;
   // What they write is this rank's own, too.

@@ -98,6 +98,23 @@ const std::string* last_value(const NamedTexts& texts, std::string_view name) {
   return found;
 }
 
+// That mean something with --split alone.
+constexpr std::array<std::string_view, 9> kOfSplit{"stages",    "replicas",  "shards",
+                                                   "gradients", "schedule",  "window",
+                                                   "replicate", "rebalance", "check-control"};
+
+/// Config files and variables may be shared by runs with and without it.
+void refuse_options_of_split(const SettingSources& sources) {
+  for (const std::string_view key : kOfSplit) {
+    const std::string* value = last_value(sources.options, key);
+    if (value != nullptr && *value != find_field(key)->info.fallback)
+      throw ConfigError(
+          "{}{} {} is for --split: without it each rank trains for itself, all of the "
+          "model (add --split, or leave this option out)",
+          sources.options_origin, key, *value);
+  }
+}
+
 // The config file that counts, or an empty path.
 std::string named_config_file(const SettingSources& sources) {
   const std::string* path = last_value(sources.options, "config");
@@ -256,6 +273,7 @@ Settings load_settings(const SettingSources& sources) {
   }
   for (const auto& [key, value] : sources.options)
     assign_setting(settings, key, value, sources.options_origin + key);
+  if (!settings.split) refuse_options_of_split(sources);
   return settings;
 }
 

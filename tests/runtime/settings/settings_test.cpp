@@ -226,6 +226,13 @@ TEST(LoadSettings, RefusesUnknownOptionsWithTheNearestName) {
   EXPECT_THAT(refusal_of_option("min-store", "1MiB"), HasSubstr("did you mean 'min-storage'"));
 }
 
+TEST(LoadSettings, RefusesOptionsOfSplitWithoutIt) {
+  EXPECT_THAT(refusal_of_option("replicas", "2"), HasSubstr("--replicas 2 is for --split"));
+  EXPECT_EQ(refusal_of_option("replicas", "1"), "accepted");
+  EXPECT_EQ(load_settings({{{"replicas", "2"}, {"split", "on"}}, {}}).replicas, 2u);
+  EXPECT_EQ(load_settings({{{"split", "off"}}, {{"SPILLWAY_REPLICAS", "2"}}}).replicas, 2u);
+}
+
 TEST(ReadConfigFile, UnderstandsCommentsBlanksAndQuotes) {
   const auto texts = read_config_file(config_file("# a comment\n\n"
                                                   "budget=4GiB   # why\n"

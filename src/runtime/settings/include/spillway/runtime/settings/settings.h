@@ -110,7 +110,8 @@ struct SettingSources {
   std::string options_origin = "--";  ///< Text that errors put before the key of an option.
 };
 
-/// Throws ConfigError as `assign_setting`, also for unknown SPILLWAY_ variables.
+/// Throws ConfigError as `assign_setting`, also for unknown SPILLWAY_ variables, and for options
+/// that mean something with --split alone.
 Settings load_settings(const SettingSources& sources);
 
 /// Keys and values of the path settings that win, absolute: for a child that may start elsewhere.
