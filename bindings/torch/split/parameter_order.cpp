@@ -17,15 +17,21 @@ std::uint64_t kind_of(const c10::TensorImpl& leaf) {
 
 }  // namespace
 
-void ParameterOrder::leaf_made(c10::TensorImpl& leaf) {
+ParameterOrder::Leaf& ParameterOrder::noted(c10::TensorImpl& leaf) {
   const auto known = leaves_.find(&leaf);
-  if (known != leaves_.end() && !known->second.tensor.expired()) return;
+  if (known != leaves_.end() && !known->second.tensor.expired()) return known->second;
   if (leaves_.size() >= most_) {
     std::erase_if(leaves_, [](const auto& one) { return one.second.tensor.expired(); });
     most_ = std::max(most_, 2 * leaves_.size());
   }
   Leaf made{.tensor = c10::weak_intrusive_ptr<c10::TensorImpl>(
                 c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(&leaf))};
+  return leaves_.insert_or_assign(&leaf, std::move(made)).first->second;
+}
+
+void ParameterOrder::leaf_made(c10::TensorImpl& leaf) {
+  Leaf& made = noted(leaf);
+  if (made.in) return;
   if (!open_) {
     open_ = std::make_shared<Period>();
     open_->number = periods_++;
@@ -33,12 +39,10 @@ void ParameterOrder::leaf_made(c10::TensorImpl& leaf) {
   made.in = open_;
   made.kind = kind_of(leaf);
   made.number = ++open_->counts[made.kind];
-  leaves_.insert_or_assign(&leaf, std::move(made));
 }
 
 void ParameterOrder::registered(const at::Tensor& parameter) {
-  const auto found = leaves_.find(parameter.unsafeGetTensorImpl());
-  if (found != leaves_.end()) found->second.is_registered = true;
+  noted(*parameter.unsafeGetTensorImpl()).is_registered = true;
 }
 
 const ParameterOrder::Leaf* ParameterOrder::find(const at::Tensor& leaf) const {
@@ -53,7 +57,7 @@ bool ParameterOrder::is_parameter(const at::Tensor& leaf) const {
 
 std::optional<ParameterOrder::Place> ParameterOrder::place_of(const at::Tensor& leaf) const {
   const Leaf* const known = find(leaf);
-  if (known == nullptr) return std::nullopt;
+  if (known == nullptr || !known->in) return std::nullopt;
   return Place{
       {mix(known->in->number, known->kind), known->number, known->in->counts.at(known->kind)},
       known->in->number};

@@ -29,7 +29,8 @@ class ParameterOrder {
  public:
   /// Forward has used a parameter: what is made from now on is made before another forward.
   void parameter_used() { open_.reset(); }
-  /// It has come to require a gradient, and is a leaf.
+  /// It has come to require a gradient, and is a leaf. Needed for places alone: the program can see
+  /// that somebody refers to it weakly.
   void leaf_made(c10::TensorImpl& leaf);
   /// By a module of LibTorch's C++ interface.
   void registered(const at::Tensor& parameter);
@@ -57,6 +58,7 @@ class ParameterOrder {
     bool is_registered = false;
   };
 
+  Leaf& noted(c10::TensorImpl& leaf);
   const Leaf* find(const at::Tensor& leaf) const;
 
   std::unordered_map<const c10::TensorImpl*, Leaf> leaves_;

@@ -293,7 +293,7 @@ class SplitProgram::Impl {
   }
 
   void leaf_made(c10::TensorImpl& leaf) {
-    if (may_ask()) order_.leaf_made(leaf);
+    if (shards_ && may_ask()) order_.leaf_made(leaf);
   }
   void parameter_registered(const at::Tensor& parameter) {
     if (may_ask()) order_.registered(parameter);
