@@ -42,7 +42,7 @@ void ParameterOrder::leaf_made(c10::TensorImpl& leaf) {
 }
 
 void ParameterOrder::registered(const at::Tensor& parameter) {
-  noted(*parameter.unsafeGetTensorImpl()).is_registered = true;
+  if (parameter.defined()) noted(*parameter.unsafeGetTensorImpl()).is_registered = true;
 }
 
 const ParameterOrder::Leaf* ParameterOrder::find(const at::Tensor& leaf) const {
