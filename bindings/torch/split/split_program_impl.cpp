@@ -50,17 +50,6 @@ bool reads_what_it_writes(const c10::OperatorHandle& op) {
          op.operator_name().name != "aten::masked_fill_";
 }
 
-/// In training, backward of a batch norm uses the statistics of its own batch. It takes the
-/// running ones, too, and would have to come before the next micro-batch's forward, which changes
-/// them.
-void leave_out_unused(std::string_view name, torch::jit::Stack& stack) {
-  enum { kRunningMean = 3, kRunningVariance, kTrains = 7, kCount = 10 };
-  if (name != "aten::native_batch_norm_backward") return;
-  const auto first = stack.end() - kCount;
-  if (!first[kTrains].toBool()) return;
-  first[kRunningMean] = first[kRunningVariance] = c10::IValue();
-}
-
 }  // namespace
 
 SplitProgram::Impl::Impl(SplitOptions options)
@@ -119,7 +108,7 @@ void SplitProgram::Impl::run(const c10::OperatorHandle& op, c10::DispatchKeySet 
   };
   // In place of a copy at the first write, which bytes that move between ranks cannot have.
   if (called.name == "aten::_lazy_clone") return run_clone(below, stack, traits, run_as_called);
-  leave_out_unused(called.name, stack);
+  recompute::leave_out_unread(op, stack);
   call_.phase = traits.autograd.phase;
   if (means_) {
     const auto means =
