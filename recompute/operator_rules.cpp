@@ -55,12 +55,16 @@ const char* known_objection(std::string_view name) {
   return nullptr;
 }
 
+bool is_running_statistic(const c10::Argument& argument) {
+  return argument.name() == "running_mean" || argument.name() == "running_var";
+}
+
 /// Forward writes running statistics in training, which some schemas say and some do not; the
 /// backward of a recurrent layer computes in the workspace that its forward has filled. The results
 /// are new.
 bool is_written_beside_results(std::string_view op, const c10::Argument& argument) {
   if (op.ends_with("_backward")) return argument.name() == "workspace";
-  return argument.name() == "running_mean" || argument.name() == "running_var";
+  return is_running_statistic(argument);
 }
 
 bool can_be_kept(const c10::Type& type) {
@@ -175,6 +179,10 @@ OperatorRules::OperatorRules(const c10::OperatorHandle& op) {
       generator_argument = static_cast<int>(i);
     if (argument.name() == "accumulate") accumulate_argument = static_cast<int>(i);
     if (argument.name() == "dropout_p") dropout_argument = static_cast<int>(i);
+    // In training, backward uses the statistics of its own batch. It takes the running ones, too,
+    // and would have to come before the next micro-batch's forward, which changes them.
+    if (name == "aten::native_batch_norm_backward" && argument.name() == "train")
+      training_argument = static_cast<int>(i);
   }
   takes_no_masks = name == "aten::index" || name == "aten::_unsafe_index";
   draws_random_numbers = generator_argument >= 0 || op.hasTag(at::Tag::nondeterministic_seeded);
@@ -185,6 +193,16 @@ OperatorRules::OperatorRules(const c10::OperatorHandle& op) {
 
 const OperatorRules& rules_of(const c10::OperatorHandle& op) {
   return per_thread<OperatorCache<OperatorRules>>().of(op);
+}
+
+void leave_out_unread(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const int training = rules_of(op).training_argument;
+  if (training < 0) return;
+  const auto& arguments = op.schema().arguments();
+  const auto first = stack.end() - static_cast<std::ptrdiff_t>(arguments.size());
+  if (!first[training].toBool()) return;
+  for (std::size_t i = 0; i < arguments.size(); ++i)
+    if (is_running_statistic(arguments[i])) first[static_cast<std::ptrdiff_t>(i)] = c10::IValue();
 }
 
 void watch_operators() {

@@ -9,7 +9,7 @@ namespace spillway::pipeline {
 TaskQueue::TaskQueue(std::uint64_t window) : windows_{{0, window}} { SPILLWAY_ASSERT(window > 0); }
 
 TaskQueue::Key TaskQueue::key_of(TaskId id, const Pending& task) {
-  return {task.kind == Task::Kind::kCompute, !task.is_urgent, task.order, !task.is_awaited, id};
+  return {task.kind == Task::Kind::kCompute, task.is_urgent, task.order, task.is_awaited, id};
 }
 
 TaskId TaskQueue::add(const Task& task) {
@@ -130,12 +130,10 @@ bool TaskQueue::is_asked_for(const ListedAction& action) const {
 }
 
 bool TaskQueue::waits_for_turn(const Key& key) const {
-  const bool is_urgent = !std::get<1>(key);
-  const std::uint64_t order = std::get<2>(key);
-  if (order == 0 || list_.empty()) return false;
+  if (key.order == 0 || list_.empty()) return false;
   // What the program waits for before it asks for the rest: that comes later for it.
-  if (is_urgent && !is_list_ended_ && phase_ < last_phase_) return false;
-  return order > list_.front().order && is_asked_for(list_.front());
+  if (key.is_urgent && !is_list_ended_ && phase_ < last_phase_) return false;
+  return key.order > list_.front().order && is_asked_for(list_.front());
 }
 
 std::optional<TaskQueue::Key> TaskQueue::first_computed() {
@@ -145,8 +143,8 @@ std::optional<TaskQueue::Key> TaskQueue::first_computed() {
   drop_windows();
   // Those that are urgent, and the others, each by their orders.
   for (const bool is_urgent : {true, false}) {
-    const auto first = ready_.lower_bound({true, !is_urgent, 0, false, TaskId(0)});
-    if (first == ready_.end() || std::get<1>(*first) == is_urgent) continue;
+    const auto first = ready_.lower_bound({true, is_urgent, 0, true, TaskId(0)});
+    if (first == ready_.end() || first->is_urgent != is_urgent) continue;
     if (!waits_for_turn(*first)) return *first;
     holds_back_ = true;
   }
@@ -157,16 +155,16 @@ std::optional<TaskId> TaskQueue::next() {
   holds_back_ = false;
   if (ready_.empty()) return std::nullopt;
   std::optional<Key> key = *ready_.begin();
-  if (tasks_.at(std::get<TaskId>(*key)).kind == Task::Kind::kCompute) {
+  if (key->is_computed) {
     key = first_computed();
     if (!key) return std::nullopt;
     const auto same = segment_ ? ready_in_segment_.find(*segment_) : ready_in_segment_.end();
     if (same != ready_in_segment_.end()) {
       const Key& other = *same->second.begin();
-      if (std::get<2>(other) <= std::get<2>(*key) && !waits_for_turn(other)) key = other;
+      if (other.order <= key->order && !waits_for_turn(other)) key = other;
     }
   }
-  const TaskId id = std::get<TaskId>(*key);
+  const TaskId id = key->id;
   Pending& task = tasks_.at(id);
   task.is_taken = true;
   unmake_ready(id, task);

@@ -154,6 +154,26 @@ TEST_F(Rules, TellHowArgumentsAreUsed) {
   EXPECT_EQ(uses("aten::_native_batch_norm_legit", "")[4], ArgumentUse::kUndeclaredWrite);
 }
 
+TEST_F(Rules, LeaveOutArgumentsThatAreNotRead) {
+  const Tensor x = at::randn({4, 3, 8, 8}), grad = at::randn({4, 3, 8, 8});
+  const Tensor mean = at::randn({3}), other = at::rand({3}) + 1;
+  const auto backward =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::native_batch_norm_backward", "");
+  for (const bool trains : {true, false}) {
+    const torch::jit::Stack all{grad, x,     mean,   mean, other,
+                                mean, other, trains, 1e-5, std::vector<bool>{true, true, true}};
+    torch::jit::Stack whole = all, less = all;
+    leave_out_unread(backward, less);
+    ASSERT_EQ(less.size(), all.size());
+    for (std::size_t i = 0; i < all.size(); ++i)
+      EXPECT_EQ(less[i].isNone(), trains && (i == 3 || i == 4)) << i;
+    backward.callBoxed(whole);
+    backward.callBoxed(less);
+    for (std::size_t i = 0; i < 3; ++i)
+      EXPECT_TRUE(at::equal(whole[i].toTensor(), less[i].toTensor())) << i;
+  }
+}
+
 TEST_F(Engine, RefusesArgumentsThatCannotBeKept) {
   const Tensor x = at::randn({64, 64});
   EXPECT_EQ(objection([&] { at::relu(x.to_sparse()); }), "its argument 'self' is not strided");

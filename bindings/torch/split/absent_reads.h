@@ -1,6 +1,14 @@
 #pragma once
 
+#include <string_view>
+
 namespace spillway::split {
+
+/// What a program does instead, as the end of a sentence.
+inline constexpr std::string_view kReadByOperators =
+    "read it by item(), tolist(), numpy() or a pointer with a type (data_ptr<float>()), which "
+    "LibTorch tells of; save it by torch.save or, with safetensors, which reads by addresses, as "
+    "numpy() arrays (safetensors.numpy); or train without --split";
 
 /// From now on `tell` is called where the program touches an address without memory, on the thread
 /// that does, in a handler of SIGSEGV. If it returns, the signal goes on to whoever had it before,

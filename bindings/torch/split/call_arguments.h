@@ -13,13 +13,18 @@
 
 namespace spillway::split {
 
+/// That of a tensor that has one.
+inline c10::StorageImpl& storage_of(const at::TensorBase& tensor) {
+  return *tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+}
+
 /// Calls `visit(tensor, position)` for each tensor among the arguments that has a storage with
 /// bytes; those in lists, too.
 template <typename Visit>
 void for_each_tensor(c10::ArrayRef<c10::IValue> arguments, const Visit& visit) {
   const auto one = [&](const at::Tensor& tensor, std::size_t position) {
     if (tensor.defined() && tensor.unsafeGetTensorImpl()->has_storage() &&
-        tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()->data() != nullptr)
+        storage_of(tensor).data() != nullptr)
       visit(tensor, position);
   };
   for (std::size_t i = 0; i < arguments.size(); ++i) {

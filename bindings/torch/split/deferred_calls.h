@@ -17,6 +17,8 @@
 
 namespace spillway::split {
 
+inline constexpr std::size_t kSmall = 4096;  ///< Bytes that each rank may have for itself.
+
 /// What an operator's name and tags say about running it where its results are needed, and not
 /// where they are not.
 struct DeferRule {

@@ -1,6 +1,7 @@
 #include "gradient_watch.h"
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <array>
@@ -16,10 +17,6 @@ namespace {
 
 using pipeline::StorageOrdinal;
 using recompute::ArgumentUse;
-
-const c10::StorageImpl& storage_of(const at::Tensor& tensor) {
-  return *tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-}
 
 bool is_all_of_its_storage(const at::Tensor& tensor) {
   return tensor.is_non_overlapping_and_dense() &&
@@ -55,6 +52,23 @@ at::Tensor leaf_of(const at::Tensor& tensor) {
     node = node->next_edge(0).function;
   }
   return {};
+}
+
+at::Tensor leaf_in(c10::ArrayRef<c10::IValue> arguments, const c10::StorageImpl& storage) {
+  at::Tensor leaf;
+  for_each_tensor(arguments, [&](const at::Tensor& tensor, std::size_t) {
+    if (leaf.defined() || &storage_of(tensor) != &storage) return;
+    leaf = leaf_of(tensor);
+    if (!leaf.defined()) leaf = tensor;
+  });
+  return leaf;
+}
+
+const at::Tensor* variable_of_running_node() {
+  const auto node = ::torch::autograd::get_current_node();
+  const auto* const accumulates =
+      node == nullptr ? nullptr : dynamic_cast<const torch::autograd::AccumulateGrad*>(&*node);
+  return accumulates == nullptr ? nullptr : &accumulates->variable;
 }
 
 bool overwrites_first(std::string_view name) {

@@ -23,6 +23,12 @@ namespace spillway::split {
 /// The leaf that a tensor is, or is a view of; undefined where that is not found.
 at::Tensor leaf_of(const at::Tensor& tensor);
 
+/// The leaf that an argument with that storage is, or is a view of; else that argument.
+at::Tensor leaf_in(c10::ArrayRef<c10::IValue> arguments, const c10::StorageImpl& storage);
+
+/// Whose gradient backward adds to at the moment, or null.
+const at::Tensor* variable_of_running_node();
+
 /// Whether an operator writes its first argument whatever was there.
 bool overwrites_first(std::string_view name);
 

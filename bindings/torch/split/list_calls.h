@@ -3,22 +3,41 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/util/FunctionRef.h>
 
 #include <cstddef>
-#include <optional>
 #include <vector>
+
+#include "running_call.h"
+#include "spillway/pipeline/ownership/directory.h"
 
 namespace spillway::split {
 
 /// Whether an operator does the same to each tensor of its lists, of which the first argument is
 /// one: foreach and fused optimizers.
-bool is_by_element(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
+bool is_by_element(const CalledOperator& called);
 
-/// The arguments of such a call for some of `size` tensors.
-torch::jit::Stack arguments_for(c10::ArrayRef<c10::IValue> arguments, std::size_t size,
-                                const std::vector<std::size_t>& members);
+using ListMembers = std::vector<std::size_t>;  ///< Numbers of tensors in a list.
+/// Of a tensor whose storage has a number; else null.
+using FactsOf = c10::function_ref<const pipeline::StorageFacts*(const at::Tensor&)>;
 
-/// Which argument of such a call is a number that it raises where it finds something in a tensor.
-std::optional<std::size_t> found_argument(const c10::OperatorHandle& op);
+/// The tensors of such lists by the rank that keeps them; none: all. Where the first list's is on
+/// all, as a loaded state is, the next one's tells. One of which nothing tells, and whose call may
+/// wait, waits alone. Parameters that all ranks update are with none of a rank's.
+std::vector<ListMembers> by_place(const CalledOperator& called, FactsOf facts_of);
+
+/// Runs an operator whose arguments lie on the stack, as one that the program has called.
+using RunOperator = c10::function_ref<void(const c10::OperatorHandle& op, c10::DispatchKeySet below,
+                                           torch::jit::Stack& stack, const runtime::OpTraits&)>;
+
+/// Runs such a call for the tensors of each group, in place of one that would bring all to the
+/// first one's rank.
+void run_in_groups(const CalledOperator& called, const std::vector<ListMembers>& groups,
+                   RunOperator run);
+
+/// aten::clone of a tensor on the stack, of whose memory format nothing is said.
+void run_clone(c10::DispatchKeySet below, torch::jit::Stack& stack, const runtime::OpTraits& traits,
+               RunOperator run);
 
 }  // namespace spillway::split

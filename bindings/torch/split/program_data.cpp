@@ -11,6 +11,7 @@
 
 #include "executor.h"
 #include "spillway/base/mix.h"
+#include "spillway/phantoms/operator_names.h"
 #include "spillway/runtime/recording/op_uses.h"
 
 namespace spillway::split {
@@ -103,8 +104,7 @@ c10::Storage copy_of(const std::byte* from, std::size_t before, std::size_t size
   return copy;
 }
 
-}  // namespace
-
+/// A number of the bytes that a tensor shows, whatever lies between them.
 std::uint64_t number_of_bytes(const at::Tensor& tensor) {
   if (tensor.numel() == 0) return 0;
   const std::size_t item = tensor.element_size();
@@ -119,6 +119,8 @@ std::uint64_t number_of_bytes(const at::Tensor& tensor) {
   return hash.end();
 }
 
+/// A copy of the bytes that a tensor shows, at an address as aligned as theirs: vectorised sums
+/// begin at aligned ones, so another one might give other bits. `tensor` then lies in the copy.
 c10::Storage copy_of_bytes(const c10::StorageImpl& storage, phantoms::PlainTensor& tensor) {
   const std::size_t item = c10::elementSize(tensor.dtype);
   const runtime::ViewBytes shown = runtime::bytes_of_view(
@@ -130,9 +132,12 @@ c10::Storage copy_of_bytes(const c10::StorageImpl& storage, phantoms::PlainTenso
   return copy_of(from, before, shown.size.count());
 }
 
+/// The same of all bytes of the storage, for operators that count from its begin.
 c10::Storage copy_of_storage(const c10::StorageImpl& storage) {
   return copy_of(static_cast<const std::byte*>(storage.data()), 0, storage.nbytes());
 }
+
+}  // namespace
 
 void ProgramData::note_met(std::uint64_t next) {
   for (; next_ < next; ++next_) by_hand_.try_emplace(StorageOrdinal(next_));
@@ -146,6 +151,17 @@ void ProgramData::note_ended(StorageOrdinal storage) {
 void ProgramData::add(StorageOrdinal storage) {
   const auto found = made_of_.find(storage);
   if (found != made_of_.end()) number_ = mix(number_, found->second);
+}
+
+std::size_t ProgramData::size_read() const {
+  std::size_t size = 0;
+  for (const Read& one : read_) size += one.tensor->nbytes();
+  return size;
+}
+
+void ProgramData::add_read() {
+  for (const Read& one : read_) add_bytes(one.storage, *one.tensor);
+  read_.clear();
 }
 
 void ProgramData::add_bytes(std::optional<StorageOrdinal> storage, const at::Tensor& tensor) {
@@ -171,6 +187,14 @@ void ProgramData::end_call(std::span<const pipeline::OperatorUse> uses,
   for (std::size_t i = 0; i < uses.size(); ++i)
     if (uses[i].writes) hang(uses[i].storage, !(i == 0 && begins_anew));
   for (const pipeline::MadeStorage& one : made) hang(one.storage, false);
+}
+
+c10::Storage ProgramData::copy_for(const c10::OperatorHandle& op,
+                                   std::optional<StorageOrdinal> storage,
+                                   const c10::StorageImpl& bytes, phantoms::PlainTensor& tensor) {
+  if (phantoms::sees_offsets(op.operator_name().name)) return copy_of_storage(bytes);
+  return storage && by_hand_.contains(*storage) ? copy_of_shown(*storage, bytes, tensor)
+                                                : copy_of_bytes(bytes, tensor);
 }
 
 c10::Storage ProgramData::copy_of_shown(StorageOrdinal storage, const c10::StorageImpl& bytes,

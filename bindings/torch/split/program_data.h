@@ -1,12 +1,14 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/Storage.h>
 
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <vector>
 
 #include "spillway/phantoms/plain_tensor.h"
 #include "spillway/pipeline/ownership/directory.h"
@@ -20,6 +22,9 @@ namespace spillway::split {
 /// print, is its own. For the program's thread.
 class ProgramData {
  public:
+  /// `directory` outlives it.
+  explicit ProgramData(const pipeline::Directory& directory) : directory_(directory) {}
+
   /// Storages up to number `next` have got theirs as arguments: no operator of this thread has made
   /// those that have come since the call before.
   void note_met(std::uint64_t next);
@@ -29,14 +34,31 @@ class ProgramData {
   void note_taken(pipeline::StorageOrdinal storage) { by_hand_.erase(storage); }
   void note_ended(pipeline::StorageOrdinal storage);
 
-  /// Whether the program may write it without an operator. The same on all ranks.
-  bool is_by_hand(pipeline::StorageOrdinal storage) const { return by_hand_.contains(storage); }
+  /// Whether the program may write it without an operator; so it may what has no number. The same
+  /// on all ranks.
+  bool is_the_programs(std::optional<pipeline::StorageOrdinal> storage) const {
+    return !storage || directory_.at(*storage).is_everywhere || by_hand_.contains(*storage);
+  }
 
-  void begin_call() { number_ = 0; }
+  void begin_call() {
+    number_ = 0;
+    read_.clear();
+  }
   /// The next operator uses a storage that operators have made.
   void add(pipeline::StorageOrdinal storage);
-  /// It reads these bytes, which the program has made. `storage`: none where it has no number.
-  void add_bytes(std::optional<pipeline::StorageOrdinal> storage, const at::Tensor& tensor);
+  /// It reads these bytes, which the program has made, and which stay as long as it runs.
+  /// `storage`: none where it has no number.
+  void note_read(std::optional<pipeline::StorageOrdinal> storage, const at::Tensor& tensor) {
+    read_.push_back({storage, &tensor});
+  }
+  /// Bytes of all these.
+  std::size_t size_read() const;
+  /// Looks at them: they are equal on all ranks, if these ever compare what comes of the call.
+  void add_read();
+  /// Or at a result, where that has not been done.
+  void add_result(const at::Tensor& tensor) {
+    if (!read_.empty()) add_bytes({}, tensor);
+  }
   /// Of all that; 0: of nothing.
   std::uint64_t number() const { return number_; }
   /// What it has made and written hangs on the same. `is_compared`: ranks have compared that;
@@ -44,12 +66,18 @@ class ProgramData {
   void end_call(std::span<const pipeline::OperatorUse> uses,
                 std::span<const pipeline::MadeStorage> made, bool is_compared, bool begins_anew);
 
-  /// A copy of the bytes that a tensor over a storage by hand shows; `tensor` then lies in it. The
-  /// one that was made for another call, where they have not changed since `add_bytes` of that.
+  /// A copy of the bytes that a tensor shows now, for an operator that runs later; `tensor` then
+  /// lies in it. Where the program may write the storage, the one that was made for another call,
+  /// if they have not changed since `add_read` of that.
+  c10::Storage copy_for(const c10::OperatorHandle& op,
+                        std::optional<pipeline::StorageOrdinal> storage,
+                        const c10::StorageImpl& bytes, phantoms::PlainTensor& tensor);
+
+ private:
+  void add_bytes(std::optional<pipeline::StorageOrdinal> storage, const at::Tensor& tensor);
   c10::Storage copy_of_shown(pipeline::StorageOrdinal storage, const c10::StorageImpl& bytes,
                              phantoms::PlainTensor& tensor);
 
- private:
   struct ByHand {
     std::uint64_t view = 0;    ///< What was added last, as a number, without its bytes.
     std::uint64_t shown = 0;   ///< And with them.
@@ -58,20 +86,17 @@ class ProgramData {
     std::int64_t offset = 0;  ///< Of the tensor in the copy, in elements.
   };
 
+  struct Read {
+    std::optional<pipeline::StorageOrdinal> storage;
+    const at::Tensor* tensor = nullptr;  ///< Among the arguments.
+  };
+
+  const pipeline::Directory& directory_;
   std::uint64_t next_ = 0;
   std::uint64_t number_ = 0;
+  std::vector<Read> read_;  ///< At which nobody has looked.
   std::unordered_map<pipeline::StorageOrdinal, ByHand> by_hand_;
   std::unordered_map<pipeline::StorageOrdinal, std::uint64_t> made_of_;
 };
-
-/// A number of the bytes that a tensor shows, whatever lies between them.
-std::uint64_t number_of_bytes(const at::Tensor& tensor);
-
-/// A copy of the bytes that a tensor shows, at an address as aligned as theirs: vectorised sums
-/// begin at aligned ones, so another one might give other bits. `tensor` then lies in the copy.
-c10::Storage copy_of_bytes(const c10::StorageImpl& storage, phantoms::PlainTensor& tensor);
-
-/// The same of all bytes of the storage, for operators that count from its begin.
-c10::Storage copy_of_storage(const c10::StorageImpl& storage);
 
 }  // namespace spillway::split

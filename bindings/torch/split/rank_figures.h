@@ -2,15 +2,29 @@
 
 #include <vector>
 
+#include "rank_log.h"
+#include "shard_exchange.h"
 #include "spillway/pipeline/agreement/job.h"
+#include "spillway/pipeline/ownership/placement.h"
 #include "spillway/runtime/reporting/ranks_report.h"
+#include "spillway/runtime/run.h"
 #include "spillway/transport/transport.h"
 
 namespace spillway::split {
 
-/// Each rank gives the first one its figures, once, before the job ends. Returns all, by rank, on
-/// the first one, and nothing on others. Throws TransportError where one is lost.
-std::vector<runtime::RankFigures> gather_figures(transport::Transport& transport,
-                                                 pipeline::Job& job, runtime::RankFigures mine);
+// At the end of a job, before that ends, all ranks give the first one what they know, once.
+// `shards`: null where there is one. They throw TransportError where a rank is lost.
+
+/// A row of each rank, without its host, on the first one; nothing on others.
+std::vector<runtime::RanksReport::Row> gather_rows(transport::Transport& transport,
+                                                   pipeline::Job& job, ShardExchange* shards,
+                                                   const pipeline::Placement& placement,
+                                                   const runtime::RankFigures& mine);
+
+/// Adds what `log` knows, or null, to the trace of this rank. Where it `joins` all ranks do, and
+/// the first one of the job gets all on one time axis, others none.
+runtime::RanksTrace gather_trace(transport::Transport& transport, pipeline::Job& job,
+                                 ShardExchange* shards, RankLog* log, runtime::RecordedTrace mine,
+                                 bool joins);
 
 }  // namespace spillway::split

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
 
 #include <cstdint>
 #include <string>
@@ -31,6 +32,7 @@ struct OperatorRules {
   int generator_argument = -1;
   int dropout_argument = -1;      ///< Numbers are drawn only when it is not 0.
   int accumulate_argument = -1;   ///< When true, threads add up in an order of their own.
+  int training_argument = -1;     ///< When true, it does not read running statistics.
   std::vector<ArgumentUse> uses;  ///< One per argument.
 };
 
@@ -40,5 +42,8 @@ const OperatorRules& rules_of(const c10::OperatorHandle& op);
 
 /// Whether the operator may run again, arguments permitting.
 inline bool may_replay(const c10::OperatorHandle& op) { return rules_of(op).objection.empty(); }
+
+/// Takes from the arguments of a call, which lie on the stack, those that it does not read.
+void leave_out_unread(const c10::OperatorHandle& op, torch::jit::Stack& stack);
 
 }  // namespace spillway::recompute

@@ -119,8 +119,21 @@ class TaskQueue {
     std::uint64_t last = 0;  ///< The highest order of its list.
     std::uint64_t micro_batches = 0;
   };
-  /// Tasks in the order in which they are taken.
-  using Key = std::tuple<bool, bool, std::uint64_t, bool, TaskId>;
+  /// Of tasks, less for those that are taken earlier.
+  struct Key {
+    bool is_computed = false;
+    bool is_urgent = false;
+    std::uint64_t order = 0;
+    bool is_awaited = false;
+    TaskId id;
+
+    bool operator<(const Key& other) const { return place() < other.place(); }
+
+   private:
+    std::tuple<bool, bool, std::uint64_t, bool, TaskId> place() const {
+      return {is_computed, !is_urgent, order, !is_awaited, id};
+    }
+  };
   struct InUse {
     std::optional<TaskId> writer;  ///< The last one, unless it is done.
     std::set<TaskId> readers;      ///< Since then.
