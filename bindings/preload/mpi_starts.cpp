@@ -22,6 +22,12 @@ bool is_of_another_rank() {
   return joined != nullptr && strtol(joined, nullptr, 10) != getpid();
 }
 
+/// Such a program may start others by a launcher of its own, whose MPI connects by these.
+bool has_nearer_launcher() {
+  return getenv("PMI_FD") != nullptr || getenv("PMI_PORT") != nullptr ||
+         getenv("PMIX_NAMESPACE") != nullptr;
+}
+
 /// The variables have their own names while it lives. Python has copied its environment before.
 class ShownLauncher {
  public:
@@ -29,7 +35,7 @@ class ShownLauncher {
     size_t most = 0;
     while (environ != nullptr && environ[most] != nullptr) ++most;
     variables_ = static_cast<Variable*>(calloc(most + 1, sizeof(Variable)));
-    if (variables_ == nullptr || is_of_another_rank()) return;
+    if (variables_ == nullptr || is_of_another_rank() || has_nearer_launcher()) return;
     for (size_t i = 0; i < most; ++i) {
       const char* const equals = strchr(environ[i], '=');
       if (equals == nullptr || strncmp(environ[i], kHidden, kHiddenLength) != 0) continue;

@@ -40,6 +40,7 @@ struct Answer {
   Verdict verdict = Verdict::kUnknown;  ///< Of the position that it was asked with.
   bool has_ended = false;
   Rank waits_for;
+  std::uint64_t progress = 0;
   std::string doing;
 };
 
@@ -66,10 +67,11 @@ class Job::Impl final : private Questions::Listener {
     end_job(message("{} ({})", reason, name(transport_.rank())));
   }
   std::vector<std::string> describe() const;
-  void describe_by(std::function<std::vector<std::string>()> more, std::function<bool()> computes) {
+  void describe_by(std::function<std::vector<std::string>()> more,
+                   std::function<std::uint64_t()> progress) {
     const std::lock_guard lock(more_mutex_);
     more_ = std::move(more);
-    computes_ = std::move(computes);
+    progress_ = std::move(progress);
   }
 
   ControlHash control;
@@ -111,7 +113,7 @@ class Job::Impl final : private Questions::Listener {
 
   std::string name(Rank rank) const { return name_of(rank, options_.hosts); }
   std::string doing() const;
-  bool computes() const;
+  std::uint64_t progress() const;
   void tell_what_ranks_do(Rank silent);
   std::string silent_text(Rank peer) const;
   NamedCalls my_calls() const { return {name(transport_.rank()), control.latest()}; }
@@ -139,7 +141,7 @@ class Job::Impl final : private Questions::Listener {
 
   mutable std::mutex more_mutex_;
   std::function<std::vector<std::string>()> more_;
-  std::function<bool()> computes_;
+  std::function<std::uint64_t()> progress_;
   /// The lowest rank that has asked what this one does, and tells it.
   std::atomic<Rank> teller_{Rank()};
 
@@ -192,8 +194,9 @@ bool Job::Impl::watch(const std::function<Rank()>& peer_now, const std::function
                       std::uint64_t most_calls) {
   const TimePoint start = clock_.now();
   TimePoint ask_at = start + options_.patience;
-  TimePoint expected_at = start;  // What it waits for could still be sent then.
-  std::uint64_t seen_at = 0;      // The call at which the peer was then.
+  TimePoint expected_at = start;          // What it waits for could still be sent then.
+  std::uint64_t seen_at = 0;              // The call at which the peer was then,
+  std::uint64_t done = 0, done_here = 0;  // and what both had done.
   bool is_reported = false;
   while (!is_over()) {
     notifier_->wait(ask_at);
@@ -216,9 +219,12 @@ bool Job::Impl::watch(const std::function<Rank()>& peer_now, const std::function
       const TimePoint now = clock_.now();
       const Duration waited = now - start;
       const bool is_expected = evaluate(peer, answer);
+      const std::uint64_t here = progress();
+      const bool gets_on = answer.progress != std::exchange(done, answer.progress) ||
+                           here != std::exchange(done_here, here);
       const bool goes_on = answer.waits_for != transport_.rank() ||
                            answer.position.calls != std::exchange(seen_at, answer.position.calls);
-      if (computes() || (is_expected && goes_on)) expected_at = now;
+      if (gets_on || (is_expected && goes_on)) expected_at = now;
       if (answer.position.calls > most_calls) return is_over();
       if (now - expected_at >= kMostOnTheWay) end_unknown(peer, answer);
       if (waited >= options_.report && !std::exchange(is_reported, true))
@@ -255,6 +261,7 @@ Answer Job::Impl::unpacked(const Packed& bytes) const {
   answer.verdict = static_cast<Verdict>(unpacker.number());
   answer.has_ended = unpacker.number() != 0;
   answer.waits_for = Rank(static_cast<std::uint32_t>(unpacker.number()));
+  answer.progress = unpacker.number();
   answer.doing = unpacker.text();
   if (answer.verdict == Verdict::kUnknown)
     answer.verdict = verdict_of(control.value_after(answer.position.calls), answer.position.value);
@@ -418,18 +425,18 @@ Packed Job::Impl::position_for(const ControlHash::Position& theirs) const {
   packer.add(
       static_cast<std::uint64_t>(verdict_of(control.value_after(theirs.calls), theirs.value)));
   const std::string text = doing();
-  const bool is_at_work = computes();
+  const std::uint64_t done = progress();
   const std::lock_guard lock(mutex_);
   packer.add(has_ended_ ? 1 : 0);
-  // What it computes may be what the other one waits for.
-  packer.add((is_at_work ? Rank() : waiting_.peer).value());
+  packer.add(waiting_.peer.value());
+  packer.add(done);
   packer.add(text);
   return packer.take();
 }
 
-bool Job::Impl::computes() const {
+std::uint64_t Job::Impl::progress() const {
   const std::lock_guard lock(more_mutex_);
-  return computes_ && computes_();
+  return progress_ ? progress_() : 0;
 }
 
 /// Where this program has gone on, the job ends at once: it may compute for long before it waits.
@@ -563,8 +570,8 @@ void Job::end() { impl_->end(); }
 void Job::abort(const std::string& reason) { impl_->abort(reason); }
 std::vector<std::string> Job::describe() const { return impl_->describe(); }
 void Job::describe_by(std::function<std::vector<std::string>()> more,
-                      std::function<bool()> computes) {
-  impl_->describe_by(std::move(more), std::move(computes));
+                      std::function<std::uint64_t()> progress) {
+  impl_->describe_by(std::move(more), std::move(progress));
 }
 
 }  // namespace spillway::pipeline

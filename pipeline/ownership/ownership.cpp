@@ -237,7 +237,8 @@ void Ownership::take_leaves(const OperatorCall& call) {
 
 void Ownership::take_data(StorageOrdinal storage) {
   StorageFacts& facts = directory_.change(storage);
-  if (!std::exchange(facts.is_data, true)) decision_.dealt.push_back({storage, facts.holders});
+  if (!std::exchange(facts.is_data, true))
+    decision_.dealt.push_back({storage, facts.holders, true});
   const auto found = unplaced_.find(storage);
   if (found == unplaced_.end() || found->second.first_write == kNever) return;
   if (std::exchange(found->second.latest_use, backwards_) != backwards_) ++since_.used;

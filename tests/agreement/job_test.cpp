@@ -290,9 +290,8 @@ TEST(Job, EndsWhereRanksWaitForOneAnotherAtTheSameCall) {
   EXPECT_THAT(failure, HasSubstr("has waited for this rank at the same call for 600 s: neither"));
 }
 
-/// Both programs look at the same number, which one rank's executor computes of what the other
-/// one's computes for long.
-TEST(Job, LetsRanksWaitForOneAnotherForLongWhileOneOfThemComputes) {
+/// Both programs look at the same number, for which the executor of one rank works for long.
+TEST(Job, LetsRanksWaitForOneAnotherForLongWhileOneOfThemGetsOn) {
   JobRanks ranks({.ranks = 2});
   const std::string failure = ranks.run([&](Transport& transport, Job& job) {
     call(job, "aten::mm", 1);
@@ -301,11 +300,10 @@ TEST(Job, LetsRanksWaitForOneAnotherForLongWhileOneOfThemComputes) {
     const auto send = [&] { return transport.send(other, {Stream::kValues, 0}, span_of(sent)); };
     const auto receive = transport.receive(other, {Stream::kValues, 0}, span_of(bytes));
     if (transport.rank() == Rank(0)) {
-      bool is_computing = true;
-      job.describe_by({}, [&] { return is_computing; });
+      std::uint64_t pieces = 0;
+      job.describe_by({}, [&] { return pieces; });
       ranks.ranks().start([&] {
-        ranks.ranks().work(seconds(3000));
-        is_computing = false;
+        for (; pieces < 6; ++pieces) ranks.ranks().work(seconds(500));
         send();
       });
       job.wait(receive, other, kValue);

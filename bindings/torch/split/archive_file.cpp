@@ -3,19 +3,21 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "spillway/base/error.h"
+#include "spillway/base/mix.h"
 #include "spillway/base/own_descriptors.h"
 #include "staged_bytes.h"
 
@@ -26,6 +28,7 @@ namespace {
 /// archives begins, that, and an entry of its directory without the name (APPNOTE.TXT, 4.3).
 constexpr std::size_t kEnd = 22, kLocator = 20, kFarEnd = 56, kEntry = 46;
 constexpr std::uint32_t kEndMark = 0x06054b50, kLocatorMark = 0x07064b50;
+constexpr std::uint32_t kFarAway = 0xffffffff;  ///< A field for larger archives has the number.
 
 /// Which archives keep with the lowest byte first, as the hosts of LibTorch do.
 template <class Number>
@@ -33,6 +36,24 @@ Number number(const std::byte* from) {
   Number value;
   std::memcpy(&value, from, sizeof(value));
   return value;
+}
+
+/// Where a record begins whose entry says kFarAway: among `fields` behind the entry one has the
+/// numbers that have no room in it, both sizes first.
+std::uint64_t begin_of_far(const std::byte* entry, std::span<const std::byte> fields) {
+  constexpr std::size_t kHead = 4;
+  constexpr std::uint16_t kFar = 1;
+  while (fields.size() >= kHead) {
+    const std::size_t size = number<std::uint16_t>(fields.data() + 2);
+    if (size > fields.size() - kHead) break;
+    std::size_t at = kHead;
+    for (const std::size_t of_size : {20, 24})
+      if (number<std::uint32_t>(entry + of_size) == kFarAway) at += sizeof(std::uint64_t);
+    if (number<std::uint16_t>(fields.data()) == kFar && at + sizeof(std::uint64_t) <= kHead + size)
+      return number<std::uint64_t>(fields.data() + at);
+    fields = fields.subspan(kHead + size);
+  }
+  return kFarAway;
 }
 
 /// Those of which tensors were loaded that are still to be read.
@@ -139,9 +160,9 @@ void ArchiveFile::read(std::uint64_t from, std::byte* memory, std::size_t size) 
 
 std::vector<std::byte> ArchiveFile::directory() const {
   const auto size = static_cast<std::uint64_t>(size_);
-  std::vector<std::byte> end(std::min<std::uint64_t>(size, kEnd + kLocator));
+  std::vector<std::byte> end(kLocator + kEnd);
+  if (size < end.size()) return {};
   read(size - end.size(), end.data(), end.size());
-  if (end.size() < kEnd + kLocator) return end;
   const std::byte* const last = end.data() + kLocator;
   std::uint64_t bytes = number<std::uint32_t>(last + 12);
   std::uint64_t from = number<std::uint32_t>(last + 16);
@@ -152,26 +173,33 @@ std::vector<std::byte> ArchiveFile::directory() const {
     bytes = number<std::uint64_t>(far_end.data() + 40);
     from = number<std::uint64_t>(far_end.data() + 48);
   }
-  if (number<std::uint32_t>(last) != kEndMark || from > size || bytes > size - from) return end;
+  if (number<std::uint32_t>(last) != kEndMark || from > size || bytes > size - from) return {};
   std::vector<std::byte> directory(bytes);
   read(from, directory.data(), directory.size());
   return directory;
 }
 
-std::uint64_t ArchiveFile::digest() const {
-  if (digest_) return *digest_;
+std::map<std::uint64_t, std::uint32_t> ArchiveFile::checksums() const {
   const std::vector<std::byte> all = directory();
-  std::uint64_t digest = 0;
+  std::map<std::uint64_t, std::uint32_t> found;
   for (std::size_t at = 0; at + kEntry <= all.size();) {
     const std::byte* const entry = all.data() + at;
-    // Checksum and size. The names begin with that of the archive, which ranks may call
-    // differently.
-    digest = XXH3_64bits_withSeed(entry + 16, 12, digest);
-    at += kEntry + number<std::uint16_t>(entry + 28) + number<std::uint16_t>(entry + 30) +
-          number<std::uint16_t>(entry + 32);
+    const std::size_t more = number<std::uint16_t>(entry + 30);
+    const std::size_t behind = at + kEntry + number<std::uint16_t>(entry + 28);
+    at = behind + more + number<std::uint16_t>(entry + 32);
+    if (at > all.size()) break;
+    std::uint64_t begin = number<std::uint32_t>(entry + 42);
+    if (begin == kFarAway) begin = begin_of_far(entry, {all.data() + behind, more});
+    found.emplace(begin, number<std::uint32_t>(entry + 16));
   }
-  digest_ = digest;
-  return digest;
+  return found;
+}
+
+std::uint64_t ArchiveFile::checksum_of(std::uint64_t from) const {
+  const std::lock_guard lock(mutex_);
+  if (!checksums_) checksums_ = checksums();
+  const auto behind = checksums_->upper_bound(from);
+  return behind == checksums_->begin() ? 0 : mix(1, std::prev(behind)->second);
 }
 
 bool ArchiveFile::map(std::uint64_t from, std::byte* memory, std::size_t size) const noexcept {

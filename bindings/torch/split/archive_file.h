@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,15 +35,16 @@ class ArchiveFile {
   std::string change() const;
   /// Throws IoError where bytes cannot be read, or are not what they were.
   void read(std::uint64_t from, std::byte* memory, std::size_t size) const;
-  /// Of the checksums and sizes of the archive's records. The program's thread. Throws IoError.
-  std::uint64_t digest() const;
+  /// A number that hangs on the checksum, in the archive's directory, of the record in which `from`
+  /// lies; 0: there is none. Throws IoError.
+  std::uint64_t checksum_of(std::uint64_t from) const;
   /// Over pages of `memory`, to be read only. False: the system refuses.
   bool map(std::uint64_t from, std::byte* memory, std::size_t size) const noexcept;
 
  private:
   ArchiveFile(int descriptor, const struct stat& facts);
-  /// The zip archive's; of other files their end.
-  std::vector<std::byte> directory() const;
+  std::vector<std::byte> directory() const;  ///< That of a zip archive; else nothing.
+  std::map<std::uint64_t, std::uint32_t> checksums() const;
 
   const int descriptor_;
   const dev_t device_;
@@ -49,7 +52,9 @@ class ArchiveFile {
   const off_t size_;
   const timespec changed_;
   const std::string path_;
-  mutable std::optional<std::uint64_t> digest_;  ///< Once it was asked for.
+  mutable std::mutex mutex_;
+  /// Of each record, by where its header begins, once one was asked for.
+  mutable std::optional<std::map<std::uint64_t, std::uint32_t>> checksums_;
 };
 
 /// Bytes of such a file.

@@ -302,16 +302,16 @@ LatestWork::Piece Executor::piece_of(const UnderWay& message) const {
 /// Both jobs: either may ask where this rank is.
 void Executor::have_job_described(bool is_running) {
   std::function<std::vector<std::string>()> more;
-  std::function<bool()> computes;
+  std::function<std::uint64_t()> progress;
   if (is_running) {
     more = [this] { return describe(); };
-    computes = [this] {
+    progress = [this] {
       const std::lock_guard lock(mutex_);
-      return latest_work_.is_computing();
+      return latest_work_.progress();
     };
   }
-  job_.describe_by(more, computes);
-  if (shards_ != nullptr) shards_->job().describe_by(more, computes);
+  job_.describe_by(more, progress);
+  if (shards_ != nullptr) shards_->job().describe_by(more, progress);
 }
 
 std::vector<std::string> Executor::describe() const {

@@ -47,7 +47,8 @@ class LatestWork {
   /// What follows is of that step, counted from 1.
   void begin_step(std::uint64_t step) { step_ = step; }
   std::uint64_t step() const { return step_; }
-  bool is_computing() const { return is_computing_; }
+  /// Another number than before, where something was done since, or is.
+  std::uint64_t progress() { return count_ + (is_computing_ ? ++computing_ : computing_); }
 
   /// Sentences without their subject: what it does now, and what it did before. `left`: tasks that
   /// are not done.
@@ -64,6 +65,7 @@ class LatestWork {
 
   std::array<Kept, kKept> kept_{};  ///< A ring.
   std::uint64_t count_ = 0;         ///< Of all so far.
+  std::uint64_t computing_ = 0;     ///< How often it was asked for progress while it computed.
   std::uint64_t step_ = 1;
   bool is_computing_ = false, has_begun_ = false;
   TimePoint latest_;  ///< Begin or end of what is computed.

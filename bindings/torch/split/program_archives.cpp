@@ -1,6 +1,7 @@
 #include "program_archives.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <xxhash.h>
 
 #include <exception>
 #include <string>
@@ -57,17 +58,20 @@ void ProgramArchives::ended(const void* address, bool is_programs) noexcept {
   }
 }
 
-bool ProgramArchives::record_read(const c10::DataPtr& memory, std::size_t size, bool is_programs) {
+void ProgramArchives::record_read(const c10::DataPtr& memory, std::size_t size, bool is_programs) {
   // Another thread comes by at a moment of its own on each rank, and is not split.
   const bool is_elsewhere = has_absent_ && is_programs;
   if (has_absent_ && !is_elsewhere && AbsentBytes::are_at(memory.get(), size))
     job_.abort(
         "a thread of its own reads an archive of this run, whose bytes are in the file of the "
         "first rank: load it on the program's first thread, or after the run");
-  storages_.note_loaded(memory, is_elsewhere);
   RecordMemory* const record = RecordMemory::of(memory);
   if (record != nullptr && is_elsewhere) record->is_elsewhere = transport_.rank() != kFirst;
-  return !is_elsewhere;
+  std::uint64_t number = 0;
+  if (!is_elsewhere)
+    number = record != nullptr ? record->range().file->checksum_of(record->range().from)
+                               : XXH3_64bits(memory.get(), size);
+  storages_.note_loaded(memory, is_elsewhere, number);
 }
 
 void ProgramArchives::fill_for_other_thread(c10::StorageImpl& storage) {

@@ -55,8 +55,8 @@ class ProgramArchives {
   void stop() noexcept { exchange_.stop(); }
 
   /// A record of an archive has been read into memory. Any thread; `is_programs`: the program's.
-  /// Returns whether all ranks have the bytes, so that they may compare them.
-  bool record_read(const c10::DataPtr& memory, std::size_t size, bool is_programs);
+  /// Throws IoError.
+  void record_read(const c10::DataPtr& memory, std::size_t size, bool is_programs);
   /// What was loaded and the split program has not used is another thread's as well. On that.
   void fill_for_other_thread(c10::StorageImpl& storage);
   /// An operator reads memory that is not LibTorch's: ends the job where absent bytes are there.

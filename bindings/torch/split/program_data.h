@@ -32,6 +32,11 @@ class ProgramData {
   void note_made(std::uint64_t next) { next_ = next; }
   /// The program writes it by operators of this thread alone from now on.
   void note_taken(pipeline::StorageOrdinal storage) { by_hand_.erase(storage); }
+  /// The same of one that has come from an archive; `number` hangs on its bytes, or is 0.
+  void note_loaded(pipeline::StorageOrdinal storage, std::uint64_t number) {
+    note_taken(storage);
+    if (number != 0) made_of_[storage] = number;
+  }
   void note_ended(pipeline::StorageOrdinal storage);
 
   /// Whether the program may write it without an operator; so it may what has no number. The same

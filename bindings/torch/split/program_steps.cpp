@@ -35,6 +35,7 @@ void ProgramSteps::rebalance(const std::vector<std::string>& hosts, std::vector<
 void ProgramSteps::end() {
   lists_.end_step();
   job_.compare();
+  keep_watching_absent_reads();
   if (count_++ == 0 && transport_.rank() == kFirst)
     for (const std::string& text : replicated_.unmatched()) log_warning("{}", text);
   is_between_ = true;

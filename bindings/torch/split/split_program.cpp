@@ -1,7 +1,5 @@
 #include "spillway/split/split_program.h"
 
-#include <xxhash.h>
-
 #include <exception>
 #include <new>
 #include <string>
@@ -78,15 +76,6 @@ const at::Tensor& SplitProgram::Impl::archived_tensor(const at::Tensor& tensor) 
   }
   if (means_) average(means_->read_at(*ordinal));
   return archives_.tensor_of(*ordinal, tensor);
-}
-
-void SplitProgram::Impl::record_read(const c10::DataPtr& memory, std::size_t size) {
-  if (!archives_.record_read(memory, size, is_on_this_thread()) || !may_ask()) return;
-  const RecordMemory* const record = RecordMemory::of(memory);
-  job_.control().begin_call("torch.load");
-  job_.control().add_data(record != nullptr ? record->range().file->digest()
-                                            : XXH3_64bits(memory.get(), size));
-  job_.control().end_call();
 }
 
 void SplitProgram::Impl::before_flag() {

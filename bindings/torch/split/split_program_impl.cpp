@@ -237,7 +237,7 @@ void SplitProgram::Impl::collect_uses(const CalledOperator& called) {
 void SplitProgram::Impl::note_loaded() {
   for (const StorageTable::Loaded& loaded : storages_.take_loaded()) {
     if (loaded.is_elsewhere) ownership_.found_on(kFirst, loaded.storage);
-    data_.note_taken(loaded.storage);
+    data_.note_loaded(loaded.storage, loaded.number);
   }
 }
 
@@ -380,7 +380,8 @@ void SplitProgram::Impl::compare_data() {
   if (data_.number() != 0) job_.control().add_data(data_.number());
   for (const OperatorUse& use : call_.uses.all())
     if (use.writes) data_.note_taken(use.storage);
-  for (const Decision::Dealt& dealt : call_.decision->dealt) data_.note_taken(dealt.parameter);
+  for (const Decision::Dealt& dealt : call_.decision->dealt)
+    if (!dealt.is_data) data_.note_taken(dealt.parameter);
 }
 
 ForAction SplitProgram::Impl::action_of(OpPhase phase) const {

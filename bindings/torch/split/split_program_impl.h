@@ -53,7 +53,9 @@ class SplitProgram::Impl {
   std::size_t absent_bytes(const void* memory, std::size_t size) const noexcept {
     return archives_.zeroes_at_end_of(memory, size);
   }
-  void record_read(const c10::DataPtr& memory, std::size_t size);
+  void record_read(const c10::DataPtr& memory, std::size_t size) {
+    archives_.record_read(memory, size, is_on_this_thread());
+  }
   void before_flag();
   void leaf_made(c10::TensorImpl& leaf) {
     if (shards_ && may_ask()) order_.leaf_made(leaf);

@@ -24,8 +24,10 @@ std::optional<pipeline::StorageOrdinal> StorageTable::ordinal_of(const c10::Stor
   const auto [entry, is_new] = by_address_.try_emplace(storage.data());
   if (is_new) {
     entry->second = {pipeline::StorageOrdinal(next_++), storage.nbytes()};
-    if (const auto read = loading_.extract(storage.data()))
-      loaded_.push_back({entry->second.ordinal, read.mapped()});
+    if (const auto read = loading_.extract(storage.data())) {
+      loaded_.push_back(read.mapped());
+      loaded_.back().storage = entry->second.ordinal;
+    }
   }
   return entry->second.ordinal;
 }
@@ -35,10 +37,11 @@ std::uint64_t StorageTable::next() const {
   return next_;
 }
 
-void StorageTable::note_loaded(const c10::DataPtr& memory, bool is_elsewhere) {
+void StorageTable::note_loaded(const c10::DataPtr& memory, bool is_elsewhere,
+                               std::uint64_t number) {
   if (!is_from_libtorch(memory)) return;
   const std::lock_guard lock(mutex_);
-  loading_.insert_or_assign(memory.get(), is_elsewhere);
+  loading_.insert_or_assign(memory.get(), Loaded{{}, is_elsewhere, number});
 }
 
 std::vector<StorageTable::Loaded> StorageTable::take_loaded() {

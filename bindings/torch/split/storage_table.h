@@ -26,11 +26,12 @@ class StorageTable {
   /// The number that the next one gets, at least.
   std::uint64_t next() const;
   /// The memory has been read from an archive, in an order that may differ between ranks.
-  /// `is_elsewhere`: the first rank alone has the bytes.
-  void note_loaded(const c10::DataPtr& memory, bool is_elsewhere);
+  /// `is_elsewhere`: the first rank alone has the bytes; else `number` hangs on them, or is 0.
+  void note_loaded(const c10::DataPtr& memory, bool is_elsewhere, std::uint64_t number);
   struct Loaded {
     pipeline::StorageOrdinal storage;
     bool is_elsewhere = false;
+    std::uint64_t number = 0;
   };
   /// Those of it that have got numbers since the last call.
   std::vector<Loaded> take_loaded();
@@ -58,7 +59,7 @@ class StorageTable {
   };
   std::unordered_map<const void*, Numbered> by_address_;
   std::vector<pipeline::StorageOrdinal> ended_;
-  std::unordered_map<const void*, bool> loading_;  ///< Without numbers; whether they are elsewhere.
+  std::unordered_map<const void*, Loaded> loading_;  ///< Without storages' numbers.
   std::vector<Loaded> loaded_;
   std::uint64_t next_ = 0;
 };

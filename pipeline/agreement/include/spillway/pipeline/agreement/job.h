@@ -90,10 +90,11 @@ class Job {
   /// and what `describe_by` adds. Where a rank does not answer and so ends the job, the log has
   /// these of all others. Any thread.
   std::vector<std::string> describe() const;
-  /// `more` tells what the other threads of this rank do, and `computes` whether they compute, so
-  /// that it is not for ever that it waits; on any thread, until others do. Empty: nothing. Any
-  /// thread.
-  void describe_by(std::function<std::vector<std::string>()> more, std::function<bool()> computes);
+  /// `more` tells what the other threads of this rank do, and `progress` a number that is another
+  /// one as long as they get on: then ranks may wait for one another. On any thread, until others
+  /// tell. Empty: nothing. Any thread.
+  void describe_by(std::function<std::vector<std::string>()> more,
+                   std::function<std::uint64_t()> progress);
 
  private:
   class Impl;

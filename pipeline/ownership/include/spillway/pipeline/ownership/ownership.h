@@ -59,7 +59,8 @@ struct Decision {
   /// A leaf that forward uses for the first time: a parameter has got its stage.
   struct Dealt {
     StorageOrdinal parameter;
-    RankSet holders;  ///< Before anything moves.
+    RankSet holders;       ///< Before anything moves.
+    bool is_data = false;  ///< No parameter: the program may go on to write it past operators.
   };
   RankSet owners;  ///< Who computes.
   /// The latest parameter that goes into it, by number, and the stage of that; none: it belongs to
