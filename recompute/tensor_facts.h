@@ -1,14 +1,13 @@
 #pragma once
 
-#include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/core/ivalue.h>
-#include <ATen/native/SparseTensorUtils.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 
 #include <cstddef>
-#include <initializer_list>
+
+#include "spillway/recompute/sparse_parts.h"
 
 namespace spillway::recompute {
 
@@ -46,23 +45,16 @@ void for_each_tensor(const c10::IValue& value, Visit visit) {
   }
 }
 
-/// Calls `visit(const c10::StorageImpl&)` for each storage behind a tensor; a sparse one is made of
-/// dense ones.
+/// Calls `visit(const c10::StorageImpl&)` for each storage behind a tensor.
 template <typename Visit>
 void for_each_storage(const at::Tensor& tensor, const Visit& visit) {
-  const auto visit_all = [&](std::initializer_list<at::Tensor> parts) {
-    for (const at::Tensor& part : parts)
-      if (part.defined()) for_each_storage(part, visit);
+  const auto visit_one = [&](const at::Tensor& dense) {
+    visit(*dense.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
   };
-  if (tensor.unsafeGetTensorImpl()->has_storage()) {
-    visit(*tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
-  } else if (tensor.is_sparse()) {
-    const auto* impl = at::sparse::get_sparse_impl(tensor);
-    visit_all({impl->indices(), impl->values()});
-  } else if (at::sparse_csr::is_sparse_compressed(tensor)) {
-    const auto* impl = at::sparse_csr::get_sparse_csr_impl(tensor);
-    visit_all({impl->compressed_indices(), impl->plain_indices(), impl->values()});
-  }
+  if (tensor.unsafeGetTensorImpl()->has_storage())
+    visit_one(tensor);
+  else
+    for_each_part(tensor, visit_one);
 }
 
 }  // namespace spillway::recompute

@@ -1,9 +1,7 @@
 #include "interceptor.h"
 
-#include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/native/SparseTensorUtils.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/ones.h>
 #include <ATen/record_function.h>
@@ -31,6 +29,7 @@
 #include "spillway/base/log.h"
 #include "spillway/base/per_thread.h"
 #include "spillway/base/shown_text.h"
+#include "spillway/recompute/sparse_parts.h"
 #include "spillway/runtime/recording/op_uses.h"
 #include "spillway/split/split_program.h"
 #include "step_signal.h"
@@ -208,16 +207,7 @@ class UseCollector {
 
   /// A sparse tensor is made of dense ones.
   void add_parts(const at::Tensor& tensor, Access access) {
-    if (tensor.is_sparse()) {
-      const auto* impl = at::sparse::get_sparse_impl(tensor);
-      add(impl->indices(), access);
-      add(impl->values(), access);
-    } else if (at::sparse_csr::is_sparse_compressed(tensor)) {
-      const auto* impl = at::sparse_csr::get_sparse_csr_impl(tensor);
-      add(impl->compressed_indices(), access);
-      add(impl->plain_indices(), access);
-      add(impl->values(), access);
-    }
+    recompute::for_each_part(tensor, [&](const at::Tensor& part) { add(part, access); });
   }
 
   runtime::Runtime& runtime_;

@@ -18,24 +18,28 @@ inline c10::StorageImpl& storage_of(const at::TensorBase& tensor) {
   return *tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
-/// Calls `visit(tensor, position)` for each tensor among the arguments that has a storage with
-/// bytes; those in lists, too.
+/// Calls `visit(tensor, position)` for each tensor among the arguments, of any kind; those in
+/// lists, too.
 template <typename Visit>
-void for_each_tensor(c10::ArrayRef<c10::IValue> arguments, const Visit& visit) {
-  const auto one = [&](const at::Tensor& tensor, std::size_t position) {
-    if (tensor.defined() && tensor.unsafeGetTensorImpl()->has_storage() &&
-        storage_of(tensor).data() != nullptr)
-      visit(tensor, position);
-  };
+void for_each_of_any_kind(c10::ArrayRef<c10::IValue> arguments, const Visit& visit) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const c10::IValue& value = arguments[i];
     if (value.isTensor()) {
-      one(value.toTensor(), i);
+      if (value.toTensor().defined()) visit(value.toTensor(), i);
     } else if (value.isList() && !value.isIntList() && !value.isDoubleList()) {
       for (const c10::IValue& element : value.toListRef())
-        if (element.isTensor()) one(element.toTensor(), i);
+        if (element.isTensor() && element.toTensor().defined()) visit(element.toTensor(), i);
     }
   }
+}
+
+/// The same for those that have a storage with bytes.
+template <typename Visit>
+void for_each_tensor(c10::ArrayRef<c10::IValue> arguments, const Visit& visit) {
+  for_each_of_any_kind(arguments, [&](const at::Tensor& tensor, std::size_t position) {
+    if (tensor.unsafeGetTensorImpl()->has_storage() && storage_of(tensor).data() != nullptr)
+      visit(tensor, position);
+  });
 }
 
 /// Name and overload of an operator, for as long as the process lives.

@@ -60,6 +60,8 @@ class ProgramData {
   std::size_t size_read() const;
   /// Looks at them: they are equal on all ranks, if these ever compare what comes of the call.
   void add_read();
+  /// The same at once, for what will not stay.
+  void add_now(const at::Tensor& tensor) { add_bytes({}, tensor); }
   /// Or at a result, where that has not been done.
   void add_result(const at::Tensor& tensor) {
     if (!read_.empty()) add_bytes({}, tensor);

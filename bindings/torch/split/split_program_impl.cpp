@@ -14,6 +14,7 @@
 #include "spillway/base/log.h"
 #include "spillway/recompute/generators.h"
 #include "spillway/recompute/operator_rules.h"
+#include "spillway/recompute/sparse_parts.h"
 #include "spillway/recompute/surroundings.h"
 
 namespace spillway::split {
@@ -231,6 +232,23 @@ void SplitProgram::Impl::collect_uses(const CalledOperator& called) {
     if (!is_first) data_.add(*ordinal);
     if (reads && data_.is_the_programs(ordinal) && !is_phantom(storage))
       data_.note_read(ordinal, tensor);
+  });
+  collect_parts(called);
+}
+
+/// What sparse arguments are made of, which all ranks need.
+void SplitProgram::Impl::collect_parts(const CalledOperator& called) {
+  const auto& accesses = recompute::rules_of(called.op).uses;
+  for_each_of_any_kind(called.arguments(), [&](const at::Tensor& tensor, std::size_t position) {
+    if (tensor.unsafeGetTensorImpl()->has_storage()) return;
+    const bool writes = accesses[position] != recompute::ArgumentUse::kRead;
+    recompute::for_each_part(tensor, [&](const at::Tensor& part) {
+      c10::StorageImpl& storage = storage_of(part);
+      const auto ordinal = storage.data() == nullptr ? std::nullopt : memory_.number_of(storage);
+      if (!ordinal) return;
+      call_.uses.add({*ordinal, writes, false, Bytes(storage.nbytes())}, storage);
+      if (data_.is_the_programs(ordinal) && !is_phantom(storage)) data_.add_now(part);
+    });
   });
 }
 
