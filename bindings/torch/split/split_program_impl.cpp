@@ -549,7 +549,9 @@ void SplitProgram::Impl::name_results(const CalledOperator& called) {
     call_.results.push_back({here, *ordinal, Bytes(storage.nbytes())});
   });
   ownership_.made(call_.made);
-  data_.note_made(storages_.next());
+  // What a program's own operator makes of a file's name, or of nothing, is as made by hand.
+  const bool is_made_of_tensors = call_.uses.size() > 0 || called.name.starts_with("aten::");
+  if (is_made_of_tensors) data_.note_made(storages_.next());
   data_.end_call(call_.uses.all(), call_.made, call_.decision->stage.has_value(),
                  call_.fills_first);
 }

@@ -9,7 +9,7 @@ import uuid
 
 import torch
 from torch import nn
-from trainer_parts import WIDTH, layers, tell_model, train, train_and_tell
+from trainer_parts import WIDTH, layers, loss_of, tell_model, train, train_and_tell
 
 
 def saves(file="checkpoint.pt", steps="2"):
@@ -60,6 +60,17 @@ def loads_by_a_name_of_its_own():
         torch.save(model.state_dict(), file)
         model.load_state_dict(torch.load(file))
         train_and_tell(model, torch.optim.SGD(model.parameters(), 0.1))
+
+
+def loads_what_each_rank_has_written():
+    """A cache whose tensors are the same, and whose other words are not."""
+    if not os.path.exists("cache.pt"):
+        torch.save({"inputs": torch.ones(64, WIDTH), "many": torch.ones(1024, WIDTH), "by": os.getpid()}, "cache.pt")
+    cache = torch.load("cache.pt", weights_only=True)
+    model = layers(3)
+    train(model, torch.optim.SGD(model.parameters(), 0.1), loss=lambda model: loss_of(model, cache["inputs"]))
+    train_and_tell(model, torch.optim.SGD(model.parameters(), 0.1), loss=lambda model: loss_of(model, cache["many"]))
+    os.remove("cache.pt")
 
 
 def loads_ahead():

@@ -37,6 +37,20 @@ def one_buffer():
     tell_model(model)
 
 
+def one_buffer_with_a_gradient():
+    """As one_buffer, of inputs whose gradients are wanted: forces, saliency, attacks."""
+    model = wide_layers()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    losses = [step_on(model, optimizer, torch.randn(256, WIDTH))]
+    batch = torch.empty(256, WIDTH, requires_grad=True)
+    for rows in rows_by_hand(6, rows=256):
+        write(batch.data_ptr(), rows)
+        losses.append(step_on(model, optimizer, batch))
+        batch.grad = None
+    tell("losses", *losses)
+    tell_model(model)
+
+
 def two_buffers():
     """A thread fills one by operators while the other one is trained on."""
     import queue

@@ -120,6 +120,21 @@ def sparse_gradients():
     tell_model(model)
 
 
+def sparse_neighbours():
+    """Sums over the neighbours in a graph."""
+    ends = torch.randint(0, 40, (2, 160))
+    graph = torch.sparse_coo_tensor(ends, torch.ones(160), (40, 40)).coalesce()
+    model = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(4))
+
+    def loss(model):
+        values = torch.randn(40, WIDTH)
+        for layer in model:
+            values = torch.sparse.mm(graph, layer(values).relu())
+        return values.square().mean()
+
+    train_and_tell(model, torch.optim.Adam(model.parameters(), 1e-2), loss=loss)
+
+
 def lazy_copies():
     model = layers(3)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)

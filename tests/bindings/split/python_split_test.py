@@ -136,7 +136,7 @@ class Autograd(PythonCase):
 
 class Memory(PythonCase):
     def test_that_is_written_by_hand(self):
-        trainers = ["one_buffer", "two_buffers", "kept_address"]
+        trainers = ["one_buffer", "one_buffer_with_a_gradient", "two_buffers", "kept_address"]
         self.check(*trainers)
         self.check(*trainers, name="again", ranks=4)
 
@@ -155,7 +155,7 @@ class Data(PythonCase):
 
 class Looks(PythonCase):
     def test_at_numbers_texts_and_lists(self):
-        self.check("looks", "lists", "lazy_copies", "sparse_gradients")
+        self.check("looks", "lists", "lazy_copies", "sparse_gradients", "sparse_neighbours")
 
     def test_flags_hold_for_what_was_called_under_them(self):
         self.check("sets_flags")
@@ -167,7 +167,7 @@ class Looks(PythonCase):
 class Files(PythonCase):
     def test_are_those_of_one_process(self):
         self.check("saves", "state_in_memory", "best_so_far", "mapped_load", "loads_ahead",
-                   "loads_by_a_name_of_its_own")
+                   "loads_by_a_name_of_its_own", "loads_what_each_rank_has_written")
 
     def test_go_on_with_other_ranks(self):
         def words(*trainers):
@@ -234,6 +234,13 @@ class Launchers(PythonCase):
 
     def test_are_not_seen_by_what_it_starts(self):
         self.check("starts_a_program_with_mpi")
+
+    def test_are_not_those_of_a_nearer_launcher(self):
+        """Of a script that starts a program with MPI before it trains."""
+        nested = f"{self.launcher} -n 2 {PYTHON} {BEGINS_MPI} && exec {PYTHON} {TRAINERS} adamw_plain"
+        split = self.run_split(2, "sh", "-c", nested)
+        self.check_same(self.run_plain("sh", "-c", nested), split)
+        self.assertIn("ranks: 2", split.output)
 
     def test_are_seen_by_mpi_where_the_program_begins_it(self):
         words = [PYTHON, BEGINS_MPI, TRAINERS, "looks_for_ranks"]

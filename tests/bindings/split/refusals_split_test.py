@@ -46,15 +46,17 @@ class Refusals(PythonCase):
     def test_threads_that_differ_after_the_start(self):
         self.check_end("differs_by_rank,threads", r"argument 0 of call \d+, the begin of a step, differs between rank")
 
-    def test_small_archives_that_differ(self):
-        self.check_end("differs_by_rank,archives", r"the bytes that call \d+, torch.load, reads are others on rank")
+    def test_data_that_differ_and_come_by_archives_threads_or_operators_of_their_own(self):
+        for way in ("archives", "loaded beside", "named"):
+            with self.subTest(way):
+                self.check_end(f"differs_by_rank,{way}", r"the bytes that call \d+, \S+, reads are others on rank")
 
     def test_files_that_differ(self):
         files = [self.room / f"{seed}.pt" for seed in range(2)]
         for seed, file in enumerate(files):
             self.assertEqual(self.run_plain(PYTHON, TRAINERS, f"writes_weights,{file},{seed}", name=file.stem).code, 0)
         self.check_end(f"differs_by_rank,weights,{files[0]},{files[1]}",
-                       r"the bytes that call \d+, torch.load, reads are others on rank .*give all ranks the same files")
+                       r"the bytes that call \d+, \S+, reads are others on rank .*give all ranks the same files")
 
     def test_a_thread_that_writes_what_is_used(self):
         self.check_end("thread_writes_what_is_used", r"aten::copy_ runs on a thread of its own and writes a tensor, "

@@ -1,4 +1,5 @@
 """Trainers that cannot be split, or that go apart or end too early. Run by python_trainers.py."""
+import concurrent.futures
 import io
 import os
 import random
@@ -61,6 +62,15 @@ def archive_of(number):
     return archive.getvalue()
 
 
+def loaded_beside(file):
+    with concurrent.futures.ThreadPoolExecutor(1) as threads:
+        return threads.submit(torch.load, file).result()
+
+
+def sample(name: str) -> torch.Tensor:
+    return torch.full((64, WIDTH), float(name[2]))
+
+
 def differs_by_rank(what, *files):
     """In what no operator of the program's thread shows."""
     import threading
@@ -73,6 +83,15 @@ def differs_by_rank(what, *files):
         thread.join()
     elif what == "threads":
         torch.set_num_threads(1 + rank)
+    elif what in ("loaded beside", "named"):
+        samples = list(range(4)) if rank == 0 else list(reversed(range(4)))
+        for number in samples:
+            torch.save(torch.full((1024, WIDTH), float(number)), f"{number}.pt")
+        take = loaded_beside if what == "loaded beside" else torch.library.custom_op(
+            "spillway_test::sample", sample, mutates_args=())
+        train_and_tell(model, optimizer, steps=4, micro_batches=1,
+                       loss=lambda model: loss_of(model, take(f"./{samples.pop()}.pt")))
+        return
     elif what == "archives":
         samples = [archive_of(number) for number in (range(4) if rank == 0 else reversed(range(4)))]
         train_and_tell(model, optimizer, steps=4, micro_batches=1,
