@@ -71,7 +71,7 @@ at::Tensor copy_of(const at::Tensor& tensor, c10::DispatchKeySet below,
 
 bool is_by_element(const CalledOperator& called) {
   thread_local recompute::OperatorCache<ListRule> rules;
-  const c10::ArrayRef<c10::IValue> arguments = called.arguments();
+  const c10::ArrayRef<c10::IValue> arguments = called.arguments;
   if (!rules.of(called.op).is_by_element || arguments.empty() || !arguments[0].isTensorList())
     return false;
   // A tensor that has a number for each element.
@@ -82,7 +82,7 @@ bool is_by_element(const CalledOperator& called) {
 }
 
 std::vector<ListMembers> by_place(const CalledOperator& called, FactsOf facts_of) {
-  const c10::ArrayRef<c10::IValue> arguments = called.arguments();
+  const c10::ArrayRef<c10::IValue> arguments = called.arguments;
   const auto place_of = [&](const at::Tensor& tensor) {
     const pipeline::StorageFacts* const facts = facts_of(tensor);
     if (facts == nullptr) return Rank();
@@ -116,10 +116,9 @@ std::vector<ListMembers> by_place(const CalledOperator& called, FactsOf facts_of
 
 void run_in_groups(const CalledOperator& called, const std::vector<ListMembers>& groups,
                    RunOperator run) {
-  const auto& [op, below, stack, traits, name] = called;
-  const std::size_t count = op.schema().arguments().size();
-  const torch::jit::Stack whole(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
-  torch::jit::drop(stack, count);
+  const auto& [op, below, stack, traits, name, arguments] = called;
+  const torch::jit::Stack whole(arguments.begin(), arguments.end());
+  torch::jit::drop(stack, whole.size());
   const std::size_t size = whole[0].toListRef().size();
   std::vector<at::Tensor> results(size);
   const auto found = found_argument(op);

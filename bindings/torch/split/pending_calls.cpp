@@ -8,7 +8,6 @@
 #include "call_arguments.h"
 #include "record_memory.h"
 #include "spillway/recompute/generators.h"
-#include "spillway/recompute/operator_rules.h"
 
 namespace spillway::split {
 namespace {
@@ -24,7 +23,7 @@ std::vector<StorageOrdinal> ordinals_of(const CallUses& uses) {
 
 /// Where a call gives a storage the very bytes of a record: it needs the file alone.
 FileRange bytes_that_are_copied(const CalledOperator& called, const RunningCall& running) {
-  const c10::ArrayRef<c10::IValue> arguments = called.arguments();
+  const c10::ArrayRef<c10::IValue> arguments = called.arguments;
   const std::string& name = called.op.operator_name().name;
   const bool fills = name == "aten::copy_" && running.begins_anew;
   if (!fills && name != "aten::clone" && name != "aten::_to_copy") return {};
@@ -61,10 +60,10 @@ FileRange bytes_that_are_copied(const CalledOperator& called, const RunningCall&
 bool PendingCalls::may_wait(const CalledOperator& called, const RunningCall& running) const {
   const c10::OperatorHandle& op = called.op;
   if (called.below.has(c10::DispatchKey::Python)) return false;  // The program's own code sees it.
-  if (!may_copy(called.arguments())) return false;
+  if (!may_copy(called.arguments)) return false;
   if (!running.draws()) return true;
-  return (recompute::rules_of(op).generator_argument >= 0 || DeferRule::of(op).with_generator) &&
-         recompute::can_restore(generator_of(op, called.arguments()));
+  return (running.takes_generator || DeferRule::of(op).with_generator) &&
+         recompute::can_restore(generator_of(op, called.arguments));
 }
 
 bool PendingCalls::may_defer(const CalledOperator& called, RunningCall& running) const {
@@ -83,7 +82,7 @@ bool PendingCalls::may_defer(const CalledOperator& called, RunningCall& running)
     makes_large |= use.writes && is_large(use.size.count());
     if (!(i == 0 && running.begins_anew) && !may_use_later(use)) return false;
   }
-  for_each_tensor(called.arguments(), [&](const at::Tensor& tensor, std::size_t) {
+  for_each_tensor(called.arguments, [&](const at::Tensor& tensor, std::size_t) {
     makes_large &= storages_.at(storage_of(tensor).data()) || storage_of(tensor).nbytes() <= kSmall;
   });
   return makes_large && (rule.of_any_type || makes_no_integers(called, running)) &&
@@ -94,7 +93,7 @@ bool PendingCalls::may_defer(const CalledOperator& called, RunningCall& running)
 /// other argument, and by nobody before who may have its address.
 bool PendingCalls::begins_anew(const CalledOperator& called, const RunningCall& running) const {
   const CallUses& uses = running.uses;
-  const at::Tensor& filled = called.arguments()[0].toTensor();
+  const at::Tensor& filled = called.arguments[0].toTensor();
   if (uses.size() == 0 || &uses.storage(0) != &storage_of(filled)) return false;
   const StorageOrdinal first = uses[0].storage;
   const bool is_new = first.value() >= running.first_new;
@@ -121,7 +120,7 @@ bool PendingCalls::makes_no_integers(const CalledOperator& called, RunningCall& 
   bool are_none = std::none_of(made.begin(), made.end(), [&](const phantoms::TensorMade& one) {
     return is_integer(one.dtype);
   });
-  for_each_tensor(called.arguments(), [&](const at::Tensor& tensor, std::size_t) {
+  for_each_tensor(called.arguments, [&](const at::Tensor& tensor, std::size_t) {
     const auto ordinal = storages_.at(storage_of(tensor).data());
     if (is_integer(tensor.scalar_type()) && ordinal && running.uses.is_written(*ordinal))
       are_none = false;
@@ -150,7 +149,7 @@ PendingCall PendingCalls::record(const CalledOperator& called, RunningCall& runn
   record_arguments(called, running, call);
   if (is_deferred) call.bytes = bytes_that_are_copied(called, running);
   if (running.draws())
-    draw_from(recompute::copy_of(generator_of(called.op, called.arguments())), call);
+    draw_from(recompute::copy_of(generator_of(called.op, called.arguments)), call);
   return call;
 }
 
@@ -165,7 +164,7 @@ void PendingCalls::record_arguments(const CalledOperator& called, RunningCall& r
     record_storage(called, running, storage_of(tensor), noted);
     call.tensors.push_back(std::move(noted));
   };
-  const c10::ArrayRef<c10::IValue> arguments = called.arguments();
+  const c10::ArrayRef<c10::IValue> arguments = called.arguments;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const c10::IValue& value = arguments[i];
     if (value.isTensor()) {

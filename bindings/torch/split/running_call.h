@@ -25,11 +25,9 @@ struct CalledOperator {
   c10::DispatchKeySet below;
   torch::jit::Stack& stack;
   const runtime::OpTraits& traits;
-  std::string_view name;  ///< Stays.
+  std::string_view name;                 ///< Stays.
+  c10::ArrayRef<c10::IValue> arguments;  ///< As long as they lie there.
 
-  c10::ArrayRef<c10::IValue> arguments() const {
-    return torch::jit::last(stack, op.schema().arguments().size());
-  }
   /// When it has left them on the stack.
   c10::ArrayRef<c10::IValue> results() const {
     return torch::jit::last(stack, op.schema().returns().size());
@@ -80,6 +78,7 @@ struct RunningCall {
   Executor::MicroBatch micro_batch{};
   ForAction action{};
   Executor::Place place{};
+  bool takes_generator = false;  ///< As an argument.
   bool writes_foreign = false;
   bool begins_anew = false;     ///< What its first argument shows, which waits.
   bool fills_first = false;     ///< All of its first argument's storage.

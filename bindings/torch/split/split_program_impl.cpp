@@ -39,8 +39,8 @@ pipeline::StageCuts cuts_of(const Layout& layout) {
 
 /// Whether a call fills the storage of its first argument, and reads nothing of it.
 bool fills_first(const CalledOperator& called, const StorageTable& storages) {
-  if (!DeferRule::of(called.op).overwrites || !called.arguments()[0].isTensor()) return false;
-  const at::Tensor& first = called.arguments()[0].toTensor();
+  if (!DeferRule::of(called.op).overwrites || !called.arguments[0].isTensor()) return false;
+  const at::Tensor& first = called.arguments[0].toTensor();
   return first.defined() && first.has_storage() && shows_all(first) &&
          storages.at(storage_of(first).data());
 }
@@ -101,7 +101,8 @@ bool SplitProgram::Impl::is_in_parts(const c10::OperatorHandle& op,
 
 void SplitProgram::Impl::run(const c10::OperatorHandle& op, c10::DispatchKeySet below,
                              torch::jit::Stack& stack, const runtime::OpTraits& traits) {
-  const CalledOperator called{op, below, stack, traits, kept_name_of(op)};
+  const auto arguments = torch::jit::last(stack, op.schema().arguments().size());
+  const CalledOperator called{op, below, stack, traits, kept_name_of(op), arguments};
   const auto run_as_called = [this](const c10::OperatorHandle& other, c10::DispatchKeySet keys,
                                     torch::jit::Stack& with, const runtime::OpTraits& of_it) {
     is_in_parts(other, torch::jit::last(with, other.schema().arguments().size()));
@@ -113,7 +114,7 @@ void SplitProgram::Impl::run(const c10::OperatorHandle& op, c10::DispatchKeySet 
   call_.phase = traits.autograd.phase;
   if (means_) {
     const auto means =
-        means_->read_by(op, called.arguments(), call_.phase, /*step=*/steps_.count() + 1);
+        means_->read_by(op, called.arguments, call_.phase, /*step=*/steps_.count() + 1);
     if (call_.outputs->making != Making::kNoBytes) average(means);
   }
   if (call_.phase == OpPhase::kOther && is_by_element(called)) {
@@ -172,7 +173,7 @@ void SplitProgram::Impl::describe(const CalledOperator& called, OperatorCall& ca
   call.uses = call_.uses.all();
   if (++calls_ % kCallsBetweenComparisons == 0) job_.compare();
   job_.control().begin_call(called.name);
-  add_arguments(job_.control(), storages_, called.arguments());
+  add_arguments(job_.control(), storages_, called.arguments);
   add_draws(called);
   if (call_.phase == OpPhase::kBackward) call.accumulates_for = parameter_that_accumulates();
   if (!marks_.have_all_come()) look_for_stage(called.name);
@@ -183,7 +184,7 @@ void SplitProgram::Impl::describe(const CalledOperator& called, OperatorCall& ca
 }
 
 void SplitProgram::Impl::begin_uses(const CalledOperator& called) {
-  call_.arguments = called.arguments();
+  call_.arguments = called.arguments;
   call_.first_new = storages_.next();
   collect_uses(called);
   if (call_.phase == OpPhase::kForward) look_for_parameters();
@@ -194,7 +195,7 @@ void SplitProgram::Impl::begin_step_before(const CalledOperator& called) {
   is_in_call_ = false;
   steps_.begin();
   call_.phase = OpPhase::kForward;
-  is_in_parts(called.op, called.arguments());
+  is_in_parts(called.op, called.arguments);
   begin_call();
   begin_uses(called);
 }
@@ -202,15 +203,16 @@ void SplitProgram::Impl::begin_step_before(const CalledOperator& called) {
 void SplitProgram::Impl::collect_uses(const CalledOperator& called) {
   call_.uses.clear();
   call_.writes_foreign = false;
-  for_each_tensor(called.arguments(), [&](const at::Tensor& tensor, std::size_t) {
+  for_each_tensor(called.arguments, [&](const at::Tensor& tensor, std::size_t) {
     storages_.ordinal_of(storage_of(tensor));  // By which new ones are told from others below.
   });
   data_.note_met(storages_.next());
   note_loaded();
   call_.fills_first = fills_first(called, storages_);
-  const auto& accesses = recompute::rules_of(called.op).uses;
-  for_each_tensor(called.arguments(), [&](const at::Tensor& tensor, std::size_t position) {
-    const bool writes = accesses[position] != recompute::ArgumentUse::kRead;
+  const recompute::OperatorRules& rules = recompute::rules_of(called.op);
+  call_.takes_generator = rules.generator_argument >= 0;
+  for_each_tensor(called.arguments, [&](const at::Tensor& tensor, std::size_t position) {
+    const bool writes = rules.uses[position] != recompute::ArgumentUse::kRead;
     const bool reads = !writes || reads_what_it_writes(called.op);
     c10::StorageImpl& storage = storage_of(tensor);
     const auto ordinal = memory_.number_of(storage);
@@ -239,7 +241,7 @@ void SplitProgram::Impl::collect_uses(const CalledOperator& called) {
 /// What sparse arguments are made of, which all ranks need.
 void SplitProgram::Impl::collect_parts(const CalledOperator& called) {
   const auto& accesses = recompute::rules_of(called.op).uses;
-  for_each_of_any_kind(called.arguments(), [&](const at::Tensor& tensor, std::size_t position) {
+  for_each_of_any_kind(called.arguments, [&](const at::Tensor& tensor, std::size_t position) {
     if (tensor.unsafeGetTensorImpl()->has_storage()) return;
     const bool writes = accesses[position] != recompute::ArgumentUse::kRead;
     recompute::for_each_part(tensor, [&](const at::Tensor& part) {
@@ -337,8 +339,8 @@ bool SplitProgram::Impl::has_parameter() const {
 /// What the call draws: ranks whose seeds differ go apart without another call, and so do those of
 /// which one has a thread that draws beside.
 void SplitProgram::Impl::add_draws(const CalledOperator& called) {
-  if (recompute::rules_of(called.op).generator_argument >= 0 || call_.draws())
-    job_.control().add(recompute::next_draw_of(generator_of(called.op, called.arguments())));
+  if (call_.takes_generator || call_.draws())
+    job_.control().add(recompute::next_draw_of(generator_of(called.op, called.arguments)));
 }
 
 StorageOrdinal SplitProgram::Impl::parameter_that_accumulates() {
