@@ -5,8 +5,8 @@ from python_split_test import PYTHON, TRAINERS, PythonCase
 
 
 class Refusals(PythonCase):
-    def check_end(self, trainer, text, ranks=2):
-        run = self.run_split(ranks, PYTHON, TRAINERS, trainer)
+    def check_end(self, trainer, text, ranks=2, **more):
+        run = self.run_split(ranks, PYTHON, TRAINERS, trainer, **more)
         self.assertNotEqual(run.code, 0, run.said)
         self.assertRegex(run.errors, text)
 
@@ -49,7 +49,8 @@ class Refusals(PythonCase):
     def test_data_that_differ_and_come_by_archives_threads_or_operators_of_their_own(self):
         for way in ("archives", "loaded beside", "named"):
             with self.subTest(way):
-                self.check_end(f"differs_by_rank,{way}", r"the bytes that call \d+, \S+, reads are others on rank")
+                self.check_end(f"differs_by_rank,{way}", r"the bytes that call \d+, \S+, reads are others on rank",
+                               name=way.replace(" ", "-"))
 
     def test_files_that_differ(self):
         files = [self.room / f"{seed}.pt" for seed in range(2)]

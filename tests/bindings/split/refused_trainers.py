@@ -84,16 +84,18 @@ def differs_by_rank(what, *files):
     elif what == "threads":
         torch.set_num_threads(1 + rank)
     elif what in ("loaded beside", "named"):
-        samples = list(range(4)) if rank == 0 else list(reversed(range(4)))
+        samples = list(range(4))
         for number in samples:
             torch.save(torch.full((1024, WIDTH), float(number)), f"{number}.pt")
+        samples.sort(reverse=rank == 1)
         take = loaded_beside if what == "loaded beside" else torch.library.custom_op(
             "spillway_test::sample", sample, mutates_args=())
         train_and_tell(model, optimizer, steps=4, micro_batches=1,
                        loss=lambda model: loss_of(model, take(f"./{samples.pop()}.pt")))
         return
     elif what == "archives":
-        samples = [archive_of(number) for number in (range(4) if rank == 0 else reversed(range(4)))]
+        samples = [archive_of(number) for number in range(4)]
+        samples.sort(reverse=rank == 1)
         train_and_tell(model, optimizer, steps=4, micro_batches=1,
                        loss=lambda model: loss_of(model, torch.load(io.BytesIO(samples.pop()))))
         return
