@@ -240,10 +240,10 @@ void SplitProgram::Impl::collect_uses(const CalledOperator& called) {
 
 /// What sparse arguments are made of, which all ranks need.
 void SplitProgram::Impl::collect_parts(const CalledOperator& called) {
-  const auto& accesses = recompute::rules_of(called.op).uses;
   for_each_of_any_kind(called.arguments, [&](const at::Tensor& tensor, std::size_t position) {
     if (tensor.unsafeGetTensorImpl()->has_storage()) return;
-    const bool writes = accesses[position] != recompute::ArgumentUse::kRead;
+    const bool writes =
+        recompute::rules_of(called.op).uses[position] != recompute::ArgumentUse::kRead;
     recompute::for_each_part(tensor, [&](const at::Tensor& part) {
       c10::StorageImpl& storage = storage_of(part);
       const auto ordinal = storage.data() == nullptr ? std::nullopt : memory_.number_of(storage);
