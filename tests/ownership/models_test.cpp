@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "drawn_placement.h"
 #include "spillway/pipeline/ownership/ownership.h"
 
 namespace spillway::pipeline {
@@ -74,14 +75,14 @@ class Models : public ::testing::Test {
   static constexpr StorageOrdinal kInput{0};
   std::uint64_t next_ = 1;
   std::uint64_t nodes_ = 0;
-  Ownership ownership_{Placement::in_order(kStages), StageCuts::by_bytes(kStages)};
+  Ownership ownership_{placement_in_order(kStages), StageCuts::by_bytes(kStages)};
 };
 
 using Homes = std::vector<std::uint32_t>;
 
 TEST_F(Models, BeginWhereverTheOneBeforeEnds) {
   const auto run_all = [&](int ended_at) {
-    ownership_ = Ownership(Placement::in_order(kStages), StageCuts::by_bytes(kStages));
+    ownership_ = Ownership(placement_in_order(kStages), StageCuts::by_bytes(kStages));
     const auto first = new_model(3);
     const auto end_first = [&](int now) {
       if (now != ended_at) return;

@@ -96,7 +96,8 @@ class Notices(PythonCase):
         split = self.run_split(2, *words, options=options)
         self.check_same(self.run_plain(*words), split)
         return split, [line for line in split.errors.splitlines()
-                       if "lies in" in line or "before its first forward of training" in line]
+                       if "lies in" in line or "before its first forward of training" in line
+                       or "inside of backward" in line]
 
     def test_of_parameters_in_a_mapped_file(self):
         split, lines = self.told_of("mapped_parameters")
@@ -120,6 +121,18 @@ class Notices(PythonCase):
         self.assertEqual(len(lines), 1, split.said)
         self.assertIn("info: the model is used (aten::addmm) before its first forward of training", lines[0])
         self.check_is_divided(split, 2)
+
+
+    def test_of_updates_inside_of_backward(self):
+        split, lines = self.told_of("update_in_backward", options=["--log-level", "info"])
+        self.assertEqual(len(lines), 1, split.said)
+        self.assertIn("info: the program updates parameters inside of backward, as hooks do, so no steps are counted",
+                      lines[0])
+        self.assertEqual(split.statistics["ranks"][0]["steps"], 0)
+
+    def test_are_none_of_updates_behind_backward(self):
+        _, lines = self.told_of("hooks", options=["--log-level", "info"])
+        self.assertEqual(lines, [])
 
 
 class Autograd(PythonCase):
