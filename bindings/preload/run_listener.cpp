@@ -135,8 +135,8 @@ namespace {
 
 /// The core ends the process so itself, where nothing may be waited for.
 bool is_of_core(const void* caller, const SpillwayHooks& hooks) {
-  return spillway::preload::are_of_one_library(
-      caller, reinterpret_cast<const void*>(hooks.program_leaves));
+  return spillway::preload::are_of_one_library(caller,
+                                               reinterpret_cast<const void*>(hooks.program_leaves));
 }
 
 [[noreturn]] void end_at_once(int code, const void* caller) {

@@ -43,9 +43,8 @@ bool is_to_be_split() {
 
 bool is_of_core(const Action& action) {
   const SpillwayHooks* told = registered_hooks();
-  return told != nullptr &&
-         are_of_one_library(reinterpret_cast<const void*>(action.sa_handler),
-                            reinterpret_cast<const void*>(told->thread_started));
+  return told != nullptr && are_of_one_library(reinterpret_cast<const void*>(action.sa_handler),
+                                               reinterpret_cast<const void*>(told->thread_started));
 }
 
 bool is_handler(const Action& action) {

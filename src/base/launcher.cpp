@@ -129,7 +129,8 @@ void hide_launcher() {
   }
   for (const std::string& text : told) {
     const std::size_t end = text.find('=');
-    ::setenv((std::string(kHiddenLauncher) + text.substr(0, end)).c_str(), text.c_str() + end + 1, 1);
+    ::setenv((std::string(kHiddenLauncher) + text.substr(0, end)).c_str(), text.c_str() + end + 1,
+             1);
     ::unsetenv(text.substr(0, end).c_str());
   }
 }

@@ -36,8 +36,8 @@ class Rebalancing(PythonCase):
         after = moves["seconds_after"]
         behind = (rf"was to take {told[-1][1]} behind the last move, where" if after is None
                   else r"\S+ \S+ behind the last move$")
-        self.assertRegex(split.errors, re.compile(rf"layers moved .*; the slowest stage took \S+ \S+ for a micro-batch, "
-                                                  rf"and {behind}", re.MULTILINE))
+        self.assertRegex(split.errors, re.compile(
+            rf"layers moved .*; the slowest stage took \S+ \S+ for a micro-batch, and {behind}", re.MULTILINE))
         if after is not None:  # No measure is a forecast to the last bit.
             self.assertNotEqual(after, moves["seconds_forecast"])
             self.assertGreater(after, 0)
