@@ -8,8 +8,6 @@
 #include <random>
 #include <vector>
 
-#include "drawn_placement.h"
-
 namespace spillway::pipeline {
 namespace {
 
@@ -73,12 +71,21 @@ BalancerOptions options_for(std::size_t ranks) {
   return {.budgets = std::vector<Bytes>(ranks, 1_GiB), .in_flight = std::vector<double>(ranks, 1)};
 }
 
-Balancer balancer_for(std::uint32_t ranks) {
-  return Balancer(placement_in_order(ranks), options_for(ranks));
+Placement placement_of(std::uint32_t stages, bool has_reverse) {
+  schedule::Schedule schedule;
+  schedule.stages = stages;
+  schedule.micro_batches = 1;
+  schedule.placement.push_back(schedule::round_placement(stages, stages));
+  if (has_reverse) schedule.placement.push_back(schedule::reversed_placement(stages));
+  schedule.ranks.resize(stages);
+  return Placement(schedule);
 }
 
-Placement two_inverted_stages() {
-  return placement_of({"inverted", /*stages=*/2, /*pipelines=*/1, /*has_reverse=*/true});
+Placement placement_in_order(std::uint32_t stages) { return placement_of(stages, false); }
+Placement two_inverted_stages() { return placement_of(2, true); }
+
+Balancer balancer_for(std::uint32_t ranks) {
+  return Balancer(placement_in_order(ranks), options_for(ranks));
 }
 
 /// Steps and cuts until these stay; how many times they moved.

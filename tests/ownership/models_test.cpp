@@ -252,6 +252,22 @@ TEST_F(Models, AreDealtByForwardAndNotByTheirInitialisers) {
   EXPECT_EQ(ownership_.units().count(), 6u);
 }
 
+TEST_F(Models, HaveOperatorsWithParametersAndWithFreeLeaves) {
+  const auto has_parameter = [&](const std::vector<OperatorUse>& uses) {
+    return ownership_.has_parameter({.autograd = {OpPhase::kForward}, .uses = uses});
+  };
+  const auto model = new_model(3);
+  EXPECT_TRUE(has_parameter({reads(kInput), reads_leaf(model[0])})) << "which becomes one with it";
+  train(model);
+  EXPECT_TRUE(has_parameter({reads(kInput), reads_leaf(model[0])}));
+  const StorageOrdinal data = next(), made = next();
+  EXPECT_FALSE(has_parameter({reads(kInput), reads_leaf(data)}));
+  run(OpPhase::kForward, {reads_leaf(data)}, made);
+  EXPECT_FALSE(has_parameter({reads_leaf(data)}));
+  EXPECT_FALSE(has_parameter({reads_leaf(made)}));
+  EXPECT_TRUE(has_parameter({reads_leaf(made), reads_leaf(model[2])}));
+}
+
 TEST_F(Models, HaveNoUnitsForDataThatRequireGradients) {
   const auto model = new_model(6);
   train(model);

@@ -56,7 +56,7 @@ bool is_on_alternate_stack(const void* frame) {
 bool is_within_later(const HandedOn& here, const siginfo_t& info) {
   if (handed_on.frame == nullptr || here.frame >= handed_on.frame) return false;
   return here.context == handed_on.context || info.si_code <= 0 ||
-         is_on_alternate_stack(here.frame);
+         (is_on_alternate_stack(here.frame) && is_on_alternate_stack(handed_on.frame));
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) {

@@ -12,7 +12,7 @@
 namespace spillway::split {
 
 /// Tells people, on the first rank and once each, of what makes all ranks keep or compute what one
-/// of them could. One thread.
+/// of them could, and of programs without steps. One thread.
 class SplitNotices {
  public:
   explicit SplitNotices(Rank rank);
