@@ -173,6 +173,8 @@ int execute(const std::string& path, const std::vector<std::string>& program) {
   return error == ENOENT ? kNotFound : kNotExecutable;
 }
 
+static_assert(kHiddenLauncher == SPILLWAY_HIDDEN_LAUNCHER);
+
 // Of a program that runs on many ranks, the first one's effects are the user's.
 void become_rank(const runtime::Settings& settings) {
   const auto launcher = find_launcher();

@@ -13,7 +13,7 @@
 namespace spillway::preload {
 namespace {
 
-constexpr char kHidden[] = "SPILLWAY_LAUNCHER_";
+constexpr char kHidden[] = SPILLWAY_HIDDEN_LAUNCHER;
 constexpr size_t kHiddenLength = sizeof kHidden - 1;
 
 /// MPI knows one process of each rank: what that has started is none.

@@ -323,7 +323,7 @@ void use_private_files(const char* folder) {
   if (folder != nullptr) {
     copy_text(root, folder);
     root_length = strlen(root);
-    const char* hidden = getenv("SPILLWAY_LAUNCHER_PMIX_SERVER_TMPDIR");
+    const char* hidden = getenv(SPILLWAY_HIDDEN_LAUNCHER "PMIX_SERVER_TMPDIR");
     const char* shared = hidden != nullptr ? hidden : getenv("PMIX_SERVER_TMPDIR");
     const bool is_apart = shared != nullptr && shared[0] == '/' && !is_below(root, shared);
     copy_text(launcher_folder, is_apart ? shared : "");

@@ -14,6 +14,7 @@
 #include "messages.h"
 #include "rank_notices.h"
 #include "registered_hooks.h"
+#include "spillway/preload/same_library.h"
 
 namespace spillway::preload {
 namespace {
@@ -134,10 +135,8 @@ namespace {
 
 /// The core ends the process so itself, where nothing may be waited for.
 bool is_of_core(const void* caller, const SpillwayHooks& hooks) {
-  Dl_info of_caller{}, of_core{};
-  return dladdr(caller, &of_caller) != 0 &&
-         dladdr(reinterpret_cast<const void*>(hooks.program_leaves), &of_core) != 0 &&
-         of_caller.dli_fbase == of_core.dli_fbase;
+  return spillway::preload::are_of_one_library(caller,
+                                               reinterpret_cast<const void*>(hooks.program_leaves));
 }
 
 [[noreturn]] void end_at_once(int code, const void* caller) {

@@ -2,7 +2,6 @@
 // handlers stand behind one of ours, which asks the core whether they are to wait; what the program
 // asks and gets is as before.
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 
 #include "next_function.h"
 #include "registered_hooks.h"
+#include "spillway/preload/same_library.h"
 
 namespace spillway::preload {
 namespace {
@@ -43,11 +43,8 @@ bool is_to_be_split() {
 
 bool is_of_core(const Action& action) {
   const SpillwayHooks* told = registered_hooks();
-  Dl_info of_handler{}, of_core{};
-  return told != nullptr &&
-         dladdr(reinterpret_cast<const void*>(action.sa_handler), &of_handler) != 0 &&
-         dladdr(reinterpret_cast<const void*>(told->thread_started), &of_core) != 0 &&
-         of_handler.dli_fbase == of_core.dli_fbase;
+  return told != nullptr && are_of_one_library(reinterpret_cast<const void*>(action.sa_handler),
+                                               reinterpret_cast<const void*>(told->thread_started));
 }
 
 bool is_handler(const Action& action) {

@@ -235,6 +235,7 @@ std::optional<Recut> Balancer::look(const std::vector<ModelUnit>& units,
   if (!knows_enough() || static_cast<std::size_t>(groups) < stages || stages < 2)
     return std::nullopt;
   take_times(first_of_stage, units);
+  slowest_seconds_ = layer_seconds_of(problem_of(units, borders, false), first_of_stage);
   std::optional<NewCuts> found;
   try {
     found = quicker_cuts(SegmentCosts(problem_of(units, borders, true)), first_of_stage);

@@ -106,7 +106,7 @@ void Ownership::count_micro_batches(const OperatorCall& call) {
     case OpPhase::kOther:
       if (progress_ == Progress::kBackward &&
           std::any_of(call.uses.begin(), call.uses.end(), [&](const OperatorUse& use) {
-            return use.writes && is_parameter(leaf_kind(use));
+            return use.writes && is_of_parameter(leaf_kind(use));
           }))
         progress_ = Progress::kUpdated;
   }
@@ -122,29 +122,35 @@ void Ownership::begin_backward() {
   begin_anew();
 }
 
-/// Data are used in the middle of forward, too, and begin nothing but a step.
-void Ownership::count_forward(const OperatorCall& call) {
-  bool uses_parameter = false, uses_unit = false, uses_data = false, uses_fresh = false;
-  bool uses_old = false;
+Ownership::ForwardUses Ownership::forward_uses(const OperatorCall& call) const {
+  ForwardUses found;
   for (const OperatorUse& use : call.uses) {
     const LeafKind kind = leaf_kind(use);
-    uses_parameter |= is_parameter(kind);
     const std::optional<std::uint32_t> unit = directory_.at(use.storage).unit;
-    uses_unit |= unit.has_value();
-    uses_old |= unit && *unit < since_.units;
-    uses_data |= kind == LeafKind::kData;
-    uses_fresh |=
+    found.parameter |= is_of_parameter(kind);
+    found.free_leaf |= kind == LeafKind::kFree;
+    found.unit |= unit.has_value();
+    found.older_unit |= unit && *unit < since_.units;
+    found.fresh_leaf |=
         is_new(kind) && !units_.is_counting() && first_write_of(use.storage) == backwards_;
   }
-  since_.uses_model |= uses_old;
-  if (!uses_parameter && !uses_data) return;
-  if (begins_step(call)) progress_ = Progress::kUpdated;
-  const bool begins_model = uses_fresh && !uses_unit &&
+  return found;
+}
+
+/// The table "What begins" in README.md.
+void Ownership::count_forward(const OperatorCall& call) {
+  const ForwardUses uses = forward_uses(call);
+  since_.uses_model |= uses.older_unit;
+  if (!uses.parameter && !uses.free_leaf) return;
+  const bool is_first_of_step = begins_step(call);
+  const bool begins_model = uses.fresh_leaf && !uses.unit &&
                             since_.written >= std::max(placement_.stages(), units_.count() / 2);
-  if (uses_parameter || begins_model) is_behind_backward_ = false;
-  const bool begins = uses_parameter || begins_model || progress_ == Progress::kUpdated;
-  if (begins && (!is_told_of_micro_batches_ || progress_ == Progress::kUpdated)) begin_forward();
-  if (begins) progress_ = Progress::kForward;
+  if (is_first_of_step) progress_ = Progress::kUpdated;
+  if (uses.parameter || begins_model) is_behind_backward_ = false;
+  if (uses.parameter || begins_model || is_first_of_step) {
+    if (!is_told_of_micro_batches_ || is_first_of_step) begin_forward();
+    progress_ = Progress::kForward;
+  }
   if (begins_model) begin_anew();
 }
 
@@ -156,6 +162,11 @@ bool Ownership::begins_step(const OperatorCall& call) const {
     const LeafKind kind = leaf_kind(use);
     return kind == LeafKind::kReplacement || (has_updated && kind != LeafKind::kNone);
   });
+}
+
+bool Ownership::has_parameter(const OperatorCall& call) const {
+  return std::any_of(call.uses.begin(), call.uses.end(),
+                     [&](const OperatorUse& use) { return is_of_parameter(leaf_kind(use)); });
 }
 
 void Ownership::begin_forward() {
@@ -178,24 +189,24 @@ void Ownership::begin_micro_batch() {
 }
 
 /// Behind the first backward of a model, what is no module's and was not initialised before that is
-/// data.
+/// no parameter.
 Ownership::LeafKind Ownership::leaf_kind(const OperatorUse& use) const {
   const StorageFacts& facts = directory_.at(use.storage);
   if (facts.is_parameter) return LeafKind::kParameter;
   if (!use.requires_gradient || facts.is_of_forward) return LeafKind::kNone;
   if (facts.unit) return facts.follows_parameter ? LeafKind::kReplacement : LeafKind::kNone;
   if (use.is_declared) return LeafKind::kNewParameter;
-  if (facts.is_data) return LeafKind::kData;
+  if (facts.is_free_leaf) return LeafKind::kFree;
   const bool is_parameter = units_.is_counting() || first_write_of(use.storage) <= model_backwards_;
-  return is_parameter ? LeafKind::kNewParameter : LeafKind::kData;
+  return is_parameter ? LeafKind::kNewParameter : LeafKind::kFree;
 }
 
 bool Ownership::is_new(LeafKind kind) {
-  return kind == LeafKind::kNewParameter || kind == LeafKind::kData;
+  return kind == LeafKind::kNewParameter || kind == LeafKind::kFree;
 }
 
-bool Ownership::is_parameter(LeafKind kind) {
-  return kind != LeafKind::kNone && kind != LeafKind::kData;
+bool Ownership::is_of_parameter(LeafKind kind) {
+  return kind != LeafKind::kNone && kind != LeafKind::kFree;
 }
 
 std::uint64_t Ownership::first_write_of(StorageOrdinal storage) const {
@@ -229,15 +240,15 @@ void Ownership::take_leaves(const OperatorCall& call) {
       replace(use, call.replicates);
     } else if (kind == LeafKind::kNewParameter) {
       deal(use, !std::exchange(is_first, false), call.replicates);
-    } else if (kind == LeafKind::kData) {
-      take_data(use.storage);
+    } else if (kind == LeafKind::kFree) {
+      take_free_leaf(use.storage);
     }
   }
 }
 
-void Ownership::take_data(StorageOrdinal storage) {
+void Ownership::take_free_leaf(StorageOrdinal storage) {
   StorageFacts& facts = directory_.change(storage);
-  if (!std::exchange(facts.is_data, true))
+  if (!std::exchange(facts.is_free_leaf, true))
     decision_.dealt.push_back({storage, facts.holders, true});
   const auto found = unplaced_.find(storage);
   if (found == unplaced_.end() || found->second.first_write == kNever) return;
@@ -250,7 +261,7 @@ void Ownership::deal(const OperatorUse& parameter, bool is_joined, bool replicat
   StorageFacts& facts = directory_.change(parameter.storage);
   if (!units_.is_counting() && first_write_of(parameter.storage) > model_backwards_) ++since_.used;
   facts.is_parameter = true;
-  facts.is_data = false;
+  facts.is_free_leaf = false;
   facts.size = parameter.size;
   facts.unit = units_.count();
   stage_of_.push_back(cuts_.next(parameter.size));
@@ -279,8 +290,8 @@ void Ownership::replace(const OperatorUse& parameter, bool replicates) {
 void Ownership::begin_anew() {
   model_backwards_ = backwards_;
   for (const auto& [storage, seen] : unplaced_)
-    if (seen.first_write != kNever && directory_.at(storage).is_data)
-      directory_.change(storage).is_data = false;
+    if (seen.first_write != kNever && directory_.at(storage).is_free_leaf)
+      directory_.change(storage).is_free_leaf = false;
   for (auto& [storage, facts] : directory_) leave_model(storage, facts);
   units_ = {};
   stage_of_.clear();
@@ -509,7 +520,7 @@ void Ownership::made(std::span<const MadeStorage> results) {
     StorageFacts& facts = directory_.change(result.storage);
     facts = {};
     facts.is_of_forward = is_forward_;
-    if (!place_) continue;  // Of data.
+    if (!place_) continue;  // Of free leaves.
     facts.holders = decision_.owners;
     facts.unit = place_->unit;
     facts.computed_by = place_->rank;

@@ -1,7 +1,5 @@
 #include "spillway/pipeline/ownership/placement.h"
 
-#include <numeric>
-
 #include "spillway/base/assert.h"
 
 namespace spillway::pipeline {
@@ -11,15 +9,6 @@ Placement::Placement(const schedule::Schedule& schedule)
       ranks_of_pipeline_(schedule.rank_count()),
       pipelines_(schedule.data_parallel) {
   schedule::check_shape(schedule);
-}
-
-Placement Placement::in_order(std::uint32_t stages) {
-  SPILLWAY_ASSERT(stages > 0);
-  Placement made;
-  made.by_replica_.emplace_back(stages);
-  std::iota(made.by_replica_.front().begin(), made.by_replica_.front().end(), 0u);
-  made.ranks_of_pipeline_ = stages;
-  return made;
 }
 
 Rank Placement::rank_of(std::uint32_t stage, std::uint64_t micro_batch) const {

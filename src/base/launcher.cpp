@@ -32,9 +32,6 @@ constexpr Known kKnown[] = {
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", false},
     {"a launcher of PMIx", "PMIX_RANK", "", ""}};
 
-/// As bindings/preload knows it, too, and src/runtime/settings.
-constexpr char kHidden[] = "SPILLWAY_LAUNCHER_";
-
 /// What programs look at to find out whether they are one of many, and what MPI is started by.
 /// Settings of an MPI (OMPI_MCA_btl, MPIR_CVAR_...) stay, for what the program may start.
 constexpr std::string_view kOfLaunchers[] = {"PMI_",
@@ -61,7 +58,7 @@ constexpr std::string_view kOfTorchrun[] = {
     "GROUP_RANK", "ROLE_RANK",  "ROLE_WORLD_SIZE"};
 
 const char* variable(const std::string& name) {
-  const char* const hidden = std::getenv((kHidden + name).c_str());
+  const char* const hidden = std::getenv((std::string(kHiddenLauncher) + name).c_str());
   return hidden != nullptr ? hidden : std::getenv(name.c_str());
 }
 
@@ -132,7 +129,8 @@ void hide_launcher() {
   }
   for (const std::string& text : told) {
     const std::size_t end = text.find('=');
-    ::setenv((kHidden + text.substr(0, end)).c_str(), text.c_str() + end + 1, 1);
+    ::setenv((std::string(kHiddenLauncher) + text.substr(0, end)).c_str(), text.c_str() + end + 1,
+             1);
     ::unsetenv(text.substr(0, end).c_str());
   }
 }
@@ -140,7 +138,7 @@ void hide_launcher() {
 bool has_launcher_variable(std::string_view beginning) {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     std::string_view text(*entry);
-    if (text.starts_with(kHidden)) text.remove_prefix(std::string_view(kHidden).size());
+    if (text.starts_with(kHiddenLauncher)) text.remove_prefix(kHiddenLauncher.size());
     if (text.starts_with(beginning)) return true;
   }
   return false;

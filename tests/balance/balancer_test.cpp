@@ -71,17 +71,21 @@ BalancerOptions options_for(std::size_t ranks) {
   return {.budgets = std::vector<Bytes>(ranks, 1_GiB), .in_flight = std::vector<double>(ranks, 1)};
 }
 
-Balancer balancer_for(std::uint32_t ranks) {
-  return Balancer(Placement::in_order(ranks), options_for(ranks));
+Placement placement_of(std::uint32_t stages, bool has_reverse) {
+  schedule::Schedule schedule;
+  schedule.stages = stages;
+  schedule.micro_batches = 1;
+  schedule.placement.push_back(schedule::round_placement(stages, stages));
+  if (has_reverse) schedule.placement.push_back(schedule::reversed_placement(stages));
+  schedule.ranks.resize(stages);
+  return Placement(schedule);
 }
 
-Placement two_inverted_stages() {
-  schedule::Schedule schedule;
-  schedule.stages = 2;
-  schedule.micro_batches = 1;
-  schedule.placement = {schedule::round_placement(2, 2), schedule::reversed_placement(2)};
-  schedule.ranks.resize(2);
-  return Placement(schedule);
+Placement placement_in_order(std::uint32_t stages) { return placement_of(stages, false); }
+Placement two_inverted_stages() { return placement_of(2, true); }
+
+Balancer balancer_for(std::uint32_t ranks) {
+  return Balancer(placement_in_order(ranks), options_for(ranks));
 }
 
 /// Steps and cuts until these stay; how many times they moved.
@@ -119,6 +123,20 @@ TEST(Balancer, WaitsForTwoSteps) {
   EXPECT_NEAR(recut->seconds_after, 5, 1e-5);
   EXPECT_EQ(recut->units, 2u);
   EXPECT_EQ(recut->bytes, 800_KiB);
+}
+
+TEST(Balancer, TellsWhatStepsTookBehindACut) {
+  Training training{{5, 1, 1, 1, 1, 1}, {1, 1}};
+  Balancer balancer = balancer_for(2);
+  for (int i = 0; i < 2; ++i) balancer.add(training.step({0, 3}));
+  const auto recut = balancer.look(training.units(), {}, {0, 3});
+  ASSERT_TRUE(recut);
+  EXPECT_NEAR(balancer.slowest_seconds(), 7, 1e-5);
+  balancer.forget();
+  training.slowdowns = {1.05, 1.05};  // Not what it was to be: 5.
+  for (int i = 0; i < 2; ++i) balancer.add(training.step(recut->first_of_stage));
+  EXPECT_FALSE(balancer.look(training.units(), {}, recut->first_of_stage));
+  EXPECT_NEAR(balancer.slowest_seconds(), 5.25, 1e-5);
 }
 
 TEST(Balancer, ComesNearTheBestOfAllCuts) {
@@ -187,7 +205,7 @@ TEST(Balancer, KeepsToBudgets) {
   BalancerOptions options = options_for(2);
   options.budgets = {1300_KiB, 4_MiB};
   options.swap_seconds_per_byte = std::numeric_limits<double>::infinity();
-  Balancer balancer(Placement::in_order(2), options);
+  Balancer balancer(placement_in_order(2), options);
   const First first{0, 4};
   balancer.add(training.step(first));
   balancer.add(training.step(first));
@@ -200,7 +218,7 @@ TEST(Balancer, TakesTimesAloneWhereNothingFits) {
   const Training training{{5, 1, 1, 1}, {1, 1}};
   BalancerOptions options = options_for(2);
   options.budgets = {1_KiB, 1_KiB};
-  Balancer balancer(Placement::in_order(2), options);
+  Balancer balancer(placement_in_order(2), options);
   balancer.add(training.step({0, 3}));
   balancer.add(training.step({0, 3}));
   const auto recut = balancer.look(training.units(), {}, {0, 3});
@@ -212,7 +230,7 @@ TEST(Balancer, CutsWhereLittleCrosses) {
   const Training training{{1, 1, 1, 1, 1, 1, 1, 1}, {1, 1}};
   BalancerOptions options = options_for(2);
   options.link_seconds_per_byte = {1.0 / (1024 * 1024)};
-  Balancer balancer(Placement::in_order(2), options);
+  Balancer balancer(placement_in_order(2), options);
   const First first{0, 4};
   balancer.add(training.step(first));
   balancer.add(training.step(first));

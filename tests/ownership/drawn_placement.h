@@ -23,6 +23,10 @@ inline std::ostream& operator<<(std::ostream& out, const DrawnPlacement& placeme
 /// On 2 to 16 ranks.
 std::vector<DrawnPlacement> drawn_placements();
 Placement placement_of(const DrawnPlacement& drawn);
+/// Stages on ranks 0, 1, …
+inline Placement placement_in_order(std::uint32_t stages) {
+  return placement_of({"in_order", stages, 1, false});
+}
 
 /// The same number of parameters in each stage, or one less.
 std::vector<std::size_t> even_cuts(std::size_t parameters, std::uint32_t stages);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "drawn_placement.h"
 #include "spillway/pipeline/ownership/ownership.h"
 
 namespace spillway::pipeline {
@@ -74,14 +75,14 @@ class Models : public ::testing::Test {
   static constexpr StorageOrdinal kInput{0};
   std::uint64_t next_ = 1;
   std::uint64_t nodes_ = 0;
-  Ownership ownership_{Placement::in_order(kStages), StageCuts::by_bytes(kStages)};
+  Ownership ownership_{placement_in_order(kStages), StageCuts::by_bytes(kStages)};
 };
 
 using Homes = std::vector<std::uint32_t>;
 
 TEST_F(Models, BeginWhereverTheOneBeforeEnds) {
   const auto run_all = [&](int ended_at) {
-    ownership_ = Ownership(Placement::in_order(kStages), StageCuts::by_bytes(kStages));
+    ownership_ = Ownership(placement_in_order(kStages), StageCuts::by_bytes(kStages));
     const auto first = new_model(3);
     const auto end_first = [&](int now) {
       if (now != ended_at) return;
@@ -249,6 +250,22 @@ TEST_F(Models, AreDealtByForwardAndNotByTheirInitialisers) {
   // The others were initialised before the first backward.
   train(model);
   EXPECT_EQ(ownership_.units().count(), 6u);
+}
+
+TEST_F(Models, HaveOperatorsWithParametersAndWithFreeLeaves) {
+  const auto has_parameter = [&](const std::vector<OperatorUse>& uses) {
+    return ownership_.has_parameter({.autograd = {OpPhase::kForward}, .uses = uses});
+  };
+  const auto model = new_model(3);
+  EXPECT_TRUE(has_parameter({reads(kInput), reads_leaf(model[0])})) << "which becomes one with it";
+  train(model);
+  EXPECT_TRUE(has_parameter({reads(kInput), reads_leaf(model[0])}));
+  const StorageOrdinal data = next(), made = next();
+  EXPECT_FALSE(has_parameter({reads(kInput), reads_leaf(data)}));
+  run(OpPhase::kForward, {reads_leaf(data)}, made);
+  EXPECT_FALSE(has_parameter({reads_leaf(data)}));
+  EXPECT_FALSE(has_parameter({reads_leaf(made)}));
+  EXPECT_TRUE(has_parameter({reads_leaf(made), reads_leaf(model[2])}));
 }
 
 TEST_F(Models, HaveNoUnitsForDataThatRequireGradients) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "drawn_placement.h"
 #include "spillway/base/error.h"
 #include "spillway/pipeline/ownership/stage_marks.h"
 
@@ -61,7 +62,7 @@ class OwnershipTest : public ::testing::Test {
   }
 
   std::uint64_t nodes_ = 0;
-  Ownership ownership_{Placement::in_order(3), StageCuts({0, 1, 2})};
+  Ownership ownership_{placement_in_order(3), StageCuts({0, 1, 2})};
 };
 
 TEST_F(OwnershipTest, GivesForwardToTheLatestStageOfItsInputs) {
@@ -375,7 +376,7 @@ TEST_F(OwnershipTest, TellsParametersFromWhatIsMadeOfThem) {
 }
 
 TEST_F(OwnershipTest, DealsParametersByBytes) {
-  ownership_ = Ownership(Placement::in_order(3), StageCuts::by_bytes(3));
+  ownership_ = Ownership(placement_in_order(3), StageCuts::by_bytes(3));
   const std::vector<std::uint64_t> sizes{50, 10, 40, 20, 80, 90, 10};  // 300 in all.
   const auto use = [&](std::uint64_t i) {
     return OperatorUse{parameter(i), i % 2 == 0, true, Bytes(sizes[i])};
@@ -390,7 +391,7 @@ TEST_F(OwnershipTest, DealsParametersByBytes) {
 }
 
 TEST_F(OwnershipTest, DealsParametersThatNobodyHasInitialisedByTurns) {
-  ownership_ = Ownership(Placement::in_order(3), StageCuts::by_bytes(3));
+  ownership_ = Ownership(placement_in_order(3), StageCuts::by_bytes(3));
   for (std::uint64_t i = 0; i < 5; ++i) {
     run(OpPhase::kForward, {reads_parameter(i)});
     EXPECT_EQ(stage_of(parameter(i)), std::min<std::uint64_t>(i, 2));
@@ -415,7 +416,7 @@ TEST_F(OwnershipTest, ForgetsWhatHasEnded) {
 
 TEST(Ownership, RefusesCutsThatAreNotOnePerStage) {
   const auto refuse = [](std::vector<std::size_t> cuts) {
-    EXPECT_THROW(Ownership(Placement::in_order(3), StageCuts(std::move(cuts))), PlanError);
+    EXPECT_THROW(Ownership(placement_in_order(3), StageCuts(std::move(cuts))), PlanError);
   };
   refuse({0, 1});
   refuse({1, 2, 3});
@@ -504,7 +505,7 @@ TEST_F(OwnershipTest, KnowsWhoHasMadeWhatIsWrittenInPlace) {
 }
 
 TEST_F(OwnershipTest, DealsParametersToStagesThatBegin) {
-  ownership_ = Ownership(Placement::in_order(3), StageCuts::by_begins(3));
+  ownership_ = Ownership(placement_in_order(3), StageCuts::by_begins(3));
   run(OpPhase::kForward, {reads_parameter(0)});
   run(OpPhase::kForward, {reads_parameter(1)});
   ownership_.begin_stage();

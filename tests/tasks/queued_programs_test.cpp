@@ -55,7 +55,7 @@ TEST_P(QueuedPrograms, HaveTheBytesOfOneRank) {
 TEST(QueuedMemory, EndsItsThreadWhereTheProgramFails) {
   transport::InProcessRanks ranks({.ranks = 2});
   EXPECT_THROW(ranks.run([&](transport::Transport& transport) {
-    Ownership ownership(Placement::in_order(2), StageCuts({0, 1}));
+    Ownership ownership(placement_in_order(2), StageCuts({0, 1}));
     QueuedMemory memory(ranks, transport, ownership, 1);
     if (transport.rank() == Rank(1)) throw std::out_of_range("no such layer");
     memory.ask(memory.run({}, 1).front());

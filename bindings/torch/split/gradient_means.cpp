@@ -103,8 +103,8 @@ void GradientMeans::begin_equal(const pipeline::Decision::Dealt& dealt, Bytes si
                                 c10::StorageImpl& storage, c10::ArrayRef<c10::IValue> arguments,
                                 std::uint64_t step, bool is_here) {
   const at::Tensor leaf = leaf_in(arguments, storage);
-  if (!order_.is_parameter(leaf)) {
-    gradients_.add_data(dealt.parameter);
+  if (!order_.is_declared(leaf)) {
+    gradients_.add_free_leaf(dealt.parameter);
     return;
   }
   const std::string what = message("{} {}", leaf.scalar_type(), leaf.sizes());

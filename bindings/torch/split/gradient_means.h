@@ -52,7 +52,7 @@ class GradientMeans {
   void ask_for(const Storages& storages, Rank keeper, bool is_here);
 
   /// An argument of the next operator, of step `step`, is a leaf that forward uses for the first
-  /// time. A parameter gets the bytes that it has in the first shard; data stay as they are.
+  /// time. A parameter gets the bytes that it has in the first shard; others stay as they are.
   void begin_equal(const pipeline::Decision::Dealt& dealt, Bytes size, c10::StorageImpl& storage,
                    c10::ArrayRef<c10::IValue> arguments, std::uint64_t step, bool is_here);
   void note_forward(c10::ArrayRef<c10::IValue> arguments);

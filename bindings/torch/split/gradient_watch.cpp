@@ -116,7 +116,7 @@ bool GradientWatch::updates(std::span<const pipeline::OperatorUse> uses, bool ov
   for (const pipeline::OperatorUse& use : uses) {
     if (!use.writes) continue;
     is_any |= parameters_.contains(use.storage);
-    if (!overwrites && data_.contains(use.storage))
+    if (!overwrites && free_leaves_.contains(use.storage))
       throw UnsupportedError(
           "a tensor of {} that requires a gradient and is no parameter of a module "
           "(torch.nn.Parameter, register_parameter) is changed in place, and --shards takes it for "
@@ -159,7 +159,7 @@ void GradientWatch::note_forward(c10::ArrayRef<c10::IValue> arguments) {
 /// Nobody knows its storage, so no rank keeps it.
 void GradientWatch::refuse_foreign(const at::Tensor& tensor) const {
   const at::Tensor leaf = leaf_of(tensor);
-  if (leaf.defined() && order_.is_parameter(leaf))
+  if (leaf.defined() && order_.is_declared(leaf))
     throw UnsupportedError("a parameter ({} {}) lies in memory that the program has made past "
                            "LibTorch (from_numpy, from_blob), where --shards cannot average its "
                            "gradient: make it of a clone()",
@@ -234,7 +234,7 @@ std::vector<GradientWatch::Gradient> GradientWatch::take(StorageOrdinal storage)
 
 void GradientWatch::ended(StorageOrdinal storage) {
   parameters_.erase(storage);
-  data_.erase(storage);
+  free_leaves_.erase(storage);
   changed_.erase(storage);
 }
 

@@ -49,16 +49,15 @@ class GradientWatch {
   GradientWatch(StorageTable& storages, ParameterOrder& order)
       : storages_(storages), order_(order) {}
 
-  /// A storage that forward uses for the first time as a parameter, or as data that require a
-  /// gradient.
+  /// A storage that forward uses for the first time as a parameter, or as another leaf.
   void add_parameter(pipeline::StorageOrdinal storage, ExchangedParameter parameter);
-  void add_data(pipeline::StorageOrdinal storage) { data_.insert(storage); }
+  void add_free_leaf(pipeline::StorageOrdinal storage) { free_leaves_.insert(storage); }
   /// Of an operator of forward: parameters among its arguments. Throws UnsupportedError for one in
   /// memory that is not LibTorch's, and for a new one of a model that has been used before it was
   /// made: data may have chosen which one that is.
   void note_forward(c10::ArrayRef<c10::IValue> arguments);
   /// An operator outside of backward writes those storages; `overwrites`: whatever was there.
-  /// Whether one is a parameter. Throws UnsupportedError for data, which are not written as
+  /// Whether one is a parameter. Throws UnsupportedError for free leaves, which are not written as
   /// parameters are.
   bool updates(std::span<const pipeline::OperatorUse> uses, bool overwrites) const;
 
@@ -104,7 +103,7 @@ class GradientWatch {
   StorageTable& storages_;
   ParameterOrder& order_;
   std::unordered_map<pipeline::StorageOrdinal, ExchangedParameter> parameters_;
-  std::unordered_set<pipeline::StorageOrdinal> data_;
+  std::unordered_set<pipeline::StorageOrdinal> free_leaves_;
   std::vector<Leaf> leaves_;
   std::unordered_map<const c10::TensorImpl*, std::size_t> numbers_;  ///< Of leaves.
   std::unordered_map<pipeline::StorageOrdinal, std::vector<Gradient>> changed_;

@@ -50,7 +50,7 @@ const ParameterOrder::Leaf* ParameterOrder::find(const at::Tensor& leaf) const {
   return found == leaves_.end() || found->second.tensor.expired() ? nullptr : &found->second;
 }
 
-bool ParameterOrder::is_parameter(const at::Tensor& leaf) const {
+bool ParameterOrder::is_declared(const at::Tensor& leaf) const {
   const Leaf* const known = find(leaf);
   return (known != nullptr && known->is_registered) || is_python_parameter(leaf);
 }

@@ -24,7 +24,7 @@ struct ParameterName {
 
 /// Knows what a program trains, and in which order it has made that: parameters of modules, which
 /// are torch.nn.Parameter in Python, and what C++ modules register. Other tensors that require
-/// gradients are data. The program's thread.
+/// gradients are free leaves. The program's thread.
 class ParameterOrder {
  public:
   /// Forward has used a parameter: what is made from now on is made before another forward.
@@ -35,8 +35,8 @@ class ParameterOrder {
   /// By a module of LibTorch's C++ interface.
   void registered(const at::Tensor& parameter);
 
-  /// Of a leaf that requires a gradient.
-  bool is_parameter(const at::Tensor& leaf) const;
+  /// Of a leaf that requires a gradient: whether a module has it as its parameter.
+  bool is_declared(const at::Tensor& leaf) const;
   struct Place {
     ParameterName name;
     std::uint64_t forward = 0;  ///< Before which it was made.

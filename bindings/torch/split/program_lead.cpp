@@ -31,8 +31,8 @@ void ProgramLead::before_call(const recompute::Surroundings::Flags& now,
   look_at_queue(micro_batch);
 }
 
-/// Nor where it does not go back, as in an evaluation: as many calls wait as in its micro-batches
-/// that do.
+/// Micro-batches bound the lead where the program goes back. Where it does not, as in an
+/// evaluation, calls do: as many wait as in the micro-batches that go back.
 void ProgramLead::look_at_queue(Executor::MicroBatch micro_batch) {
   constexpr std::uint64_t kAtFirst = 1024;
   constexpr std::uint64_t kMost = std::uint64_t{1} << 15;

@@ -129,6 +129,7 @@ void Rebalancing::take_measured() {
 void Rebalancing::look_at_model(std::uint64_t step, std::uint64_t model) {
   if (std::exchange(model_, model) == model) return;
   balancer_.forget_model();
+  awaits_measure_ = false;
   counts_from_ = step - 1 + kWarmUp;
 }
 
@@ -137,6 +138,7 @@ Rebalancing::Cuts Rebalancing::decide(std::uint64_t step, const pipeline::Owners
   if (step < counts_from_ || !balancer_.knows_enough()) return decided;
   const auto recut = balancer_.look(ownership.units().units(ownership.directory()),
                                     ownership.units().borders(), ownership.first_of_stage());
+  if (std::exchange(awaits_measure_, false)) moves_.seconds_after = balancer_.slowest_seconds();
   if (!recut) return decided;
   std::string slow;
   for (std::uint32_t rank = 0; rank < transport_.ranks(); ++rank)
@@ -150,8 +152,10 @@ Rebalancing::Cuts Rebalancing::decide(std::uint64_t step, const pipeline::Owners
            step + kAhead + 1, counted(recut->units, "parameter"), recut->bytes,
            Bytes(static_cast<std::uint64_t>(1 / link)), seconds_text(recut->seconds_before),
            seconds_text(recut->seconds_after), slow);
-  if (moves_.times++ == 0) moves_.seconds_before = recut->seconds_before;
-  moves_.seconds_after = recut->seconds_after;
+  if (moves_.times++ == 0) moves_.seconds_before = balancer_.slowest_seconds();
+  moves_.seconds_forecast = recut->seconds_after;
+  moves_.seconds_after.reset();
+  awaits_measure_ = true;
   moves_.parameters += recut->units;
   moves_.bytes += recut->bytes.count();
   balancer_.forget();

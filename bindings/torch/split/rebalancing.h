@@ -78,6 +78,7 @@ class Rebalancing {
   runtime::LayerMoves moves_;
   std::uint64_t counts_from_ = 0;  ///< Steps before were cut otherwise, or warmed up.
   std::uint64_t model_ = 0;        ///< The latest.
+  bool awaits_measure_ = false;  ///< Layers have moved, and no step behind that has been looked at.
 };
 
 }  // namespace spillway::split

@@ -178,7 +178,7 @@ void SplitProgram::Impl::describe(const CalledOperator& called, OperatorCall& ca
   if (call_.phase == OpPhase::kBackward) call.accumulates_for = parameter_that_accumulates();
   if (!marks_.have_all_come()) look_for_stage(called.name);
   if (!replicated_.are_none() && call_.phase == OpPhase::kForward)
-    call.replicates = replicated_.note(called.name, has_parameter());
+    call.replicates = replicated_.note(called.name, ownership_.has_parameter(call));
   if (ownership_.units().count() == 0)
     notices_.called_before_training(called.name, call_.phase, call_.uses.all());
 }
@@ -294,13 +294,13 @@ void SplitProgram::Impl::show(c10::StorageImpl& storage, const OperatorUse& use)
   show_uses(kName);
 }
 
-/// Among leaves that forward has not used, or only as data.
+/// Among leaves that forward has not used, or only as free ones.
 void SplitProgram::Impl::look_for_parameters() {
   for (std::size_t i = 0; i < call_.uses.size(); ++i) {
     const OperatorUse& use = call_.uses[i];
     const pipeline::StorageFacts& facts = ownership_.directory().at(use.storage);
     if (use.requires_gradient && !facts.unit && !facts.is_of_forward)
-      call_.uses.declare(i, order_.is_parameter(leaf_in(call_.arguments, call_.uses.storage(i))));
+      call_.uses.declare(i, order_.is_declared(leaf_in(call_.arguments, call_.uses.storage(i))));
   }
 }
 
@@ -326,14 +326,6 @@ void SplitProgram::Impl::look_for_stage(std::string_view name) {
                          "be one of training, or train without --plan",
                          plan_, name));
   ownership_.begin_stage();
-}
-
-bool SplitProgram::Impl::has_parameter() const {
-  const auto uses = call_.uses.all();
-  return std::any_of(uses.begin(), uses.end(), [&](const OperatorUse& use) {
-    const pipeline::StorageFacts& facts = ownership_.directory().at(use.storage);
-    return use.requires_gradient && (facts.is_parameter || !facts.unit);
-  });
 }
 
 /// What the call draws: ranks whose seeds differ go apart without another call, and so do those of
@@ -401,7 +393,7 @@ void SplitProgram::Impl::compare_data() {
   for (const OperatorUse& use : call_.uses.all())
     if (use.writes) data_.note_taken(use.storage);
   for (const Decision::Dealt& dealt : call_.decision->dealt)
-    if (!dealt.is_data) data_.note_taken(dealt.parameter);
+    if (!dealt.is_free_leaf) data_.note_taken(dealt.parameter);
 }
 
 ForAction SplitProgram::Impl::action_of(OpPhase phase) const {
@@ -423,6 +415,7 @@ void SplitProgram::Impl::look_at_order(const CalledOperator& called) {
   if (decision.follows_backward)
     lists_.give_up(message("{} of forward hangs on backward of its step", called.name));
   if (means_ && call_.phase == OpPhase::kForward) means_->note_forward(call_.arguments);
+  notices_.called(call_.phase, call_.uses.all(), ownership_.directory(), steps_.count());
 }
 
 /// Each as an operator that writes them.

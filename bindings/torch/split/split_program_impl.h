@@ -99,7 +99,6 @@ class SplitProgram::Impl {
   void show(c10::StorageImpl& storage, const pipeline::OperatorUse& use);
   void look_for_parameters();
   void look_for_stage(std::string_view name);
-  bool has_parameter() const;
   pipeline::StorageOrdinal parameter_that_accumulates();
   void add_draws(const CalledOperator& called);
   void describe(const CalledOperator& called, pipeline::OperatorCall& call);

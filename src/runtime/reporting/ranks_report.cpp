@@ -124,6 +124,13 @@ std::string uneven_advice(const RanksReport& report) {
       most.stages.size() > 1 ? "" : " (--schedule interleaved deals more, smaller stages)");
 }
 
+std::string seconds_behind_moves(const LayerMoves& moves) {
+  if (moves.seconds_after)
+    return message("{} behind the last move", seconds_text(*moves.seconds_after));
+  return message("was to take {} behind the last move, where too few steps were left to measure it",
+                 seconds_text(moves.seconds_forecast));
+}
+
 }  // namespace
 
 std::vector<std::string> ranks_table(const RanksReport& report) {
@@ -156,10 +163,10 @@ std::vector<std::string> ranks_table(const RanksReport& report) {
   const LayerMoves& moves = report.moves;
   if (moves.times > 0)
     lines.push_back(message("layers moved {}: {}, {}; the slowest stage took {} for a micro-batch, "
-                            "and {} by the last measurement",
+                            "and {}",
                             counted(moves.times, "time"), counted(moves.parameters, "parameter"),
                             Bytes(moves.bytes), seconds_text(moves.seconds_before),
-                            seconds_text(moves.seconds_after)));
+                            seconds_behind_moves(moves)));
   return lines;
 }
 

@@ -88,7 +88,8 @@ Json layer_moves(const S& s) {
           {"parameters", moves.parameters},
           {"bytes", moves.bytes},
           {"seconds_before", moves.seconds_before},
-          {"seconds_after", moves.seconds_after}};
+          {"seconds_forecast", moves.seconds_forecast},
+          {"seconds_after", moves.seconds_after ? Json(*moves.seconds_after) : Json()}};
 }
 
 // clang-format off
@@ -120,8 +121,9 @@ constexpr StatisticsField kFields[] = {
 
   {"layer_moves", "", layer_moves,
    "layers that moved between the ranks of a split program: `times`; `parameters` and `bytes` that moved; "
-   "`seconds_before` and `seconds_after`, of the slowest stage for a micro-batch before the first move and after "
-   "the last one, as measured then. Null where `ranks` is"},
+   "of the slowest stage for a micro-batch `seconds_before`, as measured before the first move, `seconds_forecast`, "
+   "what it was to take behind the last one, and `seconds_after`, as measured there (null: the run ended or went "
+   "on with another model before it was known). Null where `ranks` is"},
 
   {"budget_bytes", "bytes", [](const S& s) -> Json { return s.budget.count(); },
    "limit on the bytes of tensors in memory"},

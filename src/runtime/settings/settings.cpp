@@ -25,7 +25,7 @@ constexpr std::string_view kPrefix = "SPILLWAY_";
 // and what the build, its scripts and the tests read.
 constexpr std::array<std::string_view, 12> kOtherVariables{
     "SPILLWAY_ACTIVE",      "SPILLWAY_PRIVATE_FILES", "SPILLWAY_JOINED",
-    "SPILLWAY_LAUNCHER_",   "SPILLWAY_LIBTORCH_DIR",  "SPILLWAY_SHARD",
+    kHiddenLauncher,        "SPILLWAY_LIBTORCH_DIR",  "SPILLWAY_SHARD",
     "SPILLWAY_SHARD_WORDS", "SPILLWAY_SKIP_",         "SPILLWAY_WITH_",
     "SPILLWAY_BUILD_",      "SPILLWAY_TEST_",         "SPILLWAY_REFERENCE_DATA"};
 

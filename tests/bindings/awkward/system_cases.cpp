@@ -690,11 +690,20 @@ void on_fault(int number, siginfo_t* info, void* context) {
   }
 }
 
+/// The same from further down the stack, below what the handler has left there.
+[[gnu::noinline]] void fault_deeper() {
+  std::array<volatile char, 65536> below{};
+  fault_on_own_page();
+  below.back() = 1;
+}
+
 }  // namespace
 
 SPILLWAY_AWKWARD_CASE(own_fault_handler,
                       "a program with a handler for its own segment violations") {
   Ballast ballast(16, 4);
+  Mlp model = make_mlp();
+  torch::optim::SGD optimizer(model->parameters(), 0.1);
   void* const page = mmap(nullptr, kBlock, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) {
     throw std::system_error(errno, std::generic_category(), "mmap");
@@ -706,7 +715,10 @@ SPILLWAY_AWKWARD_CASE(own_fault_handler,
   sigaction(SIGSEGV, &action, &earlier_action);
   for (const int step : run.steps(3)) {
     ballast.sweep();
+    run.number("loss", train_step(model, optimizer, mlp_batch(), mlp_batch()));
     fault_on_own_page();
+    fault_on_own_page();
+    fault_deeper();
     const std::span<float> raw = floats_of(ballast.tensors()[static_cast<std::size_t>(step)]);
     for (std::size_t i = 0; i < raw.size(); i += 100) {
       raw[i] += 1.0F;
@@ -715,6 +727,7 @@ SPILLWAY_AWKWARD_CASE(own_fault_handler,
   sigaction(SIGSEGV, &earlier_action, nullptr);
   munmap(page, kBlock);
   run.number("own faults", static_cast<double>(own_faults));
+  note_module(run, *model);
   run.tensors("tensor", ballast.tensors());
 }
 

@@ -1,6 +1,7 @@
 """Models that are cut by a plan, or cut anew while they train: the same bits as in one process."""
 import os
 import pathlib
+import re
 import subprocess
 import unittest
 
@@ -22,11 +23,24 @@ class Rebalancing(PythonCase):
         moves = split.statistics["layer_moves"]
         self.assertGreater(moves["times"], 0, split.said)
         self.assertGreater(moves["parameters"], 0)
-        self.assertLess(moves["seconds_after"], moves["seconds_before"])
+        self.check_times(moves, split)
         self.assertRegex(split.errors, r"before step \d+ \d+ parameters? moves? between ranks, with \S+ \S+, over "
                                        r"links that carried \S+ \S+/s or more at the start: "
                                        r"the slowest stage takes")
-        self.assertIn("layers moved ", split.errors)
+
+    def check_times(self, moves, split):
+        """What steps behind the last move took is measured, where there were any; else nothing says so."""
+        told = re.findall(r"the slowest stage takes (\S+ \S+) for a micro-batch, and is to take (\S+ \S+?)(?:;|$)",
+                          split.errors, re.MULTILINE)
+        self.assertEqual(len(told), moves["times"], split.said)
+        after = moves["seconds_after"]
+        behind = (rf"was to take {told[-1][1]} behind the last move, where" if after is None
+                  else r"\S+ \S+ behind the last move$")
+        self.assertRegex(split.errors, re.compile(
+            rf"layers moved .*; the slowest stage took \S+ \S+ for a micro-batch, and {behind}", re.MULTILINE))
+        if after is not None:  # No measure is a forecast to the last bit.
+            self.assertNotEqual(after, moves["seconds_forecast"])
+            self.assertGreater(after, 0)
 
     def test_moves_layers_with_their_states(self):
         self.check_moves("adamw")

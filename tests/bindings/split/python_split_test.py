@@ -21,13 +21,13 @@ class PythonCase(SplitCase):
             self.skipTest(reason)
         super().setUp()
 
-    def check(self, *trainers, ranks=2, options=(), name=""):
+    def check(self, *trainers, ranks=2, options=(), name="", most=None):
         """All of them in one process, one after the other. No rank keeps all of what they train."""
         words = [PYTHON, TRAINERS, *trainers]
         plain = self.run_plain(*words, name=f"plain{name}")
         split = self.run_split(ranks, *words, options=options, name=f"split{name}")
         self.check_same(plain, split)
-        self.check_is_divided(split, ranks)
+        self.check_is_divided(split, ranks, most)
 
 
 class Optimizers(PythonCase):
@@ -64,7 +64,7 @@ class Models(PythonCase):
         self.check("batch_norm", "lstm", "weight_norm")
 
     def test_transformers(self):
-        self.check("transformer", "tied_embedding", ranks=4, options=["--schedule", "interleaved"])
+        self.check("transformer", "tied_embedding", ranks=4, options=["--schedule", "interleaved"], most=2.5)
 
     def test_parts_and_copies(self):
         self.check("frozen_parts", "moving_average", "evaluation_between", "forwards_before_backwards",
@@ -96,7 +96,8 @@ class Notices(PythonCase):
         split = self.run_split(2, *words, options=options)
         self.check_same(self.run_plain(*words), split)
         return split, [line for line in split.errors.splitlines()
-                       if "lies in" in line or "before its first forward of training" in line]
+                       if "lies in" in line or "before its first forward of training" in line
+                       or "inside of backward" in line]
 
     def test_of_parameters_in_a_mapped_file(self):
         split, lines = self.told_of("mapped_parameters")
@@ -113,13 +114,25 @@ class Notices(PythonCase):
     def test_are_none_where_they_are_copied(self):
         split, lines = self.told_of("mapped_parameters,copied", options=["--log-level", "info"])
         self.assertEqual(lines, [], split.said)
-        self.check_is_divided(split, 2)
+        self.check_is_divided(split, 2, most=1.25)
 
     def test_of_a_model_that_is_validated_first(self):
         split, lines = self.told_of("validated_first", options=["--log-level", "info"])
         self.assertEqual(len(lines), 1, split.said)
         self.assertIn("info: the model is used (aten::addmm) before its first forward of training", lines[0])
-        self.check_is_divided(split, 2)
+        self.check_is_divided(split, 2, most=1.25)
+
+
+    def test_of_updates_inside_of_backward(self):
+        split, lines = self.told_of("update_in_backward", options=["--log-level", "info"])
+        self.assertEqual(len(lines), 1, split.said)
+        self.assertIn("info: the program updates parameters inside of backward, as hooks do, so no steps are counted",
+                      lines[0])
+        self.assertEqual(split.statistics["ranks"][0]["steps"], 0)
+
+    def test_are_none_of_updates_behind_backward(self):
+        _, lines = self.told_of("hooks", options=["--log-level", "info"])
+        self.assertEqual(lines, [])
 
 
 class Autograd(PythonCase):

@@ -74,10 +74,15 @@ TEST(RanksReport, HasARowForEachRank) {
 TEST(RanksReport, TellsOfLayersThatHaveMoved) {
   RanksReport report = two_ranks(9.0, 5.0);
   EXPECT_THAT(ranks_table(report).back(), StartsWith("1 "));
-  report.moves = {1, 3, (12_MiB).count(), 0.5, 0.25};
+  report.moves = {1, 3, (12_MiB).count(), 0.5, 0.25, std::nullopt};
   EXPECT_EQ(ranks_table(report).back(),
             "layers moved 1 time: 3 parameters, 12.0 MiB; the slowest stage took 500 ms for a "
-            "micro-batch, and 250 ms by the last measurement");
+            "micro-batch, and was to take 250 ms behind the last move, where too few steps were "
+            "left to measure it");
+  report.moves.seconds_after = 0.375;
+  EXPECT_EQ(ranks_table(report).back(),
+            "layers moved 1 time: 3 parameters, 12.0 MiB; the slowest stage took 500 ms for a "
+            "micro-batch, and 375 ms behind the last move");
 }
 
 TEST(RanksReport, OfARunWithoutTasksHasNoShares) {

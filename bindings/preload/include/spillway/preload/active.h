@@ -15,6 +15,9 @@
 /* The process that is a rank of a split program, in it and in what it starts: MPI knows one process
    of each rank. */
 #define SPILLWAY_JOINED_VARIABLE "SPILLWAY_JOINED"
+/* Before the names of a launcher's variables that the program does not see: kHiddenLauncher of
+   src/base, for what links nothing. */
+#define SPILLWAY_HIDDEN_LAUNCHER "SPILLWAY_LAUNCHER_"
 
 /** Whether `spillway run` started this program. */
 static inline int spillway_is_active(void) {

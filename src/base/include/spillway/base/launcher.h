@@ -6,6 +6,9 @@
 
 namespace spillway {
 
+/// Before the names of a launcher's variables that `hide_launcher` has renamed.
+inline constexpr std::string_view kHiddenLauncher = "SPILLWAY_LAUNCHER_";
+
 /// What has started this process as one of many ranks, by its environment.
 struct Launcher {
   std::string_view name;         ///< "the launcher of Open MPI"

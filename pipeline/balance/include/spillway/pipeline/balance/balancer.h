@@ -62,6 +62,9 @@ class Balancer {
   void forget() { steps_.clear(); }
   /// Its units are those of another model: nothing that is known of units holds.
   void forget_model();
+  /// Of the slowest stage for a micro-batch, as `look` has last found it measured for the present
+  /// cuts; 0: it has not looked.
+  double slowest_seconds() const { return slowest_seconds_; }
   /// How many times as long a rank takes for a micro-batch of its units as they took first.
   double slowdown_of(Rank rank) const { return slowdowns_[rank.value()]; }
 
@@ -80,6 +83,7 @@ class Balancer {
   /// Of one micro-batch, by unit, when it was first measured; negative: it was not.
   std::vector<UnitSeconds> first_;
   std::vector<double> slowdowns_;  ///< By rank.
+  double slowest_seconds_ = 0;
 };
 
 }  // namespace spillway::pipeline

@@ -27,7 +27,7 @@ struct StorageFacts {
   bool is_of_forward = false;  ///< Forward has.
   bool is_parameter = false;
   bool follows_parameter = false;  ///< Made of one outside of autograd: it may take its place.
-  bool is_data = false;            ///< A leaf that is no parameter, as far as is known.
+  bool is_free_leaf = false;       ///< A leaf that is no parameter, as far as is known.
   Bytes size;                      ///< Of what operators of the model have made, and of parameters.
   bool is_everywhere = false;      ///< All ranks hold it for good.
   bool is_replicated = false;      ///< A parameter that all ranks update, so that none gets it.

@@ -59,8 +59,8 @@ struct Decision {
   /// A leaf that forward uses for the first time: a parameter has got its stage.
   struct Dealt {
     StorageOrdinal parameter;
-    RankSet holders;       ///< Before anything moves.
-    bool is_data = false;  ///< No parameter: the program may go on to write it past operators.
+    RankSet holders;            ///< Before anything moves.
+    bool is_free_leaf = false;  ///< The program may go on to write it past operators.
   };
   RankSet owners;  ///< Who computes.
   /// The latest parameter that goes into it, by number, and the stage of that; none: it belongs to
@@ -123,6 +123,8 @@ class Ownership {
   /// Before `decide`: whether this operator is the first one of a step. Where the program has
   /// replaced its parameters (`p.data = …`), nobody has seen the update.
   bool begins_step(const OperatorCall& call) const;
+  /// The same: whether it uses a parameter, or what becomes one with it.
+  bool has_parameter(const OperatorCall& call) const;
   /// The program begins the next micro-batch. From the first call on, only calls do.
   void begin_micro_batch();
   /// Counted from 0 in each step; a forward that reads a parameter after a backward begins the next
@@ -139,11 +141,18 @@ class Ownership {
  private:
   enum class Progress : std::uint8_t { kForward, kBackward, kUpdated };
   enum class LeafKind : std::uint8_t {
-    kNone,  ///< No leaf, or one that needs no gradient.
+    kNone,  ///< Needs no gradient, was made by forward, or has a unit and follows no parameter.
     kParameter,
     kReplacement,   ///< The program has put it in the place of a parameter.
     kNewParameter,  ///< That forward has not used.
-    kData,
+    kFree,          ///< No parameter: data that require a gradient.
+  };
+  /// Whether an operator of forward uses some of each.
+  struct ForwardUses {
+    bool parameter = false, free_leaf = false;
+    bool fresh_leaf = false;  ///< New, and first written since the latest backward began.
+    bool unit = false;
+    bool older_unit = false;  ///< Dealt before that backward.
   };
   struct Place {
     std::uint32_t unit = 0;
@@ -164,7 +173,7 @@ class Ownership {
   std::uint64_t first_write_of(StorageOrdinal storage) const;
   void note_leaves(const OperatorCall& call);
   void take_leaves(const OperatorCall& call);
-  void take_data(StorageOrdinal storage);
+  void take_free_leaf(StorageOrdinal storage);
   void deal(const OperatorUse& parameter, bool is_joined, bool replicates);
   void replace(const OperatorUse& parameter, bool replicates);
   void begin_anew();
@@ -176,7 +185,8 @@ class Ownership {
   Rank moved(Rank rank, std::uint32_t from_stage, std::uint32_t to_stage) const;
   LeafKind leaf_kind(const OperatorUse& use) const;
   static bool is_new(LeafKind kind);
-  static bool is_parameter(LeafKind kind);
+  static bool is_of_parameter(LeafKind kind);
+  ForwardUses forward_uses(const OperatorCall& call) const;
   void count_micro_batches(const OperatorCall& call);
   void count_forward(const OperatorCall& call);
   void begin_forward();
@@ -202,17 +212,19 @@ class Ownership {
   /// What the program has done outside of autograd with a storage that has no unit.
   struct Unplaced {
     std::uint64_t first_write = kNever;  ///< In `backwards_`.
-    std::uint64_t latest_use = kNever;   ///< The same: by forward, as data.
+    std::uint64_t latest_use = kNever;   ///< The same: by forward, as a free leaf.
   };
   std::unordered_map<StorageOrdinal, Unplaced> unplaced_;  ///< Leaves, and what it has written.
-  /// Since the latest backward began. It hangs on no end of a storage: ranks see those at different
-  /// times.
+  /// What has happened since the latest backward began. It hangs on no end of a storage: ranks see
+  /// those at different times.
   struct SinceBackward {
-    std::size_t written = 0;  ///< Of `unplaced_`: leaves, for the first time;
-    Bytes size{};             ///< leaves that are new;
-    std::size_t used = 0;     ///< parameters that nobody had written, data that somebody had.
-    std::uint32_t units = 0;  ///< At that time.
-    bool uses_model = false;  ///< Forward has used what has one of these.
+    std::size_t written = 0;  ///< Leaves without a unit that the program has written first since.
+    Bytes size{};             ///< Of leaves that it has used outside of autograd first since.
+    /// By forward, of what may belong to another model: new parameters that were not written before
+    /// this model began, and free leaves that were written.
+    std::size_t used = 0;
+    std::uint32_t units = 0;  ///< That there were when it began.
+    bool uses_model = false;  ///< Forward has used what has one of these units.
   };
   SinceBackward since_;
   std::uint64_t backwards_ = 0;        ///< That have begun, in a row counted once.

@@ -16,8 +16,6 @@ class Placement {
  public:
   /// That of a schedule. Throws PlanError for one whose shape is wrong.
   explicit Placement(const schedule::Schedule& schedule);
-  /// Stages on ranks 0, 1, …: one pipeline.
-  static Placement in_order(std::uint32_t stages);
 
   std::uint32_t stages() const { return static_cast<std::uint32_t>(by_replica_.front().size()); }
   std::uint32_t ranks() const { return ranks_of_pipeline_ * pipelines_; }
@@ -31,8 +29,6 @@ class Placement {
   std::vector<std::uint32_t> stages_of(Rank rank) const;
 
  private:
-  Placement() = default;
-
   std::vector<std::vector<std::uint32_t>> by_replica_;  ///< The rank in its pipeline, by stage.
   std::uint32_t ranks_of_pipeline_ = 1;
   std::uint32_t pipelines_ = 1;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,8 +43,10 @@ struct LayerMoves {
   std::uint64_t times = 0;
   std::uint64_t parameters = 0;  ///< That have moved,
   std::uint64_t bytes = 0;       ///< with what is kept beside them.
-  double seconds_before = 0.0;   ///< Of the slowest stage for a micro-batch, before the first move,
-  double seconds_after = 0.0;    ///< and as it was to be after the latest.
+  // Of the slowest stage for a micro-batch.
+  double seconds_before = 0.0;          ///< Measured before the first move.
+  double seconds_forecast = 0.0;        ///< Before the latest move: what it was to be behind it.
+  std::optional<double> seconds_after;  ///< Measured behind the latest move; none: not yet.
 };
 
 /// How all ranks of a split program fared, as the first one knows.
