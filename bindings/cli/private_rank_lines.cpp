@@ -9,12 +9,12 @@ namespace {
 
 constexpr std::string_view kMark = "[spillway";
 constexpr std::size_t kLineMax = std::size_t{1} << 16;
-constexpr std::size_t kLastWords = 3;
+constexpr std::size_t kLastWords = 30;
 constexpr std::size_t kFarthestLevel = 16;        // Behind a rank.
 constexpr std::string_view kEndOfMpi = "Abort(";  // How MPICH begins when it ends a job.
 constexpr std::string_view kEndByUs = "application called MPI_Abort";
-constexpr char kEarlyEnd[] = "the end of the program on rank ";
-constexpr std::string_view kExit = "the program ends with exit code ";
+constexpr std::string_view kEnd =
+    "] info: the program has ended on this rank, ";  // `tell_of_end` of Job.
 
 /// Neither in a trace of LibTorch, nor by MPI of what Spillway has told.
 bool is_told_by_program(std::string_view line) {
@@ -66,11 +66,9 @@ void SpillwayLines::take(std::string& shown) {
     std::string_view line = std::string_view(line_).substr(at + kMark.size());
     const bool is_error =
         line.find("] error: ") < kFarthestLevel || line.find("] fatal: ") < kFarthestLevel;
-    // Python's main returns when other ranks have found that it ends.
-    const bool is_exit = line.find(kExit) != std::string_view::npos ||
-                         (is_error && line.find(kEarlyEnd + rank_ + " ") != std::string_view::npos);
-    if (is_exit && !has_told_error_) shown.append(last_lines("] info: this rank said last: "));
-    has_told_error_ = has_told_error_ || is_error || is_exit;
+    const bool is_end = line.find(kEnd) < kFarthestLevel;
+    if (is_end && !has_told_error_) shown.append(last_lines("] info: this rank said last: "));
+    has_told_error_ = has_told_error_ || is_error || is_end;
     // The log of the core has the rank already.
     if (line.rfind("]", 0) == 0) shown.append(kMark).append(" ").append(rank_).append(line);
     if (line.rfind(" ", 0) == 0) shown.append(kMark).append(line);

@@ -16,7 +16,6 @@ namespace {
 decltype(&::abort) known_abort;
 int input_is_told = 0;
 int full_disk_is_told = 0;
-int exit_is_told = 0;
 int change_is_told = 0;
 pid_t process = 0;
 
@@ -68,12 +67,6 @@ void note_end(int exit_code) {
   snprintf(mark, sizeof mark, "%s/failed", private_root());
   const int file = raw::open_file(mark, O_WRONLY | O_CREAT, S_IRUSR | S_IWUSR);
   if (file >= 0) raw::close_file(file);
-}
-
-void tell_of_exit(int exit_code) {
-  note_end(exit_code);
-  if (exit_code != 0 && has_private_files() && is_first_process() && is_first(exit_is_told))
-    warn("the program ends with exit code %d", exit_code);
 }
 
 void tell_of_input() {

@@ -28,10 +28,6 @@ void tell_of_full_disk();
 /// with an error of its own, so that what it said last comes out.
 void note_end(int exit_code);
 
-/// The same where the program calls exit, or its main returns: also says so at once, before other
-/// ranks can find that it has ended.
-void tell_of_exit(int exit_code);
-
 /// To be called before a descriptor is read.
 inline void note_input(int file) {
   if (file == 0) tell_of_input();

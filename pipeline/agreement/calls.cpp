@@ -16,6 +16,15 @@ std::string text_of_end(const NamedCalls& ended, std::uint64_t count, const Name
                  longer.rank, next);
 }
 
+std::string text_of_early_end(const std::string& where) {
+  return message(
+      "the programs of the ranks went apart: {} (what the rank that has ended wrote last tells "
+      "why: "
+      "an exception, an exit, a file that is missing there; a program that ends by the clock ends "
+      "at another step on each rank: count steps, or let a signal end it)",
+      where);
+}
+
 }  // namespace
 
 Packed packed_calls(const std::vector<ControlHash::Call>& calls) {
@@ -56,14 +65,15 @@ std::string text_apart(const NamedCalls& one, std::uint64_t ones, const NamedCal
         "random, NumPy's, std::mt19937; sort listings of folders and sets, or set PYTHONHASHSEED; "
         "give all ranks the same files; fill what torch.empty has made before it is read)",
         difference->text);
-  std::optional<std::string> where;
-  if (difference) where = difference->text;
-  if (!where && ones != others)
-    where = ones < others ? text_of_end(one, ones, other) : text_of_end(other, others, one);
+  if (difference && difference->is_of_end) return text_of_early_end(difference->text);
+  if (!difference && ones != others)
+    return text_of_early_end(ones < others ? text_of_end(one, ones, other)
+                                           : text_of_end(other, others, one));
   return message(
       "the programs of the ranks went apart: {} (seed the program equally on all ranks, and let "
       "nothing steer it that differs between them: clocks, host names, addresses)",
-      where.value_or(message("{} and {} compare at other calls", one.rank, other.rank)));
+      difference ? difference->text
+                 : message("{} and {} compare at other calls", one.rank, other.rank));
 }
 
 }  // namespace spillway::pipeline

@@ -1,5 +1,7 @@
 #include "spillway/pipeline/agreement/job.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -14,6 +16,7 @@
 #include "spillway/base/assert.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
+#include "spillway/base/read_pipe.h"
 
 namespace spillway::pipeline {
 namespace {
@@ -117,6 +120,7 @@ class Job::Impl final : private Questions::Listener {
   void tell_what_ranks_do(Rank silent);
   std::string silent_text(Rank peer) const;
   NamedCalls my_calls() const { return {name(transport_.rank()), control.latest()}; }
+  void tell_of_end(Rank other);
   [[noreturn]] void end_apart(Rank peer);
   [[noreturn]] void end_silent(Rank peer);
   [[noreturn]] void end_unknown(Rank peer, const Answer& answer);
@@ -142,6 +146,7 @@ class Job::Impl final : private Questions::Listener {
   mutable std::mutex more_mutex_;
   std::function<std::vector<std::string>()> more_;
   std::function<std::uint64_t()> progress_;
+  std::atomic<bool> has_told_end_{false};
   /// The lowest rank that has asked what this one does, and tells it.
   std::atomic<Rank> teller_{Rank()};
 
@@ -395,7 +400,9 @@ Packed Job::Impl::answer_on_service_thread(Rank from, const Questions::Question&
   const ControlHash::Position theirs{.calls = question.words[0], .value = question.words[1]};
   switch (question.kind) {
     case Kind::kPosition: return position_for(theirs);
-    case Kind::kLatestCalls: return packed_calls(control.latest());
+    case Kind::kLatestCalls:
+      tell_of_end(from);  // Who asks for them ends the job.
+      return packed_calls(control.latest());
     case Kind::kDescription: {
       if (from < teller_.load()) teller_.store(from);
       Packer packer;
@@ -486,12 +493,24 @@ std::vector<std::string> Job::Impl::describe() const {
   return lines;
 }
 
+/// Before the job ends, and with it the way to the user: by this line `spillway run` knows that it
+/// is to show what the program wrote last.
+void Job::Impl::tell_of_end(Rank other) {
+  const std::vector<ControlHash::Call> last = control.latest(1);
+  if (last.empty() || last.back().name != ControlHash::kEndOfProgram) return;
+  if (!log_enabled(LogLevel::kError) || has_told_end_.exchange(true)) return;
+  log_line(LogLevel::kInfo,
+           message("the program has ended on this rank, by other calls than on {}", name(other)));
+  wait_until_read(STDERR_FILENO, std::chrono::seconds(1));
+}
+
 void Job::Impl::end_apart(Rank peer) {
   NamedCalls theirs{name(peer), {}};
   const auto asked = questions_.ask(peer, Kind::kLatestCalls);
   if (!await_answer(peer, *asked))
     end_job(message("the programs of {} and {} went apart (seed the program equally on all ranks)",
                     name(transport_.rank()), name(peer)));
+  tell_of_end(peer);
   const UnpackedCalls calls(asked->answer());
   theirs.calls = calls.calls();
   const std::uint64_t count = theirs.calls.empty() ? 0 : theirs.calls.back().index + 1;

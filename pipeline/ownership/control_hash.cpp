@@ -97,19 +97,23 @@ std::optional<Difference> first_difference(const NamedCalls& one, const NamedCal
     }
     if (ones->after != others->after) {
       if (!is_first || ones->index == 0)
-        return Difference{text_of_difference(one, *ones, other, *others),
-                          differ_in_data(*ones, *others)};
-      return Difference{message("{} and {} differ before call {}, the oldest that both remember",
-                                one.rank, other.rank, ones->index)};
+        return Difference{.text = text_of_difference(one, *ones, other, *others),
+                          .is_of_data = differ_in_data(*ones, *others),
+                          .is_of_end = ones->name != others->name &&
+                                       (ones->name == ControlHash::kEndOfProgram ||
+                                        others->name == ControlHash::kEndOfProgram)};
+      return Difference{
+          .text = message("{} and {} differ before call {}, the oldest that both remember",
+                          one.rank, other.rank, ones->index)};
     }
     is_first = false;
     ++ones;
     ++others;
   }
   if (is_first && !one.calls.empty() && !other.calls.empty())
-    return Difference{message("{} is at call {} and {} at call {}, too far apart to compare",
-                              one.rank, one.calls.back().index, other.rank,
-                              other.calls.back().index)};
+    return Difference{
+        .text = message("{} is at call {} and {} at call {}, too far apart to compare", one.rank,
+                        one.calls.back().index, other.rank, other.calls.back().index)};
   return std::nullopt;
 }
 

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using transport::Stream;
 using transport::Transport;
 
-enum class Change { kNone, kOtherCall, kOtherArgument, kOneMore, kOneLess, kEarlyEnd };
+enum class Change { kNone, kOtherCall, kOtherArgument, kOneMore, kOneLess, kEarlyEnd, kExit };
 
 /// One call of the program of all ranks, and the message in it.
 struct DrawnCall {
@@ -82,6 +82,10 @@ std::vector<DrawnCall> changed(std::vector<DrawnCall> calls, std::size_t at, Cha
     }
     case Change::kOneLess: calls.erase(here); break;
     case Change::kEarlyEnd: calls.erase(here, calls.end()); break;
+    case Change::kExit:
+      calls.erase(here, calls.end());
+      calls.push_back({.name = ControlHash::kEndOfProgram});
+      break;
   }
   return calls;
 }
@@ -123,14 +127,25 @@ TEST(RandomPrograms, EndTogetherWhereTheyAreEqual) {
 
 /// Who went apart, and from whom.
 ::testing::Matcher<std::string> names_both(const Drawn& all) {
-  return AllOf(HasSubstr("went apart: "), HasSubstr(message("rank {}", all.apart)),
-               HasSubstr("(seed the program equally on all ranks"));
+  return AllOf(HasSubstr("went apart: "), HasSubstr(message("rank {}", all.apart)));
+}
+
+::testing::Matcher<std::string> advises_on_seeds() {
+  return HasSubstr("(seed the program equally on all ranks");
+}
+
+::testing::Matcher<std::string> advises_on_an_end() {
+  return HasSubstr("(what the rank that has ended wrote last tells why: ");
 }
 
 void check_changes(Change change, const std::function<std::string(const Drawn&)>& place_of) {
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     const Drawn all = drawn(seed);
-    ASSERT_THAT(failure_of(all, change), AllOf(names_both(all), HasSubstr(place_of(all)))) << seed;
+    const std::string failure = failure_of(all, change);
+    ASSERT_THAT(failure, AllOf(names_both(all), HasSubstr(place_of(all)))) << seed;
+    const bool is_end = failure.find("calls in all") != std::string::npos ||
+                        failure.find(ControlHash::kEndOfProgram) != std::string::npos;
+    ASSERT_THAT(failure, is_end ? advises_on_an_end() : advises_on_seeds()) << seed;
   }
 }
 
@@ -161,6 +176,12 @@ TEST(RandomPrograms, AreToldOfOneCallLess) {
 TEST(RandomPrograms, AreToldOfAnEarlyEnd) {
   check_changes(Change::kEarlyEnd, [](const Drawn& all) {
     return message("rank {} has made {} calls in all, and rank ", all.apart, all.at);
+  });
+}
+
+TEST(RandomPrograms, AreToldOfAnExit) {
+  check_changes(Change::kExit, [](const Drawn& all) {
+    return message("the end of the program on rank {}", all.apart);
   });
 }
 

@@ -9,6 +9,7 @@
 #include "archive_file.h"
 #include "call_arguments.h"
 #include "held_signals.h"
+#include "python_frames.h"
 #include "rank_figures.h"
 #include "record_memory.h"
 #include "spillway/base/log.h"
@@ -22,23 +23,29 @@ using pipeline::StorageOrdinal;
 
 // What the program does past the operators of its thread.
 
+void SplitProgram::Impl::refuse(const std::string& reason) {
+  const std::string frames = python_frames();
+  if (!frames.empty() && log_enabled(LogLevel::kError))
+    log_line(LogLevel::kInfo, message("Python is at {}", frames));
+  job_.abort(reason);
+}
+
 void SplitProgram::Impl::check_other_thread(const c10::OperatorHandle& op,
                                             c10::ArrayRef<c10::IValue> arguments) {
   const auto& accesses = recompute::rules_of(op).uses;
   for_each_tensor(arguments, [&](const at::Tensor& tensor, std::size_t position) {
     archives_.fill_for_other_thread(storage_of(tensor));
     if (is_phantom(storage_of(tensor)))
-      job_.abort(message("{} runs on a thread of its own, with a tensor of the part of the program "
-                         "that is split: train on the program's first thread, or without --split",
-                         kept_name_of(op)));
+      refuse(message("{} runs on a thread of its own, with a tensor of the part of the program "
+                     "that is split: train on the program's first thread, or without --split",
+                     kept_name_of(op)));
     if (accesses[position] == recompute::ArgumentUse::kRead) return;
     const auto ordinal = storages_.at(storage_of(tensor).data());
     if (ordinal && executor_.has(*ordinal) && !memory_.is_kept(*ordinal))
-      job_.abort(
-          message("{} runs on a thread of its own and writes a tensor, {} {}, that operators of "
-                  "the program's first thread may not have read yet: let that thread make a "
-                  "tensor of its own (clone()), or train without --split",
-                  kept_name_of(op), tensor.scalar_type(), tensor.sizes()));
+      refuse(message("{} runs on a thread of its own and writes a tensor, {} {}, that operators of "
+                     "the program's first thread may not have read yet: let that thread make a "
+                     "tensor of its own (clone()), or train without --split",
+                     kept_name_of(op), tensor.scalar_type(), tensor.sizes()));
   });
 }
 
@@ -94,9 +101,9 @@ void SplitProgram::Impl::read_past_operators(const void* address) {
     where = message(", storage {} of rank {},", ordinal->value(), holders.first().value());
   }
   const auto latest = job_.control().latest(1);
-  job_.abort(message("after {} the program reads or writes a tensor{} by a pointer that nobody has "
-                     "told of: {}",
-                     latest.empty() ? "its start" : latest.back().name, where, kReadByOperators));
+  refuse(message("after {} the program reads or writes a tensor{} by a pointer that nobody has "
+                 "told of: {}",
+                 latest.empty() ? "its start" : latest.back().name, where, kReadByOperators));
 }
 
 /// The child has copies of what this process has, and asks nobody: what the program has drawn or
@@ -148,7 +155,7 @@ std::vector<runtime::RanksReport::Row> SplitProgram::Impl::gather(runtime::RankF
   mine.steps = steps_.count();
   executor_.write(mine);
   // A rank whose program has ended alone is found by this.
-  job_.control().begin_call("the end of the program");
+  job_.control().begin_call(pipeline::ControlHash::kEndOfProgram);
   job_.control().end_call();
   return gather_rows(transport_, job_, shards_.get(), ownership_.placement(), mine);
 }

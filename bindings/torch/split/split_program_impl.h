@@ -70,6 +70,8 @@ class SplitProgram::Impl {
 
   void begin_micro_batch();
   void program_ends() noexcept;
+  /// Ends the job for what the program does on this thread, and tells where it is.
+  [[noreturn]] void refuse(const std::string& reason);
   void drain();
   std::vector<runtime::RanksReport::Row> gather(runtime::RankFigures mine);
   runtime::RanksTrace trace(runtime::RecordedTrace mine, bool joins);

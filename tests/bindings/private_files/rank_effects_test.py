@@ -128,7 +128,7 @@ class OtherRank(RankCase):
         for end in ("exit 3", "exec python3 -c 'import os; os._exit(3)'"):
             code, _, errors = self.run_script(f"printf 'early\none\ntwo\nframe #0: x\nthree' >&2; {end}", rank=1)
             self.assertEqual((code, errors), (3, [f"[spillway 1] error: this rank has failed: {line}"
-                                                  for line in ("one", "two", "three")]))
+                                                  for line in ("early", "one", "two", "three")]))
 
     def test_shows_nothing_more_where_the_reason_is_told(self):
         code, _, errors = self.run_script("echo errors >&2; echo '[spillway] error: reason' >&2; exit 3", rank=1)

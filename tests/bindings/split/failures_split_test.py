@@ -152,6 +152,17 @@ class FailureCase(PythonCase):
         for seed in SEEDS:
             self.check_moment(seed, signal.SIGSTOP, told)
 
+    def check_told_why(self):
+        for rank, way, last in ((1, "raises", "RuntimeError: this rank has had enough"), (1, "leaves", "a warning"),
+                                (0, "raises", "RuntimeError: this rank has had enough")):
+            with self.subTest(rank=rank, way=way):
+                run = self.run_split(2, PYTHON, TRAINERS, f"fails_on_rank,{rank},{way}", name=f"{way}-{rank}")
+                self.assertNotEqual(run.code, 0, run.said)
+                before = "[spillway 1] info: this rank said last: " if rank == 1 else ""
+                said = [line for line in run.errors.splitlines() if line.endswith(last)]
+                self.assertEqual(said, [before + last], run.said)
+                self.assertRegex(run.errors, rf"is \S+ on rank \d \S+ and the end of the program on rank {rank} .*wrote last")
+
 
 class Mpich(FailureCase):
     def test_a_killed_rank_ends_the_job(self):
@@ -160,9 +171,15 @@ class Mpich(FailureCase):
     def test_a_stopped_rank_ends_the_job_and_others_tell_what_they_did(self):
         self.check_stopped()
 
+    def test_what_a_program_wrote_last_that_ends_on_one_rank_is_told(self):
+        self.check_told_why()
+
 
 class OpenMpi(FailureCase):
     mpi = "Open MPI"
+
+    def test_what_a_program_wrote_last_that_ends_on_one_rank_is_told(self):
+        self.check_told_why()
 
     def test_a_killed_rank_ends_the_job(self):
         self.check_killed()

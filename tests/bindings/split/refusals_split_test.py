@@ -14,6 +14,8 @@ class Refusals(PythonCase):
         self.check_end("reads_by_address", r"after \S+ the program reads or writes a tensor, storage \d+ of "
                                            r"rank \d, by a pointer that nobody has told of: read it by item.*"
                                            r"save it by torch.save or, with safetensors")
+        self.check_end("reads_by_address", r"info: Python is at \S+file_trainers.py\", line \d+ in reads_by_address, called "
+                                           r"from \S+python_trainers.py\", line ", name="place")
 
     def test_a_pointer_that_nobody_tells_of_with_faulthandler(self):
         self.check_end("reads_by_address_with_faulthandler", r"after \S+ the program reads or writes a tensor, storage")
@@ -74,7 +76,8 @@ class Refusals(PythonCase):
         self.check_end("saves_on_rank,0", r"the program of rank 1 has gone on without: let all ranks save at the same")
 
     def test_a_thread_that_trains(self):
-        self.check_end("trains_on_a_thread", r"runs on a thread of its own, .* train on the program's first thread")
+        self.check_end("trains_on_a_thread", r"(?s)Python is at .*line \d+ in train, .*runs on a thread of its own, .* "
+                                             r"train on the program's first thread")
 
     def test_an_early_end_is_one(self):
         run = self.run_split(2, PYTHON, TRAINERS, "leaves_in_mid_step")
@@ -82,7 +85,8 @@ class Refusals(PythonCase):
         self.assertIn("leaves", run.output)
 
     def test_an_early_end_of_one_rank(self):
-        self.check_end("leaves_on_one_rank", r"is \S+ on rank 0 \S+ and the end of the program on rank 1 ")
+        self.check_end("leaves_on_one_rank", r"is \S+ on rank 0 \S+ and the end of the program on rank 1 .*"
+                                             r"\(what the rank that has ended wrote last tells why: ")
 
     def test_another_process_that_reads_an_archive_of_this_run(self):
         self.check_end("evaluates_beside", r"\[spillway 1\] error: a process that a rank has started reads an archive "

@@ -146,6 +146,20 @@ def leaves_on_one_rank():
     train(model, optimizer, steps=50)
 
 
+def fails_on_rank(number, way):
+    model = layers(3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    train(model, optimizer, steps=1)
+    print("a warning", file=sys.stderr, flush=True)
+    if rank_here() == int(number):
+        if way == "leaves":
+            os._exit(4)
+        if way != "raises":
+            os.kill(os.getpid(), int(way))
+        raise RuntimeError("this rank has had enough")
+    train(model, optimizer, steps=50)
+
+
 def goes_apart(seed):
     """At a moment and in a way that a seed draws, on a rank that it draws."""
     drawn = random.Random(int(seed))

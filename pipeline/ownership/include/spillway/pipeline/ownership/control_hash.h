@@ -22,6 +22,8 @@ class ControlHash {
  public:
   static constexpr std::size_t kArguments = 12;  ///< That are told apart; the last stands for more.
   static constexpr std::size_t kKept = 1u << 14;  ///< Calls that a rank can look back at.
+  /// The name of the call that stands for the end of a program.
+  static constexpr std::string_view kEndOfProgram = "the end of the program";
 
   /// A call, to be told apart from that of another rank.
   struct Call {
@@ -80,6 +82,7 @@ struct Difference {
   /// of the calls that are known.
   std::string text;
   bool is_of_data = false;  ///< The programs did the same, with other data.
+  bool is_of_end = false;   ///< One has ended, and the other went on.
 };
 
 /// Nothing: they did not.
