@@ -16,9 +16,15 @@ constexpr std::string_view kEndByUs = "application called MPI_Abort";
 constexpr std::string_view kEnd =
     "] info: the program has ended on this rank, ";  // `tell_of_end` of Job.
 
-/// Neither in a trace of LibTorch, nor by MPI of what Spillway has told.
+/// Of a C++ stack, as LibTorch and UCX write them.
+bool is_frame(std::string_view line) {
+  return line.starts_with("frame #") || line.starts_with("====") ||
+         line.find(") [0x") != std::string_view::npos;
+}
+
+/// Neither in a stack, nor by MPI of what Spillway has told.
 bool is_told_by_program(std::string_view line) {
-  return !line.starts_with("frame #") &&
+  return !is_frame(line) &&
          !(line.starts_with(kEndOfMpi) && line.find(kEndByUs) != std::string_view::npos);
 }
 

@@ -18,7 +18,7 @@ class SpillwayLines {
   /// What is left of a line without an end, which is then given one.
   std::string rest();
   /// The last thirty lines that the program wrote itself, for a rank that has failed. Those of
-  /// LibTorch's traces do not count. Nothing where Spillway has told an error, which is why then.
+  /// C++ stacks do not count. Nothing where Spillway has told an error, which is why then.
   /// (Where MPI ends the job, or ranks find that the program has ended here alone, they come out at
   /// once: `of`.)
   std::string last_words() const;

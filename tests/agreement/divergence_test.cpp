@@ -83,8 +83,9 @@ std::vector<DrawnCall> changed(std::vector<DrawnCall> calls, std::size_t at, Cha
     case Change::kOneLess: calls.erase(here); break;
     case Change::kEarlyEnd: calls.erase(here, calls.end()); break;
     case Change::kExit:
-      calls.erase(here, calls.end());
-      calls.push_back({.name = ControlHash::kEndOfProgram});
+      *here = DrawnCall();
+      here->name = ControlHash::kEndOfProgram;
+      calls.erase(here + 1, calls.end());
       break;
   }
   return calls;

@@ -144,14 +144,12 @@ StepProfile ProfileRecording::profile(profile::ProfileOrigin origin, Bytes small
   if (kinds.empty() && cut_steps_ > 0)
     throw PlanError("no profile: no step was short enough to be recorded ({} were too long)",
                     cut_steps_);
-  if (kinds.empty() && steps_ > 1)
-    throw PlanError(
-        "no profile: {} steps were seen to end, and no operator in them used a tensor of "
-        "--min-storage or more, which are those that a profile has (name a smaller "
-        "--min-storage, as 64KiB)",
-        steps_);
   if (kinds.empty())
-    throw PlanError("no profile: no step was seen to end (let the trainer do at least three)");
+    throw PlanError(
+        "no profile: no step was seen to end in which an operator used a tensor of --min-storage "
+        "or "
+        "more (let the trainer do at least three steps; where all its tensors are smaller, name a "
+        "smaller --min-storage)");
   if (kinds.front()->seen < 2)
     throw PlanError("no profile: none of {} steps was equal to another one, so nothing shows what "
                     "repeats (let the trainer do more, of equal shapes)",

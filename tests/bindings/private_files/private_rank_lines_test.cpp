@@ -33,7 +33,9 @@ TEST(SpillwayLines, ComeInPieces) {
 
 TEST(SpillwayLines, KeepTheEndOfWhatIsNotShown) {
   SpillwayLines lines("2");
-  lines.of("one\ntwo\n\nthree\nframe #0: somewhere\nfour\n[spillway] warning: shown\n");
+  lines.of("one\ntwo\n\nthree\nframe #0: somewhere\n"
+           "==== backtrace (tid: 7) ====\n 0  /lib/libucs.so.0(ucs_error+0x2dc) "
+           "[0x7f]\nfour\n[spillway] warning: shown\n");
   const std::string begin = "[spillway 2] error: this rank has failed: ";
   const std::string all = begin + "one\n" + begin + "two\n" + begin + "three\n" + begin + "four\n";
   EXPECT_EQ(lines.last_words(), all);

@@ -153,7 +153,7 @@ class FailureCase(PythonCase):
             self.check_moment(seed, signal.SIGSTOP, told)
 
     def check_told_why(self):
-        for rank, way, last in ((1, "raises", "RuntimeError: this rank has had enough"), (1, "leaves", "a warning"),
+        for rank, way, last in ((1, "raises", "RuntimeError: this rank has had enough"), (1, "leaves", "rank 1 trains"),
                                 (0, "raises", "RuntimeError: this rank has had enough")):
             with self.subTest(rank=rank, way=way):
                 run = self.run_split(2, PYTHON, TRAINERS, f"fails_on_rank,{rank},{way}", name=f"{way}-{rank}")
@@ -161,7 +161,8 @@ class FailureCase(PythonCase):
                 before = "[spillway 1] info: this rank said last: " if rank == 1 else ""
                 said = [line for line in run.errors.splitlines() if line.endswith(last)]
                 self.assertEqual(said, [before + last], run.said)
-                self.assertRegex(run.errors, rf"is \S+ on rank \d \S+ and the end of the program on rank {rank} .*wrote last")
+                self.assertRegex(run.errors, rf"is \S+ on rank \d \S+ and the end of the program on rank {rank} .*"
+                                             r"\(what the rank that has ended wrote last tells why: ")
 
 
 class Mpich(FailureCase):

@@ -150,7 +150,7 @@ def fails_on_rank(number, way):
     model = layers(3)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     train(model, optimizer, steps=1)
-    print("a warning", file=sys.stderr, flush=True)
+    print("rank", rank_here(), "trains", file=sys.stderr, flush=True)
     if rank_here() == int(number):
         if way == "leaves":
             os._exit(4)
