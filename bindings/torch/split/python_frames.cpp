@@ -41,13 +41,15 @@ std::string python_frames() {
   constexpr std::string_view kStart = "  File ";
   const std::string text = dumped();
   std::string frames;
+  int count = 0;
   std::size_t at = 0;
-  for (int i = 0; i < kMostFrames; ++i) {
+  while (count < kMostFrames) {
     const std::size_t begin = text.find(kStart, at);
     if (begin == std::string::npos) break;
     at = std::min(text.find('\n', begin), text.size());
-    frames += frames.empty() ? "" : ", called from ";
-    frames += text.substr(begin + kStart.size(), at - begin - kStart.size());
+    const std::string frame = text.substr(begin + kStart.size(), at - begin - kStart.size());
+    if (count > 0 && frame.find("-packages/torch/") != std::string::npos) continue;
+    frames += (count++ == 0 ? "" : ", called from ") + frame;
   }
   return frames;
 }

@@ -15,7 +15,7 @@ class Refusals(PythonCase):
                                            r"rank \d, by a pointer that nobody has told of: read it by item.*"
                                            r"save it by torch.save or, with safetensors")
         self.check_end("reads_by_address", r"info: Python is at \S+file_trainers.py\", line \d+ in reads_by_address, "
-                                           r"called from \S+python_trainers.py\", line ", name="place")
+                                           r"called from .*python_trainers.py\", line ", name="place")
 
     def test_a_pointer_that_nobody_tells_of_with_faulthandler(self):
         self.check_end("reads_by_address_with_faulthandler", r"after \S+ the program reads or writes a tensor, storage")
