@@ -161,7 +161,7 @@ class FailureCase(PythonCase):
                 before = "[spillway 1] info: this rank said last: " if rank == 1 else ""
                 said = [line for line in run.errors.splitlines() if line.endswith(last)]
                 self.assertEqual(said, [before + last], run.said)
-                self.assertRegex(run.errors, rf"is \S+ on rank \d \S+ and the end of the program on rank {rank} .*"
+                self.assertRegex(run.errors, rf"call \d+ is .*the end of the program on rank {rank} .*"
                                              r"\(what the rank that has ended wrote last tells why: ")
 
 

@@ -85,7 +85,7 @@ class Refusals(PythonCase):
         self.assertIn("leaves", run.output)
 
     def test_an_early_end_of_one_rank(self):
-        self.check_end("leaves_on_one_rank", r"is \S+ on rank 0 \S+ and the end of the program on rank 1 .*"
+        self.check_end("leaves_on_one_rank", r"call \d+ is .*the end of the program on rank 1 .*"
                                              r"\(what the rank that has ended wrote last tells why: ")
 
     def test_another_process_that_reads_an_archive_of_this_run(self):
