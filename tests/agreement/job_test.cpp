@@ -228,7 +228,7 @@ TEST(Job, EndsWhereAnotherProgramHasEndedBefore) {
     ADD_FAILURE() << "the service thread has let the program go on";
   });
   EXPECT_THAT(failure, HasSubstr("the programs of the ranks went apart: rank 1 has made 1 "
-                                 "calls in all, and rank 0 goes on with call 1, aten::mm (seed "));
+                                 "calls in all, and rank 0 goes on with call 1, aten::mm (what "));
 }
 
 TEST(Job, FindsInASecondStepWhatNoWaitFinds) {
