@@ -19,8 +19,8 @@ std::string text_of_end(const NamedCalls& ended, std::uint64_t count, const Name
 std::string text_of_early_end(const std::string& where) {
   return message(
       "the programs of the ranks went apart: {} (what the rank that has ended wrote last tells "
-      "why: "
-      "an exception, an exit, a file that is missing there; a program that ends by the clock ends "
+      "why: an exception, an exit, a file that is missing there; a program that ends by the clock "
+      "ends "
       "at another step on each rank: count steps, or let a signal end it)",
       where);
 }

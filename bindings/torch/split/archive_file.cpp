@@ -43,12 +43,12 @@ Number number(const std::byte* from) {
 std::uint64_t begin_of_far(const std::byte* entry, std::span<const std::byte> fields) {
   constexpr std::size_t kHead = 4;
   constexpr std::uint16_t kFar = 1;
+  std::size_t at = kHead;
+  for (const std::size_t of_size : {20, 24})
+    if (number<std::uint32_t>(entry + of_size) == kFarAway) at += sizeof(std::uint64_t);
   while (fields.size() >= kHead) {
     const std::size_t size = number<std::uint16_t>(fields.data() + 2);
     if (size > fields.size() - kHead) break;
-    std::size_t at = kHead;
-    for (const std::size_t of_size : {20, 24})
-      if (number<std::uint32_t>(entry + of_size) == kFarAway) at += sizeof(std::uint64_t);
     if (number<std::uint16_t>(fields.data()) == kFar && at + sizeof(std::uint64_t) <= kHead + size)
       return number<std::uint64_t>(fields.data() + at);
     fields = fields.subspan(kHead + size);

@@ -169,8 +169,10 @@ void SplitProgram::Impl::describe(const CalledOperator& called, OperatorCall& ca
   call.kind = call_.kind();
   call.autograd = called.traits.autograd;
   call.uses = call_.uses.all();
-  if (ownership_.begins_step(call)) begin_step_before(called);
-  call.uses = call_.uses.all();
+  if (ownership_.begins_step(call)) {
+    begin_step_before(called);
+    call.uses = call_.uses.all();
+  }
   if (++calls_ % kCallsBetweenComparisons == 0) job_.compare();
   job_.control().begin_call(called.name);
   add_arguments(job_.control(), storages_, called.arguments);
@@ -235,15 +237,16 @@ void SplitProgram::Impl::collect_uses(const CalledOperator& called) {
     if (reads && data_.is_the_programs(ordinal) && !is_phantom(storage))
       data_.note_read(ordinal, tensor);
   });
-  collect_parts(called);
+  // What is made by phantoms takes plain tensors alone.
+  if (call_.outputs->making != Making::kPhantoms) collect_parts(called, rules);
 }
 
 /// What sparse arguments are made of, which all ranks need.
-void SplitProgram::Impl::collect_parts(const CalledOperator& called) {
+void SplitProgram::Impl::collect_parts(const CalledOperator& called,
+                                       const recompute::OperatorRules& rules) {
   for_each_of_any_kind(called.arguments, [&](const at::Tensor& tensor, std::size_t position) {
     if (tensor.unsafeGetTensorImpl()->has_storage()) return;
-    const bool writes =
-        recompute::rules_of(called.op).uses[position] != recompute::ArgumentUse::kRead;
+    const bool writes = rules.uses[position] != recompute::ArgumentUse::kRead;
     recompute::for_each_part(tensor, [&](const at::Tensor& part) {
       c10::StorageImpl& storage = storage_of(part);
       const auto ordinal = storage.data() == nullptr ? std::nullopt : memory_.number_of(storage);

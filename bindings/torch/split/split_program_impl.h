@@ -93,7 +93,7 @@ class SplitProgram::Impl {
   void begin_uses(const CalledOperator& called);
   void begin_step_before(const CalledOperator& called);
   void collect_uses(const CalledOperator& called);
-  void collect_parts(const CalledOperator& called);
+  void collect_parts(const CalledOperator& called, const recompute::OperatorRules& rules);
   void note_loaded();
   void leave_to_program(pipeline::StorageOrdinal ordinal, c10::StorageImpl& alias,
                         std::string_view name);

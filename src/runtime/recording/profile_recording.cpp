@@ -147,8 +147,8 @@ StepProfile ProfileRecording::profile(profile::ProfileOrigin origin, Bytes small
   if (kinds.empty())
     throw PlanError(
         "no profile: no step was seen to end in which an operator used a tensor of --min-storage "
-        "or "
-        "more (let the trainer do at least three steps; where all its tensors are smaller, name a "
+        "or more (let the trainer do at least three steps; where all its tensors are smaller, name "
+        "a "
         "smaller --min-storage)");
   if (kinds.front()->seen < 2)
     throw PlanError("no profile: none of {} steps was equal to another one, so nothing shows what "

@@ -5,8 +5,7 @@ import random
 
 import torch
 from torch import nn
-from torch.nn import functional
-from trainer_parts import WIDTH, layers, step_on, tell, tell_model
+from trainer_parts import WIDTH, fit, layers, step_on, tell, tell_model
 
 
 def write(address, array):
@@ -156,9 +155,5 @@ def order_by(kind, steps="20"):
         chosen = order[step % 4 * 8:][:8]
         inputs = torch.from_numpy(table[chosen])
         targets = torch.tensor([[row / 32] * 4 for row in chosen])
-        optimizer.zero_grad()
-        value = functional.mse_loss(model(inputs), targets)
-        value.backward()
-        optimizer.step()
-        print("loss", value.item().hex())
+        fit(model, optimizer, inputs, targets)
     tell_model(model)

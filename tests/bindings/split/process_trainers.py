@@ -7,8 +7,7 @@ import sys
 
 import torch
 from torch import nn
-from torch.nn import functional
-from trainer_parts import WIDTH, layers, loss_of, rank_here, tell, tell_model, train, train_and_tell
+from trainer_parts import WIDTH, fit, layers, loss_of, rank_here, tell, tell_model, train, train_and_tell
 
 ADDS = "import torch; model = torch.nn.Linear(8, 1); model(torch.ones(8)).backward(); print(model.weight.grad)"
 
@@ -27,11 +26,7 @@ def loader_processes(context=None):
     for _ in range(2):
         for inputs, targets in torch.utils.data.DataLoader(Rows(), 8, shuffle=True, num_workers=2,
                                                             multiprocessing_context=context):
-            optimizer.zero_grad()
-            value = functional.mse_loss(model(inputs), targets)
-            value.backward()
-            optimizer.step()
-            print("loss", value.item().hex())
+            fit(model, optimizer, inputs, targets)
     tell_model(model)
 
 

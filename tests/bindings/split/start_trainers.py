@@ -4,7 +4,7 @@ import copy
 import torch
 from torch import nn
 from torch.nn import functional
-from trainer_parts import WIDTH, layers, loss_of, tell, tell_model, train, train_and_tell
+from trainer_parts import WIDTH, fit, layers, loss_of, tell, tell_model, train, train_and_tell
 
 
 def make_by_init(width=64):
@@ -131,11 +131,7 @@ def data_in_memory():
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     for _ in range(2):
         for inputs, targets in torch.utils.data.DataLoader(rows, 16, shuffle=True, num_workers=2):
-            optimizer.zero_grad()
-            value = functional.mse_loss(model(inputs), targets)
-            value.backward()
-            optimizer.step()
-            print("loss", value.item().hex())
+            fit(model, optimizer, inputs, targets)
     tell_model(model)
 
 
