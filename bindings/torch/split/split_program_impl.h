@@ -28,6 +28,7 @@
 #include "spillway/phantoms/output_memo.h"
 #include "spillway/pipeline/ownership/ownership.h"
 #include "spillway/pipeline/ownership/stage_marks.h"
+#include "spillway/recompute/operator_rules.h"
 #include "spillway/split/split_program.h"
 #include "split_notices.h"
 #include "storage_table.h"
