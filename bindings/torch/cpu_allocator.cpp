@@ -12,14 +12,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <typeinfo>
-#include <unordered_set>
 
 #include "interceptor.h"
 #include "out_of_memory.h"
 #include "spillway/base/log.h"
-#include "spillway/phantoms/output_memo.h"
+#include "spillway/phantoms/trial_memory.h"
 #include "spillway/split/split_program.h"
 
 namespace spillway::torch_binding {
@@ -78,48 +76,11 @@ void release_detached(void* memory) {
   std::free(memory);
 }
 
-/// What a kernel allocates that runs only to see what it makes: none of the trainer's. Kernels free
-/// some of it by the allocator's own deleter, so it has no other.
-class TrialBlocks {
- public:
-  static bool are_wanted() {
-    return split::SplitProgram::running() != nullptr && phantoms::is_on_trial();
-  }
-
-  void* take(std::size_t size) {
-    void* const block = block_of_heap(size);
-    const std::lock_guard lock(mutex_);
-    blocks_.insert(block);
-    count_.store(blocks_.size(), std::memory_order_relaxed);
-    return block;
-  }
-
-  /// False: it is none of them.
-  bool free(void* memory) {
-    if (count_.load(std::memory_order_relaxed) == 0) return false;
-    {
-      const std::lock_guard lock(mutex_);
-      if (blocks_.erase(memory) == 0) return false;
-      count_.store(blocks_.size(), std::memory_order_relaxed);
-    }
-    std::free(memory);
-    return true;
-  }
-
- private:
-  std::mutex mutex_;
-  std::unordered_set<void*> blocks_;
-  std::atomic<std::size_t> count_{0};
-};
-
-TrialBlocks& trial_blocks() {
-  static auto& blocks = *new TrialBlocks;
-  return blocks;
-}
+bool is_on_trial() { return split::SplitProgram::running() != nullptr && phantoms::is_on_trial(); }
 
 void release(void* memory) {
   if (detached.load(std::memory_order_relaxed)) return;
-  if (trial_blocks().free(memory)) return;
+  if (phantoms::TrialMemory::instance().free(memory)) return;
   split::SplitProgram::ended(memory);
   if (Interceptor::before_free(memory)) return;  // It comes back later, past this.
   current.load(std::memory_order_relaxed)->deallocate(memory);
@@ -131,7 +92,7 @@ class PagedCpuAllocator final : public c10::Allocator {
     if (size == 0) return {nullptr, nullptr, &release, c10::Device(c10::DeviceType::CPU)};
     const bool is_child = detached.load(std::memory_order_relaxed);
     void* memory = is_child ? allocate_detached(size) : with_torch_errors([&] {
-      if (TrialBlocks::are_wanted()) return trial_blocks().take(size);
+      if (is_on_trial()) return phantoms::TrialMemory::instance().allocate(size);
       Interceptor::before_allocation();
       return current.load(std::memory_order_relaxed)->allocate(size);
     });

@@ -101,6 +101,40 @@ const char* needs_values(const c10::OperatorHandle& op, bool takes_no_masks) {
   return nullptr;
 }
 
+/// Sums of products and element by element: no value is an address, a size or an order. (Sorts, for
+/// one, run past their end when what they sort changes.)
+bool ignores_values(const c10::OperatorHandle& op) {
+  return op.hasTag(at::Tag::pointwise) ||
+         starts_with_any(op.schema().name(), {"aten::convolution",
+                                              "aten::_convolution",
+                                              "aten::conv_",
+                                              "aten::slow_conv",
+                                              "aten::_slow_conv",
+                                              "aten::thnn_conv",
+                                              "aten::mkldnn_convolution",
+                                              "aten::mkldnn_linear",
+                                              "aten::mm",
+                                              "aten::bmm",
+                                              "aten::addmm",
+                                              "aten::baddbmm",
+                                              "aten::addbmm",
+                                              "aten::_addmm",
+                                              "aten::native_batch_norm",
+                                              "aten::_native_batch_norm",
+                                              "aten::_batch_norm",
+                                              "aten::native_layer_norm",
+                                              "aten::native_group_norm",
+                                              "aten::_softmax",
+                                              "aten::_log_softmax",
+                                              "aten::_scaled_dot_product_flash_attention_for_cpu",
+                                              "aten::avg_pool",
+                                              "aten::_adaptive_avg_pool",
+                                              "aten::max_pool",
+                                              "aten::upsample_",
+                                              "aten::_upsample_",
+                                              "aten::cat"});
+}
+
 ResultRules::Numbers numbers_of(const c10::Argument& argument, std::string_view name) {
   const TypeKind kind = element(*argument.type()).kind();
   if (starts_with_any(name, {"aten::arange", "aten::range"})) return ResultRules::Numbers::kAll;
@@ -131,6 +165,7 @@ ResultRules::ResultRules(const c10::OperatorHandle& op) {
   takes_no_masks_ = rules.takes_no_masks;
   generator_argument_ = rules.generator_argument;
   sees_offsets_ = phantoms::sees_offsets(schema.name());
+  ignores_values_ = phantoms::ignores_values(op);
   for (const c10::Argument& argument : schema.arguments())
     numbers_.push_back(numbers_of(argument, schema.name()));
   const char* const values = needs_values(op, takes_no_masks_);

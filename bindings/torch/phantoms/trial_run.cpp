@@ -16,8 +16,8 @@
 
 #include "draws.h"
 #include "spillway/base/shown_text.h"
-#include "spillway/phantoms/output_memo.h"
 #include "spillway/phantoms/plain_tensor.h"
+#include "spillway/phantoms/trial_memory.h"
 #include "spillway/recompute/generators.h"
 
 namespace spillway::phantoms {
@@ -93,7 +93,8 @@ class GeneratorGuard {
   const GeneratorState before_;
 };
 
-thread_local bool on_trial = false;
+/// The rules of the operator whose kernel this thread runs; null: none is on trial.
+thread_local const ResultRules* on_trial = nullptr;
 
 /// Samples that a kernel which uses any would take first.
 constexpr float kFloatSample = 1.25F;
@@ -108,7 +109,9 @@ CallOutputs refusal(std::string reason) {
 
 }  // namespace
 
-bool is_on_trial() noexcept { return on_trial; }
+bool is_on_trial() noexcept { return on_trial != nullptr; }
+
+bool trial_ignores_values() noexcept { return on_trial != nullptr && on_trial->ignores_values(); }
 
 TrialRun::TrialRun(const c10::OperatorHandle& op, const ResultRules& rules,
                    c10::ArrayRef<c10::IValue> arguments, c10::DispatchKeySet hidden_keys)
@@ -143,9 +146,9 @@ void TrialRun::run() {
       c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
       hidden_keys_);
   struct OnTrial {
-    OnTrial() { on_trial = true; }
-    ~OnTrial() { on_trial = false; }
-  } marked;
+    explicit OnTrial(const ResultRules& rules) { on_trial = &rules; }
+    ~OnTrial() { on_trial = nullptr; }
+  } marked(rules_);
   op_.callBoxed(&stack_);
 }
 

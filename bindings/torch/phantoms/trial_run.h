@@ -13,6 +13,9 @@
 
 namespace spillway::phantoms {
 
+/// Whether the kernel that this thread runs on trial does the same whatever its memory holds.
+bool trial_ignores_values() noexcept;
+
 /// A call on arguments like those given, over pages of zeros: what its kernel does is seen, and
 /// no bytes are.
 class TrialRun {

@@ -26,6 +26,7 @@
 #include "running_call.h"
 #include "shard_exchange.h"
 #include "spillway/phantoms/output_memo.h"
+#include "spillway/phantoms/trial_memory.h"
 #include "spillway/pipeline/ownership/ownership.h"
 #include "spillway/pipeline/ownership/stage_marks.h"
 #include "spillway/recompute/operator_rules.h"

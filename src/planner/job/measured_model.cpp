@@ -62,7 +62,10 @@ class ModelReader {
 
  private:
   StorageClass holds(ValueIndex value) const { return profile_.class_of_value[value]; }
+  /// What a message of it carries.
   Bytes bytes(ValueIndex value) const { return profile_.bytes_of_value[value]; }
+  /// What it takes in memory: whole pages.
+  Bytes held(ValueIndex value) const { return tape_.values[value].pages * profile_.page_size; }
   std::string_view name_of(OpIndex op) const {
     return profile_.kinds[profile_.kind_of_op[op]].name;
   }
@@ -114,7 +117,7 @@ class ModelReader {
     double others = 0.0;
     for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
       const bool survives = tape_.values[i].death == profile::kSurvives;
-      const auto size = static_cast<double>(bytes(i).count());
+      const auto size = static_cast<double>(held(i).count());
       if (holds(i) == StorageClass::kParameter && survives) weights += size;
       if (holds(i) == StorageClass::kOptimizerState && survives) others += size;
       // One that was carried in and dies comes again in this step, and is counted then.
@@ -136,7 +139,7 @@ class ModelReader {
     }
     for (ValueIndex i = 0; i < tape_.values.size(); ++i)
       if (holds(i) == StorageClass::kBuffer && !forward_users_[i].empty())
-        model_.chain.layers[forward_users_[i].front()].buffers += bytes(i);
+        model_.chain.layers[forward_users_[i].front()].buffers += held(i);
   }
 
   void add_stashes() {
@@ -148,8 +151,8 @@ class ModelReader {
       if (birth != profile::kCarriedIn) owner = layer_of_op_[birth];
       if (owner == kNoLayer && !forward_users_[i].empty()) owner = forward_users_[i].front();
       if (owner == kNoLayer) continue;
-      model_.chain.layers[owner].stash += bytes(i);
-      if (birth == profile::kCarriedIn) data_of_[owner] += bytes(i);
+      model_.chain.layers[owner].stash += held(i);
+      if (birth == profile::kCarriedIn) data_of_[owner] += held(i);
     }
   }
 
@@ -212,7 +215,7 @@ class ModelReader {
     Bytes peak = tape_.ops[op].inside_peak_pages * profile_.page_size;
     for (const TapeUse& use : uses_of(tape_, op))
       if (is_kept_[use.value] == 0 && tape_.values[use.value].birth != profile::kCarriedIn)
-        peak += bytes(use.value);
+        peak += held(use.value);
     Bytes& most = model_.chain.layers[layer].working_peak;
     most = std::max(most, peak);
   }

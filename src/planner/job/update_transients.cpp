@@ -27,8 +27,9 @@ Leftovers leftovers_of(const StepProfile& profile, const OperatorRoles& roles) {
     if (value.birth == profile::kCarriedIn || value.death == profile::kSurvives ||
         value.death == value.birth || !roles.is(value.birth, Role::kUpdate))
       continue;
-    found.born[value.birth] += profile.bytes_of_value[i];
-    found.gone[value.death] += profile.bytes_of_value[i];
+    const Bytes held = value.pages * profile.page_size;
+    found.born[value.birth] += held;
+    found.gone[value.death] += held;
   }
   return found;
 }

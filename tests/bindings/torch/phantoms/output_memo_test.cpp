@@ -6,11 +6,13 @@
 
 #include <cstring>
 #include <fstream>
+#include <thread>
 #include <vector>
 
 #include "draws.h"
 #include "phantom_calls.h"
 #include "spillway/phantoms/phantom_memory.h"
+#include "spillway/phantoms/trial_memory.h"
 
 namespace spillway::phantoms {
 namespace {
@@ -226,33 +228,83 @@ TEST_F(Memo, RefusesOutputsThatAreResized) {
   EXPECT_EQ(reason(op, {x, x, 1, at::empty({4, 4})}), "");
 }
 
-/// Counts what is allocated for the program's own tensors.
-class CountingAllocator final : public c10::Allocator {
+/// Hands out `TrialMemory` while a kernel is on trial, and counts what is for the program's own
+/// tensors. Of each large block on trial it tells whether its bytes are lost, for which it waits
+/// as long as one that loses them needs for that.
+class TrialAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
-    if (is_on_trial()) return usual_.allocate(bytes);
-    ++own;
-    return usual_.allocate(bytes);
+    if (!is_on_trial()) {
+      ++own;
+      return usual_.allocate(bytes);
+    }
+    void* const memory = TrialMemory::instance().allocate(bytes);
+    if (bytes >= kLarge) watch(static_cast<volatile int*>(memory), bytes);
+    return {memory, memory, [](void* block) { TrialMemory::instance().free(block); }, c10::kCPU};
   }
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
     std::memcpy(to, from, bytes);
   }
+
+  static constexpr std::size_t kLarge = std::size_t{16} << 20;
   int own = 0;
+  std::vector<bool> lost;          ///< By large block.
+  volatile int* losing = nullptr;  ///< One that loses its bytes, and stays.
 
  private:
+  void watch(volatile int* block, std::size_t bytes) {
+    if (losing == nullptr)
+      losing = static_cast<volatile int*>(TrialMemory::instance().allocate(bytes));
+    *block = 1;
+    // The second time, all blocks that were there at the first have been looked at.
+    for (int times = 0; times < 2; ++times) {
+      *losing = 1;
+      while (*losing != 0) std::this_thread::yield();
+    }
+    lost.push_back(*block == 0);
+  }
+
   c10::Allocator& usual_ = *c10::GetAllocator(c10::kCPU);
 };
 
+/// What happens under it; calls on trial are of kinds that are new.
+template <class Act>
+void with(TrialAllocator& allocator, const Act& act) {
+  c10::Allocator* const usual = c10::GetAllocator(c10::kCPU);
+  c10::SetAllocator(c10::kCPU, &allocator);
+  act();
+  c10::SetAllocator(c10::kCPU, usual);
+}
+
 TEST_F(Memo, TellsAllocatorsOfItsTrials) {
   const Tensor x = at::zeros({8, 8});
-  CountingAllocator counting;
-  c10::Allocator* const usual = c10::GetAllocator(c10::kCPU);
-  c10::SetAllocator(c10::kCPU, &counting);
-  made(named("aten::mm"), {x, x});
-  EXPECT_EQ(counting.own, 0);
-  const Tensor y = at::mm(x, x);
-  EXPECT_GT(counting.own, 0);
-  c10::SetAllocator(c10::kCPU, usual);
+  TrialAllocator allocator;
+  with(allocator, [&] {
+    made(named("aten::mm"), {x, x});
+    EXPECT_EQ(allocator.own, 0);
+    const Tensor y = at::mm(x, x);
+    EXPECT_GT(allocator.own, 0);
+  });
+  EXPECT_THAT(allocator.lost, ::testing::IsEmpty());
+}
+
+// A rank whose stage held 0.8 GiB took 4 GiB while it learned what convolutions of 1 GiB make.
+TEST_F(Memo, LetsKernelsThatIgnoreValuesLoseTheirBytes) {
+  const Tensor x = at::zeros({2048, 2});
+  const Tensor y = at::zeros({2, 2049});
+  const Tensor long_row = at::zeros({(std::int64_t{1} << 22) + 1});
+  TrialAllocator allocator;
+  with(allocator, [&] {
+    made(named("aten::mm"), {x, y});
+    EXPECT_THAT(allocator.lost, ::testing::ElementsAre(true));
+    made(named("aten::sort"), {long_row, -1, false});
+  });
+  EXPECT_GE(allocator.lost.size(), 2U);
+  EXPECT_THAT(std::vector<bool>(allocator.lost.begin() + 1, allocator.lost.end()),
+              ::testing::Each(false));
+  int own = 0;
+  EXPECT_FALSE(TrialMemory::instance().free(&own));
+  EXPECT_TRUE(TrialMemory::instance().free(const_cast<int*>(allocator.losing)));
 }
 
 TEST_F(Memo, UsesGivenMemory) {

@@ -17,10 +17,6 @@ namespace spillway::phantoms {
 
 class ResultRules;
 
-/// Whether this thread runs a kernel only to see what it does. What it allocates then holds none of
-/// the program's tensors: an allocator that limits or watches these may let it pass.
-bool is_on_trial() noexcept;
-
 struct OutputMemoOptions {
   c10::DispatchKeySet hidden_keys;  ///< That do not see the runs of kernels in here.
   /// For storages of phantoms; null: PhantomMemory.
