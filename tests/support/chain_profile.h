@@ -9,6 +9,8 @@ namespace spillway {
 struct ChainShape {
   std::uint32_t layers = 6;
   std::uint32_t frozen = 0;  ///< Of them, the first ones: no gradient, no update.
+  /// Behind the first layer: convolutions of tensors that are too small to be values.
+  std::uint32_t small = 0;
   std::uint32_t activation_pages = 8;
   std::uint32_t parameter_pages = 2;
   bool is_adam = false;  ///< The update makes a root of the state, and a quotient of that.
@@ -50,6 +52,8 @@ class ChainProfile {
       use(parameters[i], false);
       if (i > 0 && i < shape_.frozen) die(activations.back());
       activations.push_back(bear(shape_.activation_pages, StorageClass::kActivation));
+      for (std::uint32_t small = 0; i == 0 && small < shape_.small; ++small)
+        add_op(0, shape_.forward, 1, true);
     }
     add_op(1, shape_.optimizer, shape_.activation_pages, true);
     use(activations.back(), false);

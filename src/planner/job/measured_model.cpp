@@ -70,11 +70,27 @@ class ModelReader {
     return profile_.kinds[profile_.kind_of_op[op]].name;
   }
 
+  /// By operator: whether it reads, writes or makes a value. Others are recorded for what they take
+  /// inside, which ranks that let them pass do not see.
+  std::vector<char> have_values() const {
+    std::vector<char> found;
+    for (const profile::TapeOp& op : tape_.ops) found.push_back(op.use_count > 0 ? 1 : 0);
+    for (const profile::TapeValue& value : tape_.values)
+      if (value.birth != profile::kCarriedIn && !value.is_shared) found[value.birth] = 1;
+    return found;
+  }
+
   void make_layers() {
+    const std::vector<char> has_values = have_values();
     for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
       layer_of_op_.push_back(kNoLayer);
       if (roles_.is(op, Role::kUpdate)) model_.update_seconds += seconds(tape_.ops[op].time);
       if (!roles_.is(op, Role::kForward)) continue;
+      if (has_values[op] == 0 && !ops_.empty()) {
+        layer_of_op_[op] = layer_of_op_[ops_.back()];
+        model_.chain.layers.back().forward_seconds += seconds(tape_.ops[op].time);
+        continue;
+      }
       layer_of_op_[op] = static_cast<LayerIndex>(model_.chain.layers.size());
       ops_.push_back(op);
       ModelLayer layer;
@@ -117,7 +133,7 @@ class ModelReader {
     double others = 0.0;
     for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
       const bool survives = tape_.values[i].death == profile::kSurvives;
-      const auto size = static_cast<double>(held(i).count());
+      const auto size = static_cast<double>(bytes(i).count());
       if (holds(i) == StorageClass::kParameter && survives) weights += size;
       if (holds(i) == StorageClass::kOptimizerState && survives) others += size;
       // One that was carried in and dies comes again in this step, and is counted then.
@@ -136,6 +152,10 @@ class ModelReader {
       if (holds(i) != StorageClass::kParameter || users.empty()) continue;
       for (const LayerIndex user : users) model_.chain.layers[user].parameters += bytes(i);
       if (users.size() > 1) model_.chain.ties.push_back({users, bytes(i)});
+      // Gradient and states have pages like the parameter's.
+      const auto spare = static_cast<double>((held(i) - bytes(i)).count());
+      model_.chain.layers[users.front()].buffers +=
+          Bytes(static_cast<std::uint64_t>(spare * ratio));
     }
     for (ValueIndex i = 0; i < tape_.values.size(); ++i)
       if (holds(i) == StorageClass::kBuffer && !forward_users_[i].empty())
@@ -221,7 +241,8 @@ class ModelReader {
   }
 
   void add_backward() {
-    for (const OpIndex op : ops_) add_working_peak(layer_of_op_[op], op);
+    for (OpIndex op = 0; op < tape_.ops.size(); ++op)
+      if (layer_of_op_[op] != kNoLayer) add_working_peak(layer_of_op_[op], op);
     auto owner = static_cast<LayerIndex>(model_.chain.layers.size() - 1);
     bool has_backward = false;
     for (OpIndex op = forward_end_ + 1; op < tape_.ops.size(); ++op) {
@@ -287,7 +308,7 @@ class ModelReader {
   OperatorRoles roles_;
   OpIndex forward_end_ = 0;
   std::vector<LayerIndex> layer_of_op_;                 ///< By operator.
-  std::vector<OpIndex> ops_;                            ///< By layer.
+  std::vector<OpIndex> ops_;                            ///< By layer, its first.
   std::vector<std::vector<LayerIndex>> forward_users_;  ///< By value, in order.
   std::vector<char> is_kept_;                           ///< By value.
   std::vector<Bytes> data_of_;  ///< By layer: of its stash what no operator makes.
