@@ -97,9 +97,7 @@ std::vector<Finding> check_torches(const DoctorOptions& options, const Installat
     return findings;
   }
   torches = find_installed_torches();
-  std::vector<Finding> findings;
-  findings.reserve(torches.size());
-  for (const FoundTorch& torch : torches) findings.push_back(check_torch(torch, here.served));
+  std::vector<Finding> findings = check_installed_torches(torches, here.served);
   if (findings.empty())
     findings.push_back({"LibTorch", "none found", Verdict::kWarning,
                         "if your trainer has its own, ask with: spillway doctor -- ./trainer"});

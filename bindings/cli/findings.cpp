@@ -309,9 +309,24 @@ Finding check_torch(const FoundTorch& torch, const std::vector<std::string>& ser
   } else if (std::find(served.begin(), served.end(), minor) == served.end()) {
     finding.verdict = Verdict::kProblem;
     finding.mend = served.empty() ? "no core library is installed: install Spillway again"
-                                  : "this Spillway serves LibTorch " + list;
+                                  : message("this Spillway serves LibTorch {}; a trainer with {} "
+                                            "needs a core for that (SPILLWAY_OTHER_CORES)",
+                                            list, minor);
   }
   return finding;
+}
+
+std::vector<Finding> check_installed_torches(const std::vector<FoundTorch>& torches,
+                                             const std::vector<std::string>& served) {
+  std::vector<Finding> findings;
+  bool is_one_served = false;
+  for (const FoundTorch& torch : torches) {
+    findings.push_back(check_torch(torch, served));
+    is_one_served = is_one_served || findings.back().verdict == Verdict::kOk;
+  }
+  if (is_one_served)
+    for (Finding& one : findings) one.verdict = std::min(one.verdict, Verdict::kWarning);
+  return findings;
 }
 
 Verdict worst(const std::vector<Finding>& findings) {

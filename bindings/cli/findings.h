@@ -56,6 +56,9 @@ struct FoundTorch {
   std::string version;  ///< "2.11.0", or empty when it cannot be told.
 };
 Finding check_torch(const FoundTorch& torch, const std::vector<std::string>& served);
+/// Where no program says which of them it uses: one that is served is enough.
+std::vector<Finding> check_installed_torches(const std::vector<FoundTorch>& torches,
+                                             const std::vector<std::string>& served);
 
 /// The report as aligned text, or as JSON; of several ranks with what is known of the job.
 std::string report_text(const std::vector<Finding>& findings);

@@ -81,7 +81,9 @@ class ExecutionReader {
     read.first = static_cast<std::uint32_t>(stage.count("first", 0, last));
     read.last = static_cast<std::uint32_t>(stage.count("last", 0, last));
     if (stage.has("operators_before")) {
-      read.first_operator = operator_of_layer(stage.text("first_name"));
+      read.first_operator = stage.has("begins_with")
+                                ? stage.text("begins_with")
+                                : std::string(operator_of_layer(stage.text("first_name")));
       read.operators_before =
           static_cast<std::uint32_t>(stage.count("operators_before", 0, read.first));
     }

@@ -125,6 +125,25 @@ TEST(ExecutionOfJobs, CoversTheForwardOfTheStepOnce) {
   }
 }
 
+// Ranks do not count what only allocates: "stage 1 begins with aten::empty_like, number 3 of that
+// name in forward, and forward has 0".
+TEST(ExecutionOfJobs, BeginsStagesWithOperatorsThatNotEveryRankRuns) {
+  const JobPlan plan = planned(recorded_job());
+  ModelChain chain = recorded_job().chain;
+  for (const StageEstimate& stage : plan.stages)
+    chain.layers[stage.first_layer].name = "aten::empty_like #0";
+  const JobFile file = describe_job(plan, chain);
+  ASSERT_GT(plan.stages.size(), 1U);
+  for (std::size_t k = 0; k < plan.stages.size(); ++k) {
+    const StageEstimate& stage = plan.stages[k];
+    ASSERT_GT(stage.last_layer, stage.first_layer);
+    EXPECT_EQ(file.stages[k].begins_with, "aten::convolution");
+    // All convolutions before it but the first one of each stage.
+    EXPECT_EQ(file.stages[k].operators_before, stage.first_layer - k);
+    EXPECT_EQ(execution_of(file).stages[k].first_operator, "aten::convolution");
+  }
+}
+
 TEST(ExecutionOfJobs, TellsAnotherStepApart) {
   profile::StepProfile other = chain_profile({.layers = kLayers});
   other.tape.ops[3].signature += 1;

@@ -78,6 +78,7 @@ class JobReader {
       JobFileStage& taken = file_.stages.emplace_back();
       taken.first = stage.first;
       taken.last = stage.last;
+      taken.begins_with = stage.first_operator;
       taken.operators_before = stage.operators_before;
       for (const LayerIndex layer : stage.recomputed) taken.recomputed.push_back({layer, 0});
       StageCosts& costs = file_.costs.stages.emplace_back();

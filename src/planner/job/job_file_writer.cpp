@@ -63,6 +63,7 @@ ordered_json stages_json(const JobFile& file) {
                           {"last", file.stages[k].last},
                           {"first_name", file.stages[k].first_name},
                           {"last_name", file.stages[k].last_name},
+                          {"begins_with", file.stages[k].begins_with},
                           {"operators_before", file.stages[k].operators_before},
                           {"recomputed", ordered_json::array()},
                           {"recompute_points", ordered_json::array()},
@@ -83,6 +84,18 @@ std::vector<ChosenPoint> in_order(std::vector<ChosenPoint> points) {
   std::sort(points.begin(), points.end(),
             [](const ChosenPoint& a, const ChosenPoint& b) { return a.layer < b.layer; });
   return points;
+}
+
+/// Hands out memory that the operator behind it fills. All ranks run it, so no stage begins there.
+bool only_allocates(std::string_view layer_name) {
+  return layer_name.starts_with("aten::empty") || layer_name.starts_with("aten::new_empty");
+}
+
+template <typename NameAt>
+LayerIndex begin_of(const StageEstimate& stage, const NameAt& name_at) {
+  LayerIndex place = stage.first_layer;
+  while (place < stage.last_layer && only_allocates(name_at(place))) ++place;
+  return place;
 }
 
 template <typename NameAt>
@@ -120,9 +133,11 @@ JobFile describe_job(const JobPlan& plan, const ModelChain& chain) {
   };
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
     const StageEstimate& stage = plan.stages[k];
-    file.stages.push_back({stage.first_layer, stage.last_layer, name_at(stage.first_layer),
-                           name_at(stage.last_layer), operators_before(stage.first_layer, name_at),
-                           in_order(stage.recomputed), whole_stash(plan, k)});
+    const LayerIndex begin = begin_of(stage, name_at);
+    file.stages.push_back(
+        {stage.first_layer, stage.last_layer, name_at(stage.first_layer), name_at(stage.last_layer),
+         std::string(schedule::operator_of_layer(name_at(begin))), operators_before(begin, name_at),
+         in_order(stage.recomputed), whole_stash(plan, k)});
   }
   file.actions = plan.actions;
   file.actions.name = schedule_text(plan.schedule, plan.variant);
@@ -151,7 +166,7 @@ schedule::ExecutionPlan execution_of(const JobFile& file) {
                            {},
                            costs.stash,
                            costs.swapped,
-                           std::string(schedule::operator_of_layer(stage.first_name)),
+                           stage.begins_with,
                            stage.operators_before});
     for (const ChosenPoint& point : stage.recomputed)
       plan.stages[k].recomputed.push_back(point.layer);

@@ -82,26 +82,27 @@ class ModelReader {
 
   void make_layers() {
     const std::vector<char> has_values = have_values();
+    std::vector<ModelLayer>& layers = model_.chain.layers;
     for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
       layer_of_op_.push_back(kNoLayer);
       if (roles_.is(op, Role::kUpdate)) model_.update_seconds += seconds(tape_.ops[op].time);
       if (!roles_.is(op, Role::kForward)) continue;
       if (has_values[op] == 0 && !ops_.empty()) {
         layer_of_op_[op] = layer_of_op_[ops_.back()];
-        model_.chain.layers.back().forward_seconds += seconds(tape_.ops[op].time);
+        layers.back().forward_seconds += seconds(tape_.ops[op].time);
         continue;
       }
-      layer_of_op_[op] = static_cast<LayerIndex>(model_.chain.layers.size());
+      layer_of_op_[op] = static_cast<LayerIndex>(layers.size());
       ops_.push_back(op);
       ModelLayer layer;
       layer.name = message("{} #{}", name_of(op), op);
       layer.forward_seconds = seconds(tape_.ops[op].time);
       layer.backward_seconds = 0.0;
-      model_.chain.layers.push_back(std::move(layer));
+      layers.push_back(std::move(layer));
       for (const TapeUse& use : uses_of(tape_, op))
         forward_users_[use.value].push_back(layer_of_op_[op]);
     }
-    if (model_.chain.layers.empty())
+    if (layers.empty())
       throw ConfigError("the profile has no forward operators; record a whole training step");
   }
 

@@ -271,6 +271,18 @@ TEST(CheckTorch, NeedsACoreOfTheSameMinor) {
   EXPECT_THAT(check_torch({"x", "/t", "2.11.0"}, {}).mend, HasSubstr("install"));
 }
 
+// The set-up keeps each LibTorch that it has ever fetched.
+TEST(CheckTorch, OfTheSetUpIsSatisfiedWithOne) {
+  const FoundTorch served{"the set-up", "/a", "2.11.0"};
+  const FoundTorch other{"the set-up", "/b", "2.13.1"};
+  const auto both = check_installed_torches({served, other}, {"2.11"});
+  ASSERT_EQ(both.size(), 2U);
+  EXPECT_EQ(both[0].verdict, Verdict::kOk);
+  EXPECT_EQ(both[1].verdict, Verdict::kWarning);
+  EXPECT_THAT(both[1].mend, HasSubstr("SPILLWAY_OTHER_CORES"));
+  EXPECT_EQ(check_installed_torches({other}, {"2.11"})[0].verdict, Verdict::kProblem);
+}
+
 TEST(ReportText, AlignsLinesAndCounts) {
   EXPECT_EQ(report_text({{"cores", "8", Verdict::kOk, ""},
                          {"memory limits", "none", Verdict::kWarning, "do this"},

@@ -37,7 +37,7 @@ struct PlannedStage {
   std::vector<std::uint32_t> recomputed;  ///< Layers that backward recomputes, as they run.
   Bytes stash;                            ///< Stays on the device from forward to backward.
   Bytes swapped;  ///< Leaves it beside the forward, and comes back beside the backward.
-  /// The operator of its first layer, and how many layers of earlier stages have one of that name;
+  /// The operator that ranks know its begin by, and how many earlier layers have one of that name;
   /// empty: the plan does not tell.
   std::string first_operator{};
   std::uint32_t operators_before = 0;

@@ -19,7 +19,8 @@ struct JobFileStage {
   LayerIndex last = 0;
   std::string first_name;
   std::string last_name;
-  /// Layers of earlier stages whose operator has the name of its first one's.
+  std::string begins_with;  ///< The first of its operators that not every rank runs.
+  /// Layers of earlier places whose operator has that name.
   std::uint32_t operators_before = 0;
   std::vector<ChosenPoint> recomputed;  ///< Layers that backward recomputes, as they run.
   Bytes whole_stash;  ///< Bytes of a micro-batch before anything is swapped or recomputed.
