@@ -70,6 +70,13 @@ bool TrialMemory::free(void* memory) {
   return true;
 }
 
+void TrialMemory::end_trial() {
+  const std::lock_guard lock(mutex_);
+  if (losing_ == 0) return;
+  for (auto& [memory, block] : blocks_) block.loses_bytes = false;
+  losing_ = 0;
+}
+
 void TrialMemory::discard() {
   std::unique_lock lock(mutex_);
   while (true) {

@@ -147,7 +147,10 @@ void TrialRun::run() {
       hidden_keys_);
   struct OnTrial {
     explicit OnTrial(const ResultRules& rules) { on_trial = &rules; }
-    ~OnTrial() { on_trial = nullptr; }
+    ~OnTrial() {
+      on_trial = nullptr;
+      TrialMemory::instance().end_trial();
+    }
   } marked(rules_);
   op_.callBoxed(&stack_);
 }

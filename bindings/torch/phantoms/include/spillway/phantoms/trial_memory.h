@@ -26,6 +26,8 @@ class TrialMemory {
   /// Kernels free some blocks by the allocator's own deleter, so theirs is no other. False: it is
   /// none of these.
   bool free(void* memory);
+  /// A kernel has run. What is left of its blocks keeps its bytes: it may be kept for later calls.
+  void end_trial();
 
  private:
   struct Block {
