@@ -9,12 +9,20 @@ namespace spillway::pipeline {
 
 void ModelUnits::add(Bytes parameter, bool is_joined) {
   units_.push_back({.parameter = parameter, .is_joined = is_joined && !units_.empty()});
-  latest_steps_.push_back(step_);
+  steps_.push_back({.latest = step_});
 }
 
+void ModelUnits::note_used(std::uint32_t unit) {
+  Steps& steps = steps_[unit];
+  steps.longest_pause = std::max(steps.longest_pause, step_ - steps.latest);
+  steps.latest = step_;
+}
+
+/// Models that are trained by turns have not, however long the turns are, once each had its own.
 bool ModelUnits::has_ended(std::uint32_t unit) const {
-  constexpr std::uint64_t kSteps = 8;  // Models that are trained by turns have not.
-  return step_ - latest_steps_[unit] > kSteps;
+  constexpr std::uint64_t kSteps = 8;
+  const Steps& steps = steps_[unit];
+  return step_ - steps.latest > std::max(kSteps, 2 * steps.longest_pause);
 }
 
 void ModelUnits::note_read(StorageOrdinal storage, std::uint32_t producer, std::uint32_t consumer,

@@ -193,6 +193,20 @@ TEST_F(Models, HaveEndedWhereNobodyUsesThem) {
   EXPECT_EQ(ended(), (std::vector<bool>{true, true, true, false, false, false}));
 }
 
+// Layers of nets that trained by turns of twenty steps went to and fro between ranks.
+TEST_F(Models, HaveNotEndedWhereTheirTurnComesAgain) {
+  const auto first = new_model(3), second = new_model(3);
+  constexpr int kTurn = 20;
+  for (int step = 0; step < 6 * kTurn; ++step) {
+    train(step / kTurn % 2 == 0 ? first : second);
+    if (step < 3 * kTurn) continue;  // Each has had a turn behind a pause.
+    for (const ModelUnit& unit : ownership_.units().units(ownership_.directory()))
+      ASSERT_FALSE(unit.has_ended) << "step " << step;
+  }
+  for (int step = 0; step < 3 * kTurn; ++step) train(first);
+  EXPECT_TRUE(ownership_.units().units(ownership_.directory()).back().has_ended);
+}
+
 TEST_F(Models, KeepWhatTheirFirstUpdateLeavesAlone) {
   // Two bare nets, of which one is trained first.
   const auto one = new_model(3, /*is_initialised=*/false), other = new_model(3, false);

@@ -19,7 +19,7 @@ struct ModelUnit {
   Bytes stash{};  ///< What forward of one micro-batch leaves for backward.
   /// One operator was the first to use this parameter and the one before: no cut between.
   bool is_joined = false;
-  bool has_ended = false;  ///< The program has not used its parameter for many steps.
+  bool has_ended = false;  ///< The program has not used its parameter for long.
 };
 
 /// A value that operators of later units read. Bytes of one micro-batch.
@@ -36,7 +36,7 @@ class ModelUnits {
   /// The next unit.
   void add(Bytes parameter, bool is_joined);
   /// An operator uses its parameter.
-  void note_used(std::uint32_t unit) { latest_steps_[unit] = step_; }
+  void note_used(std::uint32_t unit);
   void begin_step() { ++step_; }
   /// Forward of unit `consumer` reads a storage that unit `producer` has made.
   void note_read(StorageOrdinal storage, std::uint32_t producer, std::uint32_t consumer,
@@ -56,8 +56,13 @@ class ModelUnits {
  private:
   bool has_ended(std::uint32_t unit) const;
 
+  struct Steps {
+    std::uint64_t latest = 0;         ///< In which a unit was used.
+    std::uint64_t longest_pause = 0;  ///< Between two of those.
+  };
+
   std::vector<ModelUnit> units_;
-  std::vector<std::uint64_t> latest_steps_;  ///< In which units were used.
+  std::vector<Steps> steps_;  ///< By unit.
   std::uint64_t step_ = 0;
   bool is_counting_ = true;
   /// While it counts: of storages that are there, by producer, which a write in place changes.
