@@ -47,6 +47,12 @@ struct Answer {
   std::string doing;
 };
 
+/// Three ranks or more of which each waits for the next one, and the last one for this rank.
+struct Ring {
+  std::string others;      ///< ", which waits for rank 2", behind the first one that is waited for.
+  std::uint64_t done = 0;  ///< Calls and work of all, added up: it changes where one gets on.
+};
+
 }  // namespace
 
 class Job::Impl final : private Questions::Listener {
@@ -104,6 +110,8 @@ class Job::Impl final : private Questions::Listener {
 
   bool watch(const std::function<Rank()>& peer_now, const std::function<bool()>& is_over,
              std::uint64_t most_calls = std::numeric_limits<std::uint64_t>::max());
+  std::optional<Ring> ring_of(Rank peer, const Answer& answer,
+                              const std::function<bool()>& is_over);
   Answer unpacked(const Packed& bytes) const;
   bool evaluate(Rank peer, const Answer& answer);
   void report(Rank peer, const Answer& answer, Duration waited);
@@ -124,6 +132,7 @@ class Job::Impl final : private Questions::Listener {
   [[noreturn]] void end_apart(Rank peer);
   [[noreturn]] void end_silent(Rank peer);
   [[noreturn]] void end_unknown(Rank peer, const Answer& answer);
+  [[noreturn]] void end_ring(Rank peer, const Ring& ring);
   [[noreturn]] void end_job(const std::string& reason) {
     transport_.abort(reason);
     std::abort();  // Not reached.
@@ -199,9 +208,12 @@ bool Job::Impl::watch(const std::function<Rank()>& peer_now, const std::function
                       std::uint64_t most_calls) {
   const TimePoint start = clock_.now();
   TimePoint ask_at = start + options_.patience;
-  TimePoint expected_at = start;          // What it waits for could still be sent then.
-  std::uint64_t seen_at = 0;              // The call at which the peer was then,
-  std::uint64_t done = 0, done_here = 0;  // and what both had done.
+  TimePoint expected_at = start;                // What it waits for could still be sent then.
+  std::uint64_t seen_at = 0;                    // The call at which the peer was then,
+  std::uint64_t done = 0, done_here = 0;        // and what both had done.
+  TimePoint look_at = start + options_.report;  // For a ring of more than two.
+  TimePoint ring_since = start;
+  std::uint64_t ring_done = 0;
   bool is_reported = false;
   while (!is_over()) {
     notifier_->wait(ask_at);
@@ -232,12 +244,41 @@ bool Job::Impl::watch(const std::function<Rank()>& peer_now, const std::function
       if (gets_on || (is_expected && goes_on)) expected_at = now;
       if (answer.position.calls > most_calls) return is_over();
       if (now - expected_at >= kMostOnTheWay) end_unknown(peer, answer);
+      if (now >= look_at) {
+        look_at = now + options_.report;
+        const std::optional<Ring> ring = ring_of(peer, answer, is_over);
+        if (!ring || ring->done != std::exchange(ring_done, ring->done)) ring_since = now;
+        if (now - ring_since >= kMostOnTheWay) end_ring(peer, *ring);
+      }
       if (waited >= options_.report && !std::exchange(is_reported, true))
         report(peer, answer, waited);
     }
     ask_at = clock_.now() + options_.patience;
   }
   return true;
+}
+
+/// Asks those that the peer waits for, one after the other. Nothing: one of them waits for nobody,
+/// as one that computes, or they wait for each other without this rank.
+std::optional<Ring> Job::Impl::ring_of(Rank peer, const Answer& answer,
+                                       const std::function<bool()>& is_over) {
+  Ring ring{.others = {}, .done = control.calls() + progress()};
+  std::vector<bool> is_asked(transport_.ranks());
+  is_asked[peer.value()] = true;
+  ring.done += answer.position.calls + answer.progress;
+  Rank next = answer.waits_for;
+  while (next.is_some() && next != transport_.rank()) {
+    if (is_asked[next.value()]) return std::nullopt;
+    is_asked[next.value()] = true;
+    const auto asked = questions_.ask(next, Kind::kPosition, words_of(control.position()));
+    if (!await_answer(next, *asked, is_over)) return std::nullopt;
+    const Answer one = unpacked(asked->answer());
+    ring.others += message(", which waits for {}", name(next));
+    ring.done += one.position.calls + one.progress;
+    next = one.waits_for;
+  }
+  if (!next.is_some() || ring.others.empty()) return std::nullopt;
+  return ring;
 }
 
 /// False: no answer will come, or it is over without. Counts the silence in short pieces, so that a
@@ -298,6 +339,15 @@ void Job::Impl::end_unknown(Rank peer, const Answer& answer) {
                   options_.check_control
                       ? "too long ago to tell where (seed the program equally on all ranks)"
                       : "and --check-control on tells at which call"));
+}
+
+void Job::Impl::end_ring(Rank peer, const Ring& ring) {
+  tell_what_ranks_do(Rank());
+  end_job(message("{} waits for {}{}, which waits for this rank: none has gone on for {}, which is "
+                  "a mistake of Spillway (report it with the lines above, and train with another "
+                  "--schedule or without --split)",
+                  name(transport_.rank()), name(peer), ring.others,
+                  whole_seconds_text(kMostOnTheWay)));
 }
 
 void Job::Impl::report(Rank peer, const Answer& answer, Duration waited) {

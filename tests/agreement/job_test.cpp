@@ -290,6 +290,43 @@ TEST(Job, EndsWhereRanksWaitForOneAnotherAtTheSameCall) {
   EXPECT_THAT(failure, HasSubstr("has waited for this rank at the same call for 600 s: neither"));
 }
 
+/// Each waits for the next one; where one of them gets on for long, they are let alone.
+TEST(Job, EndsWhereRanksWaitForOneAnotherInARing) {
+  constexpr std::uint32_t kRanks = 4;
+  for (const bool one_gets_on : {false, true}) {
+    JobRanks ranks({.ranks = kRanks});
+    const std::string failure = ranks.run([&](Transport& transport, Job& job) {
+      call(job, "aten::mm", 1);
+      std::vector<std::byte> bytes(8), sent(8);
+      const std::uint32_t me = transport.rank().value();
+      const Rank next((me + 1) % kRanks), before((me + kRanks - 1) % kRanks);
+      const auto receive = transport.receive(next, {Stream::kValues, 0}, span_of(bytes));
+      const auto send = [&] { return transport.send(before, {Stream::kValues, 0}, span_of(sent)); };
+      if (me == 2 && one_gets_on) {
+        std::uint64_t pieces = 0;
+        job.describe_by({}, [&] { return pieces; });
+        ranks.ranks().start([&] {
+          for (; pieces < 6; ++pieces) ranks.ranks().work(seconds(500));
+          send();
+        });
+        job.wait(receive, next, kValue);
+      } else {
+        job.wait(receive, next, kValue);
+        job.wait(send(), before, kValue);
+      }
+      job.end();
+    });
+    if (one_gets_on) {
+      EXPECT_EQ(failure, "");
+    } else {
+      EXPECT_THAT(failure, HasSubstr("which waits for this rank: none has gone on for 600 s"));
+      EXPECT_THAT(failure, ::testing::ContainsRegex(
+                               "rank . waits for rank ., which waits for rank ., which waits for "
+                               "rank ., which waits for this rank"));
+    }
+  }
+}
+
 /// Both programs look at the same number, for which the executor of one rank works for long.
 TEST(Job, LetsRanksWaitForOneAnotherForLongWhileOneOfThemGetsOn) {
   JobRanks ranks({.ranks = 2});
