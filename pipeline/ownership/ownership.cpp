@@ -94,21 +94,28 @@ void Ownership::follow_micro_batches(const OperatorCall& call) {
   }
 }
 
-/// A step ends with the first write to a parameter outside of autograd.
+bool Ownership::writes_parameter(const OperatorCall& call) const {
+  return std::any_of(call.uses.begin(), call.uses.end(), [&](const OperatorUse& use) {
+    return use.writes && is_of_parameter(leaf_kind(use));
+  });
+}
+
+/// A step ends with the first write to a parameter outside of autograd; where the program has made
+/// none yet, with a backward in which one was written, as hooks do that update.
 void Ownership::count_micro_batches(const OperatorCall& call) {
   switch (call.autograd.phase) {
     case OpPhase::kBackward:
       if (std::exchange(progress_, Progress::kBackward) != Progress::kBackward) begin_backward();
       if (units_.is_counting() && units_.count() > 0) units_.end_count(directory_);
+      is_updated_in_backward_ |= !updates_behind_backward_ && writes_parameter(call);
       return;
     case OpPhase::kForward: count_forward(call); return;
     case OpPhase::kUnknown: return;  // The program looks at bytes.
     case OpPhase::kOther:
-      if (progress_ == Progress::kBackward &&
-          std::any_of(call.uses.begin(), call.uses.end(), [&](const OperatorUse& use) {
-            return use.writes && is_of_parameter(leaf_kind(use));
-          }))
-        progress_ = Progress::kUpdated;
+      if (progress_ != Progress::kBackward || !writes_parameter(call)) return;
+      progress_ = Progress::kUpdated;
+      updates_behind_backward_ = true;
+      is_updated_in_backward_ = false;
   }
 }
 
@@ -145,7 +152,10 @@ void Ownership::count_forward(const OperatorCall& call) {
   const bool is_first_of_step = begins_step(call);
   const bool begins_model = uses.fresh_leaf && !uses.unit &&
                             since_.written >= std::max(placement_.stages(), units_.count() / 2);
-  if (is_first_of_step) progress_ = Progress::kUpdated;
+  if (is_first_of_step) {
+    progress_ = Progress::kUpdated;
+    is_updated_in_backward_ = false;
+  }
   if (uses.parameter || begins_model) is_behind_backward_ = false;
   if (uses.parameter || begins_model || is_first_of_step) {
     if (!is_told_of_micro_batches_ || is_first_of_step) begin_forward();
@@ -156,7 +166,7 @@ void Ownership::count_forward(const OperatorCall& call) {
 
 bool Ownership::begins_step(const OperatorCall& call) const {
   if (call.autograd.phase != OpPhase::kForward || call.kind == OperatorKind::kNoBytes) return false;
-  const bool has_updated = progress_ == Progress::kUpdated;
+  const bool has_updated = progress_ == Progress::kUpdated || is_updated_in_backward_;
   if (!has_updated && !is_behind_backward_) return false;
   return std::any_of(call.uses.begin(), call.uses.end(), [&](const OperatorUse& use) {
     const LeafKind kind = leaf_kind(use);
@@ -300,6 +310,7 @@ void Ownership::begin_anew() {
   older_nodes_.clear();
   ++model_;
   is_first_step_ = true;
+  updates_behind_backward_ = false;
 }
 
 /// With each step. Before the first one of a model ends, what is to come is not known.

@@ -85,7 +85,7 @@ class ExecutionReader {
                                 ? stage.text("begins_with")
                                 : std::string(operator_of_layer(stage.text("first_name")));
       read.operators_before =
-          static_cast<std::uint32_t>(stage.count("operators_before", 0, read.first));
+          static_cast<std::uint32_t>(stage.count("operators_before", 0, read.last));
     }
     read.recomputed =
         stage.counts<std::uint32_t>("recomputed", JsonObject::kAnySize, read.first, read.last);

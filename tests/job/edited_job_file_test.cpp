@@ -94,6 +94,19 @@ const std::set<std::string> kHarmless{"device_memory_bytes",
                                       "links.reduce_link.latency_seconds",
                                       "links.reduce_link.bytes_per_second"};
 
+/// As plans of before were written: without the first, and without both.
+TEST(EditedJobFile, MayLackWhatStagesBeginWith) {
+  json document = json::parse(to_text(busy_file("1f1b", JobMemoryReduction::kStages)));
+  for (json& stage : document["stages"]) stage.erase("begins_with");
+  JobFile file = parse_job_file(document.dump(), "plan.json");
+  for (const JobFileStage& stage : file.stages)
+    EXPECT_EQ(stage.begins_with, schedule::operator_of_layer(stage.first_name));
+  for (json& stage : document["stages"]) stage.erase("operators_before");
+  file = parse_job_file(document.dump(), "plan.json");
+  for (const JobFileStage& stage : file.stages) EXPECT_EQ(stage.begins_with, "");
+  EXPECT_EQ(json::parse(to_text(file)), document);
+}
+
 TEST(EditedJobFile, IsRefusedOrMakesTheSameFigures) {
   std::set<std::string> accepted;
   std::size_t refused = 0;

@@ -38,6 +38,12 @@ TEST(MeasuredModel, LetsOperatorsWithoutValuesJoinTheLayerBefore) {
   EXPECT_EQ(chain.layers[1].name, "aten::convolution #4");
   EXPECT_DOUBLE_EQ(chain.layers[0].forward_seconds, 4 * chain.layers[1].forward_seconds);
   EXPECT_THAT(chain.step->layer_of_operator, ElementsAre(0, 0, 0, 0, 1, 2, 3, 4, 5, 6));
+  // None of them comes before the first layer, for ranks.
+  const ModelChain later = measured_model(chain_profile({.small_before = 2})).chain;
+  ASSERT_EQ(later.layers.size(), 7U);
+  EXPECT_EQ(later.layers[0].name, "aten::convolution #2");
+  EXPECT_DOUBLE_EQ(later.layers[0].forward_seconds, 3 * later.layers[1].forward_seconds);
+  EXPECT_THAT(later.step->layer_of_operator, ElementsAre(0, 0, 0, 1, 2, 3, 4, 5, 6));
 }
 
 // Each backward wrote the gradient of its parameters in place, and forward seemed to keep nothing.

@@ -207,6 +207,37 @@ TEST_F(Models, HaveNotEndedWhereTheirTurnComesAgain) {
   EXPECT_TRUE(ownership_.units().units(ownership_.directory()).back().has_ended);
 }
 
+TEST_F(Models, EndStepsWhereHooksUpdateThemInBackward) {
+  const auto model = new_model(3);
+  const auto hook = [&] {
+    backward();
+    for (const StorageOrdinal parameter : model)
+      run(OpPhase::kBackward, {writes_leaf(parameter)}, {}, {}, {1, nodes_});
+  };
+  const auto begins_step = [&] {
+    const std::vector<OperatorUse> uses{reads(kInput), reads_leaf(model[0])};
+    return ownership_.begins_step({.autograd = {OpPhase::kForward, {}, {}}, .uses = uses});
+  };
+  for (int step = 0; step < 3; ++step) {
+    EXPECT_EQ(begins_step(), step > 0);
+    forward(model, reads(kInput));
+    EXPECT_EQ(ownership_.micro_batch(), 0U);
+    EXPECT_FALSE(begins_step());
+    hook();
+  }
+  // Once it has updated behind a backward, that ends steps: the hook may be of one parameter.
+  forward(model, reads(kInput));
+  hook();
+  update(model);
+  EXPECT_TRUE(begins_step());
+  for (std::uint64_t micro_batch = 0; micro_batch < 3; ++micro_batch) {
+    forward(model, reads(kInput));
+    EXPECT_EQ(ownership_.micro_batch(), micro_batch);
+    hook();
+    EXPECT_FALSE(begins_step());
+  }
+}
+
 TEST_F(Models, KeepWhatTheirFirstUpdateLeavesAlone) {
   // Two bare nets, of which one is trained first.
   const auto one = new_model(3, /*is_initialised=*/false), other = new_model(3, false);

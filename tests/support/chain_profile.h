@@ -9,8 +9,8 @@ namespace spillway {
 struct ChainShape {
   std::uint32_t layers = 6;
   std::uint32_t frozen = 0;  ///< Of them, the first ones: no gradient, no update.
-  /// Behind the first layer: convolutions of tensors that are too small to be values.
-  std::uint32_t small = 0;
+  /// Before and behind the first layer: convolutions of tensors that are too small to be values.
+  std::uint32_t small_before = 0, small = 0;
   std::uint32_t activation_pages = 8;
   std::uint32_t parameter_pages = 2;
   bool is_adam = false;  ///< The update makes a root of the state, and a quotient of that.
@@ -46,6 +46,7 @@ class ChainProfile {
       if (!is_frozen)
         states.push_back(add_value(shape_.parameter_pages, StorageClass::kOptimizerState));
     }
+    for (std::uint32_t i = 0; i < shape_.small_before; ++i) add_op(0, shape_.forward, 1, true);
     for (std::uint32_t i = 0; i < layers; ++i) {
       add_op(0, shape_.forward, shape_.activation_pages, true);
       use(activations.back(), false);

@@ -101,8 +101,8 @@ const char* needs_values(const c10::OperatorHandle& op, bool takes_no_masks) {
   return nullptr;
 }
 
-/// Sums of products and element by element: no value is an address, a size or an order. (Sorts, for
-/// one, run past their end when what they sort changes.)
+/// Sums of products and element by element: no value of a result is an address, a size or an order.
+/// (Sorts, for one, run past their end when what they sort changes.)
 bool ignores_values(const c10::OperatorHandle& op) {
   return op.hasTag(at::Tag::pointwise) ||
          starts_with_any(op.schema().name(), {"aten::convolution",

@@ -30,7 +30,8 @@ class ResultRules {
   bool takes_no_masks() const { return takes_no_masks_; }
   /// Its results depend on where in their storages its arguments begin.
   bool sees_offsets() const { return sees_offsets_; }
-  /// Its kernel does the same whatever its memory holds; known of those that need most of it.
+  /// Its kernel does the same whatever its results hold while it runs: it writes them, or adds up
+  /// in them. Known of those that make most. Its scratch memory may hold addresses.
   bool ignores_values() const { return ignores_values_; }
   int generator_argument() const { return generator_argument_; }    ///< -1: it has none.
   const std::vector<Numbers>& numbers() const { return numbers_; }  ///< One per argument.

@@ -2,13 +2,15 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <new>
 #include <system_error>
 #include <thread>
+#include <utility>
 
-#include "trial_run.h"
+#include "spillway/base/signals_blocked.h"
 
 namespace spillway::phantoms {
 namespace {
@@ -17,11 +19,35 @@ constexpr std::size_t kMapped = std::size_t{1} << 20;
 constexpr std::size_t kLoses = std::size_t{16} << 20;
 constexpr std::chrono::milliseconds kPeriod(10);
 
+thread_local bool on_trial = false;
+thread_local std::vector<std::size_t> losing_sizes;
+
+bool may_lose(std::size_t size) {
+  return size >= kLoses && on_trial &&
+         std::find(losing_sizes.begin(), losing_sizes.end(), size) != losing_sizes.end();
+}
+
 }  // namespace
+
+bool is_on_trial() noexcept { return on_trial; }
 
 TrialMemory& TrialMemory::instance() {
   static auto& memory = *new TrialMemory;
   return memory;
+}
+
+void TrialMemory::begin_trial(std::vector<std::size_t> sizes) {
+  losing_sizes = std::move(sizes);
+  on_trial = true;
+}
+
+void TrialMemory::end_trial() {
+  on_trial = false;
+  losing_sizes.clear();
+  const std::lock_guard lock(mutex_);
+  if (losing_ == 0) return;
+  for (auto& [memory, block] : blocks_) block.loses_bytes = false;
+  losing_ = 0;
 }
 
 void* TrialMemory::allocate(std::size_t size) {
@@ -33,19 +59,13 @@ void* TrialMemory::allocate(std::size_t size) {
   } else if (::posix_memalign(&memory, 64, size) != 0) {
     throw std::bad_alloc();
   }
-  const Block block{size, size >= kLoses && trial_ignores_values()};
+  const Block block{size, may_lose(size)};
   const std::lock_guard lock(mutex_);
   blocks_.emplace(memory, block);
   count_.store(blocks_.size(), std::memory_order_relaxed);
-  if (!block.loses_bytes) return memory;
-  ++losing_;
-  grown_.notify_one();
-  if (is_discarding_) return memory;
-  try {
-    std::thread([this] { discard(); }).detach();
-    is_discarding_ = true;
-  } catch (const std::system_error&) {
-    // Without the thread they keep their bytes: right, and larger.
+  if (block.loses_bytes) {
+    ++losing_;
+    start_discarding();
   }
   return memory;
 }
@@ -70,22 +90,30 @@ bool TrialMemory::free(void* memory) {
   return true;
 }
 
-void TrialMemory::end_trial() {
-  const std::lock_guard lock(mutex_);
-  if (losing_ == 0) return;
-  for (auto& [memory, block] : blocks_) block.loses_bytes = false;
-  losing_ = 0;
+void TrialMemory::discard() { discard(std::unique_lock(mutex_)); }
+
+void TrialMemory::discard(const std::unique_lock<std::mutex>& /*locked*/) {
+  for (const auto& [memory, block] : blocks_)
+    if (block.loses_bytes) ::madvise(memory, block.size, MADV_DONTNEED);
 }
 
-void TrialMemory::discard() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    grown_.wait(lock, [this] { return losing_ > 0; });
-    for (const auto& [memory, block] : blocks_)
-      if (block.loses_bytes) ::madvise(memory, block.size, MADV_DONTNEED);
-    lock.unlock();
-    std::this_thread::sleep_for(kPeriod);
-    lock.lock();
+void TrialMemory::start_discarding() {
+  grown_.notify_one();
+  if (is_discarding_) return;
+  const SignalsBlocked blocked;  // Handlers of the program may free tensors.
+  try {
+    std::thread([this] {
+      for (std::unique_lock lock(mutex_);;) {
+        grown_.wait(lock, [this] { return losing_ > 0; });
+        discard(lock);
+        lock.unlock();
+        std::this_thread::sleep_for(kPeriod);
+        lock.lock();
+      }
+    }).detach();
+    is_discarding_ = true;
+  } catch (const std::system_error&) {
+    // Without the thread they keep their bytes: right, and larger.
   }
 }
 

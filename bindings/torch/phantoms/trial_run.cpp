@@ -12,6 +12,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "draws.h"
@@ -93,12 +94,46 @@ class GeneratorGuard {
   const GeneratorState before_;
 };
 
-/// The rules of the operator whose kernel this thread runs; null: none is on trial.
-thread_local const ResultRules* on_trial = nullptr;
-
 /// Samples that a kernel which uses any would take first.
 constexpr float kFloatSample = 1.25F;
 constexpr double kDoubleSample = 1.25;
+
+std::size_t elements_of_convolution(const torch::jit::Stack& arguments) {
+  const auto input = arguments[0].toTensor().sizes();
+  const auto weight = arguments[1].toTensor().sizes();
+  if (input.size() < 3 || weight.size() != input.size()) return 0;
+  const auto number = [&](std::size_t argument, std::size_t dimension) {
+    const std::vector<std::int64_t> list = arguments[argument].toIntVector();
+    return list.size() == 1 ? list[0] : list.at(dimension - 2);
+  };
+  const bool is_transposed = arguments[6].toBool();
+  std::int64_t elements = input[0] * (is_transposed ? weight[1] * arguments[8].toInt() : weight[0]);
+  for (std::size_t i = 2; i < input.size(); ++i) {
+    const std::int64_t stride = number(3, i), padding = number(4, i);
+    const std::int64_t reach = number(5, i) * (weight[i] - 1) + 1;
+    elements *= is_transposed ? (input[i] - 1) * stride - 2 * padding + reach + number(7, i)
+                              : (input[i] + 2 * padding - reach) / stride + 1;
+  }
+  return elements > 0 ? static_cast<std::size_t>(elements) : 0;
+}
+
+/// Of products and convolutions, whose results are like none of their arguments. 0: of others, and
+/// of calls that will throw.
+std::size_t elements_made(std::string_view name, const torch::jit::Stack& arguments) {
+  const auto of_product = [&](std::size_t first, std::size_t dimensions) {
+    const auto a = arguments[first].toTensor().sizes();
+    const auto b = arguments[first + 1].toTensor().sizes();
+    if (a.size() != dimensions || b.size() != dimensions) return std::size_t{0};
+    const std::int64_t matrix = a[dimensions - 2] * b[dimensions - 1];
+    return static_cast<std::size_t>(dimensions == 3 ? a[0] * matrix : matrix);
+  };
+  if (name == "aten::mm") return of_product(0, 2);
+  if (name == "aten::addmm") return of_product(1, 2);
+  if (name == "aten::bmm") return of_product(0, 3);
+  if (name == "aten::baddbmm") return of_product(1, 3);
+  if (name == "aten::convolution") return elements_of_convolution(arguments);
+  return 0;
+}
 
 CallOutputs refusal(std::string reason) {
   CallOutputs outputs;
@@ -108,10 +143,6 @@ CallOutputs refusal(std::string reason) {
 }
 
 }  // namespace
-
-bool is_on_trial() noexcept { return on_trial != nullptr; }
-
-bool trial_ignores_values() noexcept { return on_trial != nullptr && on_trial->ignores_values(); }
 
 TrialRun::TrialRun(const c10::OperatorHandle& op, const ResultRules& rules,
                    c10::ArrayRef<c10::IValue> arguments, c10::DispatchKeySet hidden_keys)
@@ -141,17 +172,31 @@ TrialRun::TrialRun(const c10::OperatorHandle& op, const ResultRules& rules,
   }
 }
 
+/// In bytes, of what a kernel that ignores values makes: like one of its tensors, or as
+/// `elements_made` says. None of other kernels.
+std::vector<std::size_t> TrialRun::result_sizes() const {
+  std::vector<std::size_t> sizes;
+  if (!rules_.ignores_values()) return sizes;
+  std::size_t item = 0;
+  for (const Argument& argument : arguments_) {
+    if (!argument.tensor.defined()) continue;
+    sizes.push_back(argument.tensor.nbytes());
+    item = std::max(item, argument.tensor.itemsize());
+  }
+  sizes.push_back(item * elements_made(op_.schema().name(), stack_));
+  return sizes;
+}
+
 void TrialRun::run() {
   const c10::impl::ExcludeDispatchKeyGuard below_autograd(
       c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
       hidden_keys_);
   struct OnTrial {
-    explicit OnTrial(const ResultRules& rules) { on_trial = &rules; }
-    ~OnTrial() {
-      on_trial = nullptr;
-      TrialMemory::instance().end_trial();
+    explicit OnTrial(std::vector<std::size_t> sizes) {
+      TrialMemory::instance().begin_trial(std::move(sizes));
     }
-  } marked(rules_);
+    ~OnTrial() { TrialMemory::instance().end_trial(); }
+  } marked(result_sizes());
   op_.callBoxed(&stack_);
 }
 

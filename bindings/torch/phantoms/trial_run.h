@@ -13,9 +13,6 @@
 
 namespace spillway::phantoms {
 
-/// Whether the kernel that this thread runs on trial does the same whatever its memory holds.
-bool trial_ignores_values() noexcept;
-
 /// A call on arguments like those given, over pages of zeros: what its kernel does is seen, and
 /// no bytes are.
 class TrialRun {
@@ -31,6 +28,7 @@ class TrialRun {
 
  private:
   void run();
+  std::vector<std::size_t> result_sizes() const;
   void note_results(CallOutputs& outputs) const;
   void note_tensor(const at::Tensor& tensor, std::vector<const c10::StorageImpl*>& made,
                    CallOutputs& outputs) const;

@@ -39,9 +39,7 @@ std::string memory_at(const void* address) {
 }  // namespace
 
 SplitNotices::SplitNotices(Rank rank)
-    : tells_of_foreign_(rank == kFirst),
-      tells_of_start_(rank == kFirst),
-      tells_of_backward_(rank == kFirst) {}
+    : tells_of_foreign_(rank == kFirst), tells_of_start_(rank == kFirst) {}
 
 void SplitNotices::foreign_read(std::string_view name, OpPhase phase, const at::Tensor& tensor) {
   if (!tells_of_foreign_ || phase != OpPhase::kForward || !tensor.requires_grad()) return;
@@ -67,25 +65,6 @@ void SplitNotices::called_before_training(std::string_view name, OpPhase phase,
            "parameters to ranks: until then every rank keeps and computes all of it; train before "
            "you validate where that is too much",
            name);
-}
-
-void SplitNotices::called(OpPhase phase, std::span<const pipeline::OperatorUse> uses,
-                          const pipeline::Directory& directory, std::uint64_t steps) {
-  if (!tells_of_backward_) return;
-  if (steps > 0) {
-    tells_of_backward_ = false;
-  } else if (phase == OpPhase::kBackward) {
-    has_updated_in_backward_ |=
-        std::any_of(uses.begin(), uses.end(), [&](const pipeline::OperatorUse& use) {
-          return use.writes && directory.at(use.storage).is_parameter;
-        });
-  } else if (phase == OpPhase::kForward && has_updated_in_backward_) {
-    tells_of_backward_ = false;
-    log_info("the program updates parameters inside of backward, as hooks do, so no steps are "
-             "counted: layers stay where they are, operators run in no order of the schedule's "
-             "lists, and handlers of signals run at once, on each rank at another operator; update "
-             "behind backward (optimizer.step()) where that matters");
-  }
 }
 
 }  // namespace spillway::split

@@ -12,7 +12,7 @@
 namespace spillway::split {
 
 /// Tells people, on the first rank and once each, of what makes all ranks keep or compute what one
-/// of them could, and of programs without steps. One thread.
+/// of them could. One thread.
 class SplitNotices {
  public:
   explicit SplitNotices(Rank rank);
@@ -22,15 +22,10 @@ class SplitNotices {
   /// An operator is called before any parameter has been dealt, with these storages.
   void called_before_training(std::string_view name, OpPhase phase,
                               std::span<const pipeline::OperatorUse> uses);
-  /// An operator uses these storages, behind so many steps.
-  void called(OpPhase phase, std::span<const pipeline::OperatorUse> uses,
-              const pipeline::Directory& directory, std::uint64_t steps);
 
  private:
   bool tells_of_foreign_ = false;
   bool tells_of_start_ = false;
-  bool tells_of_backward_ = false;
-  bool has_updated_in_backward_ = false;
 };
 
 }  // namespace spillway::split

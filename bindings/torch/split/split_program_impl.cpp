@@ -418,7 +418,6 @@ void SplitProgram::Impl::look_at_order(const CalledOperator& called) {
   if (decision.follows_backward)
     lists_.give_up(message("{} of forward hangs on backward of its step", called.name));
   if (means_ && call_.phase == OpPhase::kForward) means_->note_forward(call_.arguments);
-  notices_.called(call_.phase, call_.uses.all(), ownership_.directory(), steps_.count());
 }
 
 /// Each as an operator that writes them.

@@ -63,11 +63,14 @@ ordered_json stages_json(const JobFile& file) {
                           {"last", file.stages[k].last},
                           {"first_name", file.stages[k].first_name},
                           {"last_name", file.stages[k].last_name},
-                          {"begins_with", file.stages[k].begins_with},
-                          {"operators_before", file.stages[k].operators_before},
                           {"recomputed", ordered_json::array()},
                           {"recompute_points", ordered_json::array()},
                           {"whole_stash_bytes", file.stages[k].whole_stash.count()}};
+    // Plans of before do not tell.
+    if (!file.stages[k].begins_with.empty()) {
+      stage["begins_with"] = file.stages[k].begins_with;
+      stage["operators_before"] = file.stages[k].operators_before;
+    }
     for (const ChosenPoint& point : file.stages[k].recomputed) {
       stage["recomputed"].push_back(point.layer);
       stage["recompute_points"].push_back(point.point);
@@ -88,7 +91,8 @@ std::vector<ChosenPoint> in_order(std::vector<ChosenPoint> points) {
 
 /// Hands out memory that the operator behind it fills. All ranks run it, so no stage begins there.
 bool only_allocates(std::string_view layer_name) {
-  return layer_name.starts_with("aten::empty") || layer_name.starts_with("aten::new_empty");
+  return layer_name.starts_with("aten::empty") || layer_name.starts_with("aten::new_empty") ||
+         layer_name.starts_with("aten::_empty");
 }
 
 template <typename NameAt>

@@ -83,20 +83,21 @@ class ModelReader {
   void make_layers() {
     const std::vector<char> has_values = have_values();
     std::vector<ModelLayer>& layers = model_.chain.layers;
+    double before = 0.0;  // Seconds of those that come before all layers.
     for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
       layer_of_op_.push_back(kNoLayer);
       if (roles_.is(op, Role::kUpdate)) model_.update_seconds += seconds(tape_.ops[op].time);
       if (!roles_.is(op, Role::kForward)) continue;
-      if (has_values[op] == 0 && !ops_.empty()) {
-        layer_of_op_[op] = layer_of_op_[ops_.back()];
-        layers.back().forward_seconds += seconds(tape_.ops[op].time);
+      if (has_values[op] == 0) {
+        layer_of_op_[op] = ops_.empty() ? 0 : layer_of_op_[ops_.back()];
+        (ops_.empty() ? before : layers.back().forward_seconds) += seconds(tape_.ops[op].time);
         continue;
       }
       layer_of_op_[op] = static_cast<LayerIndex>(layers.size());
       ops_.push_back(op);
       ModelLayer layer;
       layer.name = message("{} #{}", name_of(op), op);
-      layer.forward_seconds = seconds(tape_.ops[op].time);
+      layer.forward_seconds = std::exchange(before, 0.0) + seconds(tape_.ops[op].time);
       layer.backward_seconds = 0.0;
       layers.push_back(std::move(layer));
       for (const TapeUse& use : uses_of(tape_, op))

@@ -96,8 +96,7 @@ class Notices(PythonCase):
         split = self.run_split(2, *words, options=options)
         self.check_same(self.run_plain(*words), split)
         return split, [line for line in split.errors.splitlines()
-                       if "lies in" in line or "before its first forward of training" in line
-                       or "inside of backward" in line]
+                       if "lies in" in line or "before its first forward of training" in line]
 
     def test_of_parameters_in_a_mapped_file(self):
         split, lines = self.told_of("mapped_parameters")
@@ -123,16 +122,6 @@ class Notices(PythonCase):
         self.check_is_divided(split, 2, most=1.25)
 
 
-    def test_of_updates_inside_of_backward(self):
-        split, lines = self.told_of("update_in_backward", options=["--log-level", "info"])
-        self.assertEqual(len(lines), 1, split.said)
-        self.assertIn("info: the program updates parameters inside of backward, as hooks do, so no steps are counted",
-                      lines[0])
-        self.assertEqual(split.statistics["ranks"][0]["steps"], 0)
-
-    def test_are_none_of_updates_behind_backward(self):
-        _, lines = self.told_of("hooks", options=["--log-level", "info"])
-        self.assertEqual(lines, [])
 
 
 class Autograd(PythonCase):
@@ -142,6 +131,11 @@ class Autograd(PythonCase):
 
     def test_hooks(self):
         self.check("hooks", "update_in_backward")
+
+    def test_updates_in_hooks_are_steps(self):
+        for trainer in ("update_in_backward", "hooks"):
+            split = self.run_split(2, PYTHON, TRAINERS, trainer)
+            self.assertEqual(split.statistics["ranks"][0]["steps"], 3, trainer)
 
     def test_short_floats(self):
         self.check("autocast", "bfloat16_and_master")

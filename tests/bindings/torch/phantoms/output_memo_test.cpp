@@ -1,12 +1,12 @@
 #include "spillway/phantoms/output_memo.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/impl/alloc_cpu.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <fstream>
-#include <thread>
 #include <vector>
 
 #include "draws.h"
@@ -230,10 +230,15 @@ TEST_F(Memo, RefusesOutputsThatAreResized) {
 }
 
 /// Hands out `TrialMemory` while a kernel is on trial, and counts what is for the program's own
-/// tensors. With each large block on trial it waits until that has lost its bytes, twice: then all
-/// blocks have been looked at.
+/// tensors. Says of each large block on trial whether it loses its bytes. While it lives, all
+/// tensors come from it.
 class TrialAllocator final : public c10::Allocator {
  public:
+  TrialAllocator() { c10::SetAllocator(c10::kCPU, this); }
+  ~TrialAllocator() override { c10::SetAllocator(c10::kCPU, &usual_); }
+  TrialAllocator(const TrialAllocator&) = delete;
+  TrialAllocator& operator=(const TrialAllocator&) = delete;
+
   c10::DataPtr allocate(std::size_t bytes) override {
     if (!is_on_trial()) {
       ++own;
@@ -242,66 +247,83 @@ class TrialAllocator final : public c10::Allocator {
     void* const memory = TrialMemory::instance().allocate(bytes);
     if (bytes >= kLarge) {
       if (kept == nullptr) kept = static_cast<int*>(TrialMemory::instance().allocate(bytes));
-      auto* const first = static_cast<volatile int*>(memory);
-      for (int times = 0; times < 2; ++times) {
-        *first = 1;
-        while (*first != 0) std::this_thread::yield();
-      }
-      ++lost;
+      losing.push_back(loses(static_cast<volatile int*>(memory)));
     }
-    return {memory, memory, [](void* block) { TrialMemory::instance().free(block); }, c10::kCPU};
+    return {memory, memory, &release, c10::kCPU};
   }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
     std::memcpy(to, from, bytes);
+  }
+  static bool loses(volatile int* block) {
+    *block = 1;
+    TrialMemory::instance().discard();
+    return *block == 0;
   }
 
   static constexpr std::size_t kLarge = std::size_t{16} << 20;
   int own = 0;
-  int lost = 0;
-  int* kept = nullptr;  ///< Of the first trial with a large block; nobody frees it.
+  std::vector<bool> losing;
+  int* kept = nullptr;  ///< Like the first large block, from its trial; nobody frees it.
 
  private:
+  static void release(void* block) {
+    if (!TrialMemory::instance().free(block)) c10::free_cpu(block);
+  }
+
   c10::Allocator& usual_ = *c10::GetAllocator(c10::kCPU);
 };
-
-/// What happens under it; calls on trial are of kinds that are new.
-template <class Act>
-void with(TrialAllocator& allocator, const Act& act) {
-  c10::Allocator* const usual = c10::GetAllocator(c10::kCPU);
-  c10::SetAllocator(c10::kCPU, &allocator);
-  act();
-  c10::SetAllocator(c10::kCPU, usual);
-}
 
 TEST_F(Memo, TellsAllocatorsOfItsTrials) {
   const Tensor x = at::zeros({8, 8});
   TrialAllocator allocator;
-  with(allocator, [&] {
-    made(named("aten::mm"), {x, x});
-    EXPECT_EQ(allocator.own, 0);
-    const Tensor y = at::mm(x, x);
-    EXPECT_GT(allocator.own, 0);
-  });
-  EXPECT_EQ(allocator.lost, 0);
+  made(named("aten::mm"), {x, x});
+  EXPECT_EQ(allocator.own, 0);
+  const Tensor y = at::mm(x, x);
+  EXPECT_GT(allocator.own, 0);
+  EXPECT_THAT(allocator.losing, ::testing::IsEmpty());
 }
 
 // A rank whose stage held 0.8 GiB took 4 GiB while it learned what convolutions of 1 GiB make.
-TEST_F(Memo, LetsKernelsThatIgnoreValuesLoseTheirBytes) {
-  const Tensor x = at::zeros({2048, 2});
+TEST_F(Memo, LetsLargeResultsLoseTheirBytes) {
+  using Numbers = std::vector<std::int64_t>;
+  const Tensor x = at::zeros({2048, 2}), wide = at::zeros({2, 2049});
+  const Tensor pictures = at::zeros({2, 3, 64, 64}), filters = at::zeros({512, 3, 3, 3});
   TrialAllocator allocator;
-  with(allocator, [&] {
-    made(named("aten::mm"), {x, at::zeros({2, 2049})});
-    EXPECT_EQ(allocator.lost, 1);
-    // What a kernel keeps for its next call.
-    *allocator.kept = 1;
-    made(named("aten::mm"), {x, at::zeros({2, 2050})});
-    EXPECT_EQ(allocator.lost, 2);
-    EXPECT_EQ(*allocator.kept, 1);
-  });
+  made(named("aten::mm"), {x, wide});
+  made(named("aten::addmm"), {at::zeros({2049}), x, wide, 1, 1});
+  made(named("aten::bmm"), {at::zeros({2, 1024, 2}), at::zeros({2, 2, 2049})});
+  EXPECT_THAT(allocator.losing, ::testing::ElementsAre(true, true, true));
+  allocator.losing.clear();
+  made(named("aten::convolution"), {pictures, filters, Tensor(), Numbers{1, 1}, Numbers{1, 1},
+                                    Numbers{1, 1}, false, Numbers{0, 0}, 1});
+  EXPECT_THAT(allocator.losing, ::testing::Contains(true));
+  allocator.losing.clear();
+  made(named("aten::convolution"), {pictures, at::zeros({3, 512, 3, 3}), Tensor(), Numbers{1},
+                                    Numbers{1}, Numbers{1}, true, Numbers{0}, 1});
+  EXPECT_THAT(allocator.losing, ::testing::Contains(true));
+  // As with a kernel that keeps a block for its next call.
+  EXPECT_FALSE(TrialAllocator::loses(allocator.kept));
   int own = 0;
   EXPECT_FALSE(TrialMemory::instance().free(&own));
   EXPECT_TRUE(TrialMemory::instance().free(allocator.kept));
   EXPECT_FALSE(TrialMemory::instance().free(allocator.kept));
+}
+
+TEST_F(Memo, LetsNoOtherBlockLoseItsBytes) {
+  const Tensor row = at::zeros({(std::int64_t{1} << 22) + 1});
+  TrialAllocator allocator;
+  made(named("aten::sort"), {row, -1, false});
+  EXPECT_THAT(allocator.losing, ::testing::Each(false));
+  EXPECT_THAT(allocator.losing, ::testing::Not(::testing::IsEmpty()));
+  allocator.losing.clear();
+  // A kernel's own buffer.
+  TrialMemory::instance().begin_trial({TrialAllocator::kLarge});
+  const c10::DataPtr other = allocator.allocate(TrialAllocator::kLarge + 64);
+  const c10::DataPtr result = allocator.allocate(TrialAllocator::kLarge);
+  TrialMemory::instance().end_trial();
+  EXPECT_THAT(allocator.losing, ::testing::ElementsAre(false, true));
+  TrialMemory::instance().free(allocator.kept);
 }
 
 // A sort whose numbers change runs past its end.

@@ -187,6 +187,7 @@ class Ownership {
   static bool is_new(LeafKind kind);
   static bool is_of_parameter(LeafKind kind);
   ForwardUses forward_uses(const OperatorCall& call) const;
+  bool writes_parameter(const OperatorCall& call) const;
   void count_micro_batches(const OperatorCall& call);
   void count_forward(const OperatorCall& call);
   void begin_forward();
@@ -233,7 +234,10 @@ class Ownership {
   std::uint64_t micro_batch_of_run_ = 0;
   Progress progress_ = Progress::kForward;
   bool is_told_of_micro_batches_ = false;
-  bool is_behind_backward_ = false;  ///< No forward has used a parameter since.
+  bool is_behind_backward_ = false;       ///< No forward has used a parameter since.
+  bool updates_behind_backward_ = false;  ///< The program has done so, with this model.
+  bool is_updated_in_backward_ =
+      false;  ///< By the latest one, and the program updates nowhere else.
   std::uint64_t moves_ = 0;
   Decision decision_;
   std::optional<Place> place_;               ///< Of the latest operator; none: all compute it.
