@@ -134,7 +134,7 @@ class Autograd(PythonCase):
 
     def test_updates_in_hooks_are_steps(self):
         for trainer in ("update_in_backward", "hooks"):
-            split = self.run_split(2, PYTHON, TRAINERS, trainer)
+            split = self.run_split(2, PYTHON, TRAINERS, trainer, name=trainer)
             self.assertEqual(split.statistics["ranks"][0]["steps"], 3, trainer)
 
     def test_short_floats(self):

@@ -230,23 +230,20 @@ class Ownership {
   SinceBackward since_;
   std::uint64_t backwards_ = 0;        ///< That have begun, in a row counted once.
   std::uint64_t model_backwards_ = 0;  ///< Before the model.
-  std::uint64_t micro_batch_ = 0;
-  std::uint64_t micro_batch_of_run_ = 0;
+  std::uint64_t micro_batch_ = 0, micro_batch_of_run_ = 0, moves_ = 0;
   Progress progress_ = Progress::kForward;
   bool is_told_of_micro_batches_ = false;
   bool is_behind_backward_ = false;       ///< No forward has used a parameter since.
   bool updates_behind_backward_ = false;  ///< The program has done so, with this model.
   bool is_updated_in_backward_ =
       false;  ///< By the latest one, and the program updates nowhere else.
-  std::uint64_t moves_ = 0;
   Decision decision_;
   std::optional<Place> place_;               ///< Of the latest operator; none: all compute it.
   std::uint64_t first_of_step_ = 1;          ///< Its first micro-batch, counted as StorageFacts do.
   std::uint64_t made_of_ = 0;                ///< What it makes or changes.
   std::optional<std::uint32_t> forward_of_;  ///< The same.
   bool is_gradient_ = false;                 ///< What it makes.
-  bool is_forward_ = false;
-  bool needs_gradient_ = false;
+  bool is_forward_ = false, needs_gradient_ = false;
   bool uses_parameter_ = false;  ///< Or what follows one.
 };
 
