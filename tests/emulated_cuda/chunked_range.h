@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <utility>
 
 namespace spillway::emulated {
 
@@ -39,7 +41,8 @@ class ChunkedRange {
   ChunkedRange(const ChunkedRange&) = delete;
   ChunkedRange& operator=(const ChunkedRange&) = delete;
 
-  void map() { EXPECT_EQ(SPILLWAY_DRIVER(cuMemMap)(address_, bytes_, 0, chunk_, 0), CUDA_SUCCESS); }
+  CUresult try_map() { return SPILLWAY_DRIVER(cuMemMap)(address_, bytes_, 0, chunk_, 0); }
+  void map() { EXPECT_EQ(try_map(), CUDA_SUCCESS); }
   void give_access() {
     CUmemAccessDesc who{};
     who.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -48,6 +51,10 @@ class ChunkedRange {
   }
   void unmap() { EXPECT_EQ(SPILLWAY_DRIVER(cuMemUnmap)(address_, bytes_), CUDA_SUCCESS); }
 
+  /// Each gets the other's chunk; none is mapped.
+  void swap_chunks(ChunkedRange& other) { std::swap(chunk_, other.chunk_); }
+
+  CUdeviceptr address() const { return address_; }
   float* data() const { return reinterpret_cast<float*>(address_); }
   std::size_t bytes() const { return bytes_; }
   std::int64_t count() const { return static_cast<std::int64_t>(bytes_ / sizeof(float)); }

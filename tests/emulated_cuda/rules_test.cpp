@@ -244,14 +244,16 @@ TEST_P(Rules, Broken) { EXPECT_DEATH(GetParam().program(Rule::kBroken), GetParam
 
 constexpr Case kCases[] = {
     {"OperatorWaitsForItsCopyIn", operator_waits_for_its_copy_in,
-     "not ordered: 'increment' on stream 0 of device 0 writes memory at 0x[0-9a-f]+ that 'copy, "
+     "not ordered: 'increment' on the default stream of device 0 writes memory at 0x[0-9a-f]+ that "
+     "'copy, "
      "host to device' on "
      "stream [0-9]+ of device 0 wrote"},
     {"CopyOutWaitsForItsOperator", copy_out_waits_for_its_operator,
      "not ordered: 'copy, device to host' on stream [0-9]+ of device 0 reads memory at 0x[0-9a-f]+ "
      "that 'increment'"},
     {"BlockIsNotReusedWhileItsCopyOutRuns", block_is_not_reused_while_its_copy_out_runs,
-     "not ordered: 'increment' on stream 0 of device 0 writes memory .* that 'copy, device to "
+     "not ordered: 'increment' on the default stream of device 0 writes memory .* that 'copy, "
+     "device to "
      "host' on stream [0-9]+ "
      "of device 0 read"},
     {"OperatorWaitsForTheCopyOutOfWhatItOverwrites",
@@ -270,7 +272,7 @@ constexpr Case kCases[] = {
      "the host touches pinned memory .* 'copy, host to device' reads"},
     {"UnmappingWaitsForTheOperator", unmapping_waits_for_the_operator,
      "not ordered: 'cuMemUnmap' on the host takes away memory at 0x[0-9a-f]+ that 'increment' on "
-     "stream 0"},
+     "the default stream"},
     {"UnmappingWaitsForTheCopyOut", unmapping_waits_for_the_copy_out,
      "not ordered: 'cuMemUnmap' on the host takes away memory at 0x[0-9a-f]+ that 'fill' on "
      "stream"},
@@ -280,7 +282,8 @@ constexpr Case kCases[] = {
      "'increment' uses device memory at 0x[0-9a-f]+, where a chunk is mapped that cuMemSetAccess "
      "was not called for"},
     {"MemoryFreedInAStreamIsNotUsedInAnother", memory_freed_in_a_stream_is_not_used_in_another,
-     "not ordered: 'cudaFreeAsync' on stream 0 of device 0 writes memory .* that 'fill' on stream"},
+     "not ordered: 'cudaFreeAsync' on the default stream of device 0 writes memory .* that 'fill' "
+     "on stream"},
 };
 
 INSTANTIATE_TEST_SUITE_P(EmulatedCuda, Rules, testing::ValuesIn(kCases),

@@ -7,6 +7,7 @@
 
 #include "../driver/mappings.h"
 #include "failure.h"
+#include "faults.h"
 #include "settings.h"
 
 namespace spillway::emulated {
@@ -25,6 +26,7 @@ AddressSpace& AddressSpace::of_process() {
 }
 
 AddressSpace::AddressSpace() {
+  handle_faults();
   const std::size_t count = settings().devices.size();
   used_.resize(count);
   if (count == 0) return;

@@ -1,4 +1,5 @@
-// Names what a fault in the memory of a device, or in pinned memory that a device uses, means.
+#include "faults.h"
+
 #include <signal.h>
 #include <unistd.h>
 
@@ -46,21 +47,27 @@ bool explain_or_mend(const void* address) {
   return false;
 }
 
-// Back in the handler that was there before, the access faults again.
-void on_fault(int, siginfo_t* what, void*) {
-  if (!explain_or_mend(what->si_addr)) sigaction(SIGSEGV, &previous, nullptr);
+// What is not ours goes to the handler that was there before; without one, the access faults again
+// and ends the process.
+void on_fault(int signal, siginfo_t* what, void* context) {
+  if (explain_or_mend(what->si_addr)) return;
+  if ((previous.sa_flags & SA_SIGINFO) != 0) {
+    previous.sa_sigaction(signal, what, context);
+  } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
+    previous.sa_handler(signal);
+  } else {
+    sigaction(SIGSEGV, &previous, nullptr);
+  }
 }
 
-struct Install {
-  Install() {
-    AddressSpace::of_process();
-    struct sigaction mine;
-    std::memset(&mine, 0, sizeof mine);
-    mine.sa_sigaction = on_fault;
-    mine.sa_flags = SA_SIGINFO;
-    sigaction(SIGSEGV, &mine, &previous);
-  }
-} install;
-
 }  // namespace
+
+void handle_faults() {
+  struct sigaction mine;
+  std::memset(&mine, 0, sizeof mine);
+  mine.sa_sigaction = on_fault;
+  mine.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &mine, &previous);
+}
+
 }  // namespace spillway::emulated

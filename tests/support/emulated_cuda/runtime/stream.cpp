@@ -61,7 +61,8 @@ CUstream_st* legacy(int device) {
   const std::lock_guard lock(streams().mutex);
   CUstream_st*& stream = streams().legacy[device];
   if (stream == nullptr) {
-    streams().all.push_back(std::make_shared<CUstream_st>(device, cudaStreamDefault, 0));
+    streams().all.push_back(std::make_shared<CUstream_st>(
+        device, cudaStreamDefault, 0, "the default stream of device " + std::to_string(device)));
     stream = streams().all.back().get();
   }
   return stream;
@@ -74,7 +75,8 @@ CUstream_st* of_thread(int device) {
   return stream;
 }
 
-std::string name_of_stream(int device) {
+// As they were made: that of LibTorch's pools is the same in each run.
+std::string next_name(int device) {
   static std::mutex mutex;
   static auto* counts = new std::map<int, int>;
   const std::lock_guard lock(mutex);
@@ -100,7 +102,7 @@ CUstream_st& living_stream(cudaStream_t handle) {
 }
 
 CUstream_st* make_stream(int device, unsigned flags, int priority) {
-  auto stream = std::make_shared<CUstream_st>(device, flags, priority);
+  auto stream = std::make_shared<CUstream_st>(device, flags, priority, next_name(device));
   const std::lock_guard lock(streams().mutex);
   streams().all.push_back(stream);
   return stream.get();
@@ -151,11 +153,11 @@ using spillway::emulated::Mark;
 using spillway::emulated::MarkPtr;
 using spillway::emulated::settings;
 
-CUstream_st::CUstream_st(int device, unsigned flags, int priority)
+CUstream_st::CUstream_st(int device, unsigned flags, int priority, std::string name)
     : device_(device),
       flags_(flags),
       priority_(priority),
-      id_(spillway::emulated::ordering::add_stream(spillway::emulated::name_of_stream(device))),
+      id_(spillway::emulated::ordering::add_stream(std::move(name))),
       random_(settings().seed * 7919 + static_cast<std::uint64_t>(id_)) {}
 
 void CUstream_st::retire() {

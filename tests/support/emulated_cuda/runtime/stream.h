@@ -39,7 +39,7 @@ using MarkPtr = std::shared_ptr<Mark>;
 /// CUDA declares the type.
 struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
  public:
-  CUstream_st(int device, unsigned flags, int priority);
+  CUstream_st(int device, unsigned flags, int priority, std::string name);
   CUstream_st(const CUstream_st&) = delete;
   CUstream_st& operator=(const CUstream_st&) = delete;
 
