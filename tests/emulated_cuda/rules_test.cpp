@@ -50,9 +50,6 @@ CUDAStream copies() {
   return stream;
 }
 
-at::Tensor on_device() {
-  return at::empty({kCount}, at::TensorOptions(at::kCUDA).dtype(at::kFloat));
-}
 at::Tensor pinned(float value) {
   return at::empty({kCount}, at::TensorOptions(at::kCPU).dtype(at::kFloat).pinned_memory(true))
       .fill_(value);
@@ -72,6 +69,13 @@ void order(CUDAStream earlier, CUDAStream later, Rule rule) {
   Event event;
   event.record(earlier);
   if (rule == Rule::kKept) event.block(later);
+}
+
+// Memory belongs to the stream that it was allocated for; the copies may follow.
+at::Tensor on_device() {
+  at::Tensor tensor = at::empty({kCount}, at::TensorOptions(at::kCUDA).dtype(at::kFloat));
+  order(compute(), copies(), Rule::kKept);
+  return tensor;
 }
 
 // A device tensor that the compute stream has written.

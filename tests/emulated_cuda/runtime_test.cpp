@@ -396,7 +396,7 @@ TEST_F(EmulatedRuntimeDeathTest, ACopyBeyondTheEndIsNamed) {
   };
   EXPECT_DEATH(
       program(),
-      "'copy, host to device' uses device memory .*, 16777216 bytes of which 2097152 are in");
+      "'copy, host to device' uses device memory .*, 16777216 bytes of which 65536 are in");
 }
 
 TEST_F(EmulatedRuntime, AKernelThatNothingEmulatesIsRefusedByName) {

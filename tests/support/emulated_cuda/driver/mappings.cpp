@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -39,7 +38,7 @@ Mappings::Mappings() : file_(memfd_create("emulated_device", MFD_CLOEXEC)) {
 }
 
 bool Mappings::is_chunk(CUmemGenericAllocationHandle handle) const {
-  return std::find(chunks_.begin(), chunks_.end(), chunk_of(handle)) != chunks_.end();
+  return chunks_.count(chunk_of(handle)) != 0;
 }
 
 std::size_t Mappings::room_for(std::size_t bytes) {
@@ -59,7 +58,7 @@ CUresult Mappings::create(CUmemGenericAllocationHandle* handle, std::size_t byte
   if (!AddressSpace::of_process().take(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::lock_guard lock(mutex_);
   auto* chunk = new Chunk{.bytes = bytes, .device = device, .offset = room_for(bytes)};
-  chunks_.push_back(chunk);
+  chunks_.insert(chunk);
   *handle = handle_of(chunk);
   return CUDA_SUCCESS;
 }
@@ -81,7 +80,7 @@ void Mappings::drop(Chunk* chunk) {
             static_cast<off_t>(chunk->bytes));
   holes_.emplace(chunk->bytes, chunk->offset);
   AddressSpace::of_process().give_back(chunk->device, chunk->bytes);
-  std::erase(chunks_, chunk);
+  chunks_.erase(chunk);
   delete chunk;
 }
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <vector>
+#include <unordered_set>
 
 namespace spillway::emulated {
 
@@ -61,7 +61,7 @@ class Mappings {
 
   mutable std::mutex mutex_;
   std::map<std::uintptr_t, Mapping> mappings_;
-  std::vector<Chunk*> chunks_;
+  std::unordered_set<Chunk*> chunks_;
   int file_ = -1;
   std::size_t file_bytes_ = 0;
   std::multimap<std::size_t, std::size_t> holes_;  // Bytes and offset of what was released.

@@ -43,17 +43,17 @@ AddressSpace::AddressSpace() {
 std::uintptr_t AddressSpace::next_range(int device, std::size_t bytes, std::size_t alignment) {
   const auto i = static_cast<std::size_t>(device);
   const std::uintptr_t begin = (next_[i] + alignment - 1) / alignment * alignment;
-  next_[i] = begin + bytes + settings().grain;
+  next_[i] = begin + bytes + kPage;
   if (next_[i] > first_ + (i + 1) * kAddressesPerDevice)
     die("the addresses of device " + std::to_string(device) + " are used up");
   return begin;
 }
 
 void* AddressSpace::allocate(int device, std::size_t bytes) {
-  const std::size_t whole = whole_grains(bytes);
+  const std::size_t whole = whole_pages(bytes);
   if (!take(device, whole)) return nullptr;
   const std::lock_guard lock(mutex_);
-  const std::uintptr_t begin = next_range(device, whole, settings().grain);
+  const std::uintptr_t begin = next_range(device, whole, kPage);
   auto* address = reinterpret_cast<void*>(begin);
   if (mprotect(address, whole, PROT_READ | PROT_WRITE) != 0) {
     die("no host memory for " + std::to_string(whole) +
@@ -143,10 +143,7 @@ std::size_t AddressSpace::used(int device) const {
   return used_[static_cast<std::size_t>(device)];
 }
 
-std::size_t whole_grains(std::size_t bytes) {
-  const std::size_t grain = settings().grain;
-  return (bytes + grain - 1) / grain * grain;
-}
+std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 void check_mapped(const void* address, std::size_t bytes, const std::string& what, Moment moment) {
   const AddressSpace& space = AddressSpace::of_process();

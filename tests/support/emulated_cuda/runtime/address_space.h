@@ -85,7 +85,8 @@ enum class Moment : std::uint8_t { kSubmission, kExecution };
 /// looked at.
 void check_mapped(const void* address, std::size_t bytes, const std::string& what, Moment moment);
 
-/// Rounds up to the grain.
-std::size_t whole_grains(std::size_t bytes);
+/// Of the host, and of allocations that are no chunks.
+constexpr std::size_t kPage = 4096;
+std::size_t whole_pages(std::size_t bytes);
 
 }  // namespace spillway::emulated

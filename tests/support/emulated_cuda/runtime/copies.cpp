@@ -85,8 +85,8 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t han
   const char* name = name_of(work.to_place, work.from_place);
   order_with_legacy(*stream);
   ordering::begin(stream->id());
-  ordering::use(stream->id(), from, bytes, Use::kRead, name);
-  ordering::use(stream->id(), to, bytes, Use::kWrite, name);
+  ordering::use_protected(stream->id(), from, bytes, Use::kRead, name);
+  ordering::use_protected(stream->id(), to, bytes, Use::kWrite, name);
   std::shared_ptr<std::vector<char>> staged;
   if (work.from_place == Place::kPageable && work.to_place != Place::kPageable) {
     staged = std::make_shared<std::vector<char>>(work.from, work.from + bytes);

@@ -18,11 +18,7 @@ using namespace spillway::emulated;
 
 namespace {
 
-constexpr std::size_t kPage = 4096;
-
 std::atomic<std::size_t> pinned_bytes{0};
-
-std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 // False where EMU_CUDA_PINNED does not leave so much.
 bool take_pinned(std::size_t bytes) {

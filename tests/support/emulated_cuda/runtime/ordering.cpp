@@ -39,17 +39,20 @@ void begin(int stream) {
 
 void use(int stream, const void* address, std::size_t bytes, Use kind, const char* what) {
   check_mapped(address, bytes, what, Moment::kSubmission);
-  if (!settings().check) return;
-  const AddressSpace& space = AddressSpace::of_process();
-  const auto range = space.find(address);
-  if (!range) return;
+  if (!settings().check || !AddressSpace::of_process().find(address)) return;
   const std::lock_guard lock(state().mutex);
   die_of(state().check.use(stream, reinterpret_cast<std::uintptr_t>(address), bytes, kind, what));
-  if (space.is_device(address)) return;
-  PinnedMemory::of_process().protect(
-      *range,
-      {reinterpret_cast<std::uintptr_t>(address), reinterpret_cast<std::uintptr_t>(address) + bytes,
-       kind, stream, state().check.clock_of(stream).of(stream), what});
+}
+
+void use_protected(int stream, const void* address, std::size_t bytes, Use kind, const char* what) {
+  use(stream, address, bytes, kind, what);
+  const AddressSpace& space = AddressSpace::of_process();
+  if (!settings().check || !space.is_pinned(address)) return;
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  const auto range = space.find(address);
+  const std::lock_guard lock(state().mutex);
+  const std::uint64_t tick = state().check.clock_of(stream).of(stream);
+  PinnedMemory::of_process().protect(*range, {begin, begin + bytes, kind, stream, tick, what});
 }
 
 Clock now(int stream) {

@@ -17,9 +17,13 @@ int add_stream(std::string name);
 /// A piece of work is submitted.
 void begin(int stream);
 
-/// The work that began last uses memory of a device, or pinned memory of the host, which is
-/// protected from the host until it learns that the work is done. Pageable memory is ignored.
+/// The work that began last uses memory of a device, or pinned memory of the host. Pageable memory
+/// is ignored.
 void use(int stream, const void* address, std::size_t bytes, Use kind, const char* what);
+
+/// The same for copies: pinned memory is protected from the host, too, until it learns that the
+/// work is done.
+void use_protected(int stream, const void* address, std::size_t bytes, Use kind, const char* what);
 
 /// What an event records that is put into the stream now.
 Clock now(int stream);

@@ -13,8 +13,6 @@
 namespace spillway::emulated {
 namespace {
 
-constexpr std::uintptr_t kPage = 4096;
-
 std::uintptr_t page_of(std::uintptr_t address) { return address / kPage * kPage; }
 std::uintptr_t next_page(std::uintptr_t address) { return page_of(address + kPage - 1); }
 bool overlaps(const PinnedUse& use, std::uintptr_t begin, std::uintptr_t end) {
