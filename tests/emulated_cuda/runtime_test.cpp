@@ -171,6 +171,19 @@ TEST_F(EmulatedRuntime, ADestroyedStreamStillDoesItsWork) {
   done.get_future().wait();
 }
 
+TEST_F(EmulatedRuntime, TheWorkOfADestroyedStreamIsWorkOfTheDevice) {
+  const DeviceBytes device(kBytes);
+  const PinnedBytes pinned(kBytes);
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  EXPECT_EQ(cudaMemsetAsync(device.data(), 3, kBytes, stream), cudaSuccess);
+  EXPECT_EQ(cudaMemcpyAsync(pinned.data(), device.data(), kBytes, cudaMemcpyDeviceToHost, stream),
+            cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(pinned.data()[kBytes / 2], 3);
+}
+
 TEST_F(EmulatedRuntime, BlockingStreamsAndTheDefaultStreamWaitForEachOther) {
   cudaStream_t blocking = nullptr;
   ASSERT_EQ(cudaStreamCreate(&blocking), cudaSuccess);

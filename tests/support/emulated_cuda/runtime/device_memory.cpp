@@ -66,7 +66,7 @@ cudaError_t cudaMallocAsync(void** address, size_t bytes, cudaStream_t handle) {
   if (*address == nullptr) {
     // What was freed in streams comes back when they get there. The host learns nothing by this
     // wait.
-    for (const auto& one : streams_of(stream.device())) one->drain();
+    drain_device(stream.device());
     *address = space.allocate(stream.device(), bytes);
   }
   if (*address == nullptr) return out_of_memory(stream.device(), bytes);

@@ -1,6 +1,7 @@
 #include "stream.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <thread>
 #include <utility>
@@ -46,9 +47,12 @@ bool& in_worker() {
 
 namespace {
 
+using StreamPtr = std::shared_ptr<CUstream_st>;
+
 struct Streams {
   std::mutex mutex;
-  std::vector<std::shared_ptr<CUstream_st>> all;
+  std::vector<StreamPtr> all;
+  std::vector<StreamPtr> retired;  // Destroyed, until the host has waited for the device.
   std::map<int, CUstream_st*> legacy;
 };
 
@@ -115,36 +119,57 @@ bool destroy_stream(cudaStream_t handle) {
                                [handle](const auto& one) { return one.get() == handle; });
   if (at == all.end()) return false;
   handle->retire();
-  all.erase(at);  // The thread holds it to its end.
+  streams().retired.push_back(std::move(*at));
+  all.erase(at);
   return true;
 }
 
-std::vector<std::shared_ptr<CUstream_st>> streams_of(int device) {
+namespace {
+
+// The destroyed ones included: what they were given is still work of the device.
+template <class Wanted>
+std::vector<StreamPtr> streams_that(Wanted wanted) {
   const std::lock_guard lock(streams().mutex);
-  std::vector<std::shared_ptr<CUstream_st>> found;
-  for (const auto& stream : streams().all) {
-    if (stream->device() == device) found.push_back(stream);
+  std::vector<StreamPtr> found;
+  for (const auto* some : {&streams().all, &streams().retired}) {
+    std::copy_if(some->begin(), some->end(), std::back_inserter(found), wanted);
   }
   return found;
 }
 
+}  // namespace
+
 void order_with_legacy(CUstream_st& stream) {
   if (!stream.blocking()) return;
   CUstream_st* of_device = legacy(stream.device());
-  for (const auto& other : streams_of(stream.device())) {
-    if (other.get() == &stream || !other->blocking()) continue;
-    if (&stream != of_device && other.get() != of_device) continue;
+  const auto is_ordered = [&](const StreamPtr& other) {
+    return other->device() == stream.device() && other->blocking() && other.get() != &stream &&
+           (&stream == of_device || other.get() == of_device);
+  };
+  for (const StreamPtr& other : streams_that(is_ordered)) {
     ordering::wait_for_stream(stream.id(), other->id());
     if (other->busy()) stream.wait(other->mark());
   }
 }
 
+void drain_device(int device) {
+  for (const StreamPtr& stream :
+       streams_that([&](const StreamPtr& one) { return one->device() == device; })) {
+    stream->drain();
+  }
+}
+
 void wait_for_device(int device) {
-  for (const auto& stream : streams_of(device)) {
+  const auto all = streams_that([&](const StreamPtr& one) { return one->device() == device; });
+  for (const StreamPtr& stream : all) {
     const Clock known = ordering::now(stream->id());
     stream->drain();
     ordering::host_learns(known);
   }
+  const std::lock_guard lock(streams().mutex);
+  std::erase_if(streams().retired, [&](const StreamPtr& one) {
+    return std::find(all.begin(), all.end(), one) != all.end();
+  });
 }
 
 }  // namespace spillway::emulated

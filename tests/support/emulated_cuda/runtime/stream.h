@@ -104,14 +104,14 @@ CUstream_st& living_stream(cudaStream_t handle);
 CUstream_st* make_stream(int device, unsigned flags, int priority);
 bool destroy_stream(cudaStream_t handle);
 
-/// All that live, of one device.
-std::vector<std::shared_ptr<CUstream_st>> streams_of(int device);
-
 /// The legacy stream and blocking streams wait for each other. Called before work is submitted.
 void order_with_legacy(CUstream_st& stream);
 
-/// Waits for all streams of the device; the host knows it then.
+/// Waits for all work of the device; the host knows it then.
 void wait_for_device(int device);
+
+/// The same on behalf of the emulation: the host learns nothing.
+void drain_device(int device);
 
 /// What this thread, a stream's, is doing; null on threads of the host.
 const char*& running();
