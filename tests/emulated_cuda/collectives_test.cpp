@@ -291,7 +291,9 @@ TEST_F(EmulatedNccl, RanksMayBeProcesses) {
       EXPECT_EQ(values.get(), std::vector<float>(kCount, 3));
     });
     int status = 0;
-    if (child != 0) EXPECT_EQ(waitpid(child, &status, 0), child);
+    if (child != 0) {
+      EXPECT_EQ(waitpid(child, &status, 0), child);
+    }
     _exit(testing::Test::HasFailure() || status != 0 ? 1 : 0);
   };
   EXPECT_EXIT(program(), testing::ExitedWithCode(0), "");
