@@ -31,7 +31,11 @@ if [[ -z "${SPILLWAY_LIBTORCH_DIR:-}" ]]; then
   ((all_libtorch)) || releases=("${releases[0]}" "${releases[-1]}")
 fi
 for release in "${releases[@]}"; do
-  "$setup/fetch_libtorch.sh" "$release"
+  cuda=()
+  if python3 "$setup/libtorch.py" wheels cuda "$release" >/dev/null 2>&1; then
+    cuda=(--cuda)  # For the tests on an emulated CUDA.
+  fi
+  "$setup/fetch_libtorch.sh" "${cuda[@]}" "$release"
   [[ -z $release ]] || "$setup/fetch_python.sh" "$release"
 done
 jobs=$("$setup/build_jobs.sh")

@@ -2,7 +2,8 @@
 #                   [ENVIRONMENT <VAR=value>...] [TIMEOUT <seconds>] [RUN_SERIAL] [NO_PCH])
 #
 # One GoogleTest executable spillway_<name>_test, one ctest case per test, named <name>.<Suite>.<case>.
-# Without LABELS the label is `unit`; the labels in use are unit, conformance, equality, life_cycle, stress, slow.
+# Without LABELS the label is `unit`; the labels in use are unit, conformance, equality, life_cycle, stress, slow,
+# cuda-emulated.
 # RUN_SERIAL is for cases that need the machine alone; stress and slow imply it.
 # NO_PCH is for targets that link LibTorch (see SpillwayPch.cmake).
 

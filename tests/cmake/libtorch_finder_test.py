@@ -208,5 +208,46 @@ class Options(probe_project.ProbeCase):
                             "SPILLWAY_WITH_GDS=ON needs SPILLWAY_WITH_CUDA=ON")
 
 
+CUDA_PART = """\
+cmake_minimum_required(VERSION 3.25)
+project(Probe LANGUAGES NONE)
+include("@FOLDER@/find_cuda_part.cmake")
+set(LibTorch_ROOT_DIR "${CMAKE_CURRENT_SOURCE_DIR}/libtorch-2.11.0/torch")
+spillway_find_cuda_part(found reason)
+message(STATUS "found=${found} reason=${reason}.")
+""".replace("@FOLDER@", (probe_project.REPOSITORY / "tests/support/emulated_cuda").as_posix())
+
+
+class CudaPart(probe_project.ProbeCase):
+    """Where the build looks for what the tests on an emulated CUDA need."""
+
+    FLAGS = ("-DSPILLWAY_WITH_TORCH=ON", "-DSPILLWAY_TORCH_MINOR=2.11", "-DSPILLWAY_SANITIZE=")
+
+    def find(self, folder, *flags):
+        files = {f"{folder}/torch/lib/libtorch_cuda.so": "", f"{folder}/nvidia/cu13/include/crt/host_defines.h": ""}
+        status, output = self.configure("", files, preamble=CUDA_PART, flags=(*self.FLAGS, *flags))
+        self.assertEqual(status, 0, output)
+        return re.search(r"found=(\S*) reason=(.*)\. -- Configuring", output).groups()
+
+    def test_beside_what_was_fetched(self):
+        self.assertEqual(self.find("libtorch-2.11.0-cuda"), (str(self.root / "libtorch-2.11.0-cuda"), ""))
+
+    def test_in_a_whole_wheel(self):
+        self.assertEqual(self.find("libtorch-2.11.0"), (str(self.root / "libtorch-2.11.0"), ""))
+
+    def test_where_it_is_not_the_command_that_fetches_it_is_told(self):
+        found, reason = self.find("elsewhere")
+        self.assertEqual(found, "")
+        self.assertIn("is not in", reason)
+        self.assertIn("fetch_libtorch.sh --cuda 2.11 fetches it", reason + ".")
+
+    def test_what_stands_against_it_is_told(self):
+        for flag, reason in (("SPILLWAY_WITH_TORCH=OFF", "SPILLWAY_WITH_TORCH is OFF"),
+                             ("SPILLWAY_SANITIZE=thread", "SPILLWAY_SANITIZE is set"),
+                             ("SPILLWAY_TORCH_MINOR=2.15", "it is there for LibTorch 2.11, not 2.15")):
+            with self.subTest(flag):
+                self.assertEqual(self.find("libtorch-2.11.0-cuda", f"-D{flag}"), ("", reason))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -22,6 +22,8 @@ import budget_text  # noqa: E402
 import libtorch  # noqa: E402
 import python_torch  # noqa: E402
 
+CPU, CUDA = libtorch.PARTS["cpu"], libtorch.PARTS["cuda"]
+
 
 class ScriptCase(unittest.TestCase):
     def setUp(self):
@@ -149,43 +151,58 @@ class Wheels(ScriptCase):
     def wheels(self, **torch_files):
         self.wheel("torch", "2.11.0", {
             "torch/lib/libc10.so": "c10", "torch/lib/libtorch_cpu.so": "cpu",
-            "torch/lib/libgomp.so.1": "gomp", "torch/lib/libtorch_cuda.so": "cuda",
+            "torch/lib/libgomp.so.1": "gomp", **{name: "cuda" for name in CUDA.libraries},
             "torch/include/ATen/ATen.h": "aten", "torch/nn/modules.py": "python",
             "torch/version.py": "2.11.0", **torch_files})
-        self.wheel("nvidia_cuda_runtime", "13.0.96", {"nvidia/cu13/lib/libcudart.so.13": "rt"})
+        self.wheel("nvidia_cuda_runtime", "13.0.96", {"nvidia/cu13/lib/libcudart.so.13": "rt",
+                                                      "nvidia/cu13/include/cuda.h": "header"})
         self.wheel("nvidia_cuda_cupti", "13.0.85", {"nvidia/cu13/lib/libcupti.so.13": "cupti"})
+        self.wheel("nvidia_cuda_crt", "13.0.88", {"nvidia/cu13/include/crt/host_defines.h": "crt"})
 
-    def unpacked(self):
+    def unpacked(self, part=CPU):
         target = self.root / "target"
-        libtorch.unpack("2.11.0", self.root / "wheels", target)
+        libtorch.unpack(part, "2.11.0", self.root / "wheels", target)
         return target
+
+    def names_in(self, folder):
+        return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
     def test_only_what_cpp_needs_is_unpacked(self):
         self.wheels()
         target = self.unpacked()
-        self.assertIsNone(libtorch.check("2.11.0", target))
-        names = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
+        self.assertIsNone(libtorch.check(CPU, "2.11.0", target))
+        names = self.names_in(target)
         self.assertIn("torch/include/ATen/ATen.h", names)
         self.assertIn("nvidia/cu13/lib/libcudart.so.13", names)
-        self.assertFalse(names & {"torch/lib/libtorch_cuda.so", "torch/nn/modules.py"})
+        self.assertFalse(names & {"torch/lib/libtorch_cuda.so", "torch/nn/modules.py", "nvidia/cu13/include/cuda.h"})
+
+    def test_the_cuda_part_is_the_rest_without_libraries_of_nvidia(self):
+        self.wheels()
+        target = self.unpacked(CUDA)
+        self.assertIsNone(libtorch.check(CUDA, "2.11.0", target))
+        names = {name for name in self.names_in(target) if ".dist-info/" not in name}
+        self.assertEqual(names, CUDA.libraries | {"nvidia/cu13/include/cuda.h",
+                                                  "nvidia/cu13/include/crt/host_defines.h"})
+        (target / "torch/lib/libtorch_cuda.so").unlink()
+        self.assertIn("libtorch_cuda.so is missing", libtorch.check(CUDA, "2.11.0", target))
 
     def test_missing_file_is_named(self):
         self.wheels()
         target = self.unpacked()
         (target / "torch/lib/libc10.so").unlink()
-        self.assertIn("libc10.so is missing", libtorch.check("2.11.0", target))
+        self.assertIn("libc10.so is missing", libtorch.check(CPU, "2.11.0", target))
 
     def test_truncated_file_is_named(self):
         self.wheels()
         target = self.unpacked()
         (target / "torch/lib/libtorch_cpu.so").write_text("c", encoding="utf-8")
-        self.assertIn("libtorch_cpu.so has 1 bytes instead of 3", libtorch.check("2.11.0", target))
+        self.assertIn("libtorch_cpu.so has 1 bytes instead of 3", libtorch.check(CPU, "2.11.0", target))
 
     def test_empty_folder_is_incomplete(self):
-        self.assertIn("RECORD is missing", libtorch.check("2.11.0", self.root))
+        self.assertIn("RECORD is missing", libtorch.check(CPU, "2.11.0", self.root))
 
-    def fetch(self, cache, **variables):
-        return probe_project.run([SETUP / "fetch_libtorch.sh", "2.11"],
+    def fetch(self, cache, *words, **variables):
+        return probe_project.run([SETUP / "fetch_libtorch.sh", *words, "2.11"],
                                  env=clean_environment(XDG_CACHE_HOME=str(cache), **variables))
 
     def fetch_in_vain(self, cache):
@@ -195,14 +212,57 @@ class Wheels(ScriptCase):
     def test_fetch_leaves_a_complete_folder_alone(self):
         self.wheels()
         target = self.root / "spillway" / "libtorch-2.11.0"
-        libtorch.unpack("2.11.0", self.root / "wheels", target)
+        libtorch.unpack(CPU, "2.11.0", self.root / "wheels", target)
         status, output = self.fetch(self.root, PIP_NO_INDEX="1")
         self.assertEqual((status, output.strip()), (0, f"libtorch: 2.11.0 is in {target}"))
+
+    # Has a pip that finds everything in the folder `wheels`.
+    PYTHON_WITH_WHEELS = f"""#!/bin/bash
+words=" $* "
+case $words in
+  *" pip --version "*) exit 0 ;;
+  *" pip download "*)
+    echo "$*" >>"$SERVED/../asked"
+    folder=${{words#*--dest }}
+    exec cp "$SERVED"/*.whl "${{folder%% *}}" ;;
+esac
+exec {sys.executable} "$@"
+"""
+
+    def fetch_from_wheels(self, *words):
+        self.write({"bin/python3": self.PYTHON_WITH_WHEELS})
+        status, output = self.fetch(self.root, *words, PATH=f"{self.root / 'bin'}:{os.environ['PATH']}",
+                                    SERVED=str(self.root / "wheels"))
+        self.assertEqual(status, 0, output)
+        return output
+
+    def test_both_parts_come_from_one_download(self):
+        self.wheels()
+        self.fetch_from_wheels("--cuda")
+        self.assertEqual((self.root / "asked").read_text(encoding="utf-8").count("torch==2.11.0"), 1)
+        for part, folder in ((CPU, "libtorch-2.11.0"), (CUDA, "libtorch-2.11.0-cuda")):
+            self.assertIsNone(libtorch.check(part, "2.11.0", self.root / "spillway" / folder))
+        self.assertNotIn("downloading", self.fetch_from_wheels("--cuda"))
+
+    def test_the_cuda_part_leaves_the_other_one_alone(self):
+        self.wheels()
+        self.fetch_from_wheels()
+        library = self.root / "spillway/libtorch-2.11.0/torch/lib/libc10.so"
+        before = library.stat().st_ino
+        self.assertFalse((self.root / "spillway/libtorch-2.11.0-cuda").exists())
+        self.assertIn("downloading", self.fetch_from_wheels("--cuda"))
+        self.assertEqual(library.stat().st_ino, before)
+        self.assertTrue((self.root / "spillway/libtorch-2.11.0-cuda/torch/lib/libtorch_cuda.so").exists())
+
+    def test_a_release_whose_cuda_part_is_not_tested_is_refused(self):
+        newest = list(libtorch.served())[-1]
+        with self.assertRaisesRegex(SystemExit, f"the CUDA part of LibTorch {newest} .* only that of 2.11.0 is tested"):
+            libtorch.wheels_of(CUDA, newest)
 
     def test_fetch_replaces_a_folder_that_was_damaged(self):
         self.wheels()
         target = self.root / "spillway" / "libtorch-2.11.0"
-        libtorch.unpack("2.11.0", self.root / "wheels", target)
+        libtorch.unpack(CPU, "2.11.0", self.root / "wheels", target)
         (target / "torch/lib/libtorch_cpu.so").write_text("c", encoding="utf-8")
         status, output = self.fetch_in_vain(self.root)
         self.assertEqual(status, 7, output)

@@ -1,23 +1,39 @@
 #!/usr/bin/env python3
-"""Unpacks the part of the LibTorch wheels that C++ on the CPU needs, and checks such a folder.
+"""Unpacks a part of the LibTorch wheels, and checks such a folder.
 
   libtorch.py version [<version>]          the release that is served: of 2.15 or 2.15.0; of all, the newest
   libtorch.py versions                     all of them, oldest first
-  libtorch.py wheels <release>             what to download
-  libtorch.py unpack <release> <folder of wheels> <target>
-  libtorch.py check <release> <target>     exit status 0 when nothing is missing
+  libtorch.py wheels <part> <release>      what to download
+  libtorch.py unpack <part> <release> <folder of wheels> <target>
+  libtorch.py check <part> <release> <target>     exit status 0 when nothing is missing
 
-What is served is in libtorch_versions.txt. The list of files and their sizes comes from the wheels' own RECORD,
-which is unpacked too.
+The part `cpu` is what C++ on the CPU needs. The part `cuda` is what the tests of CUDA need besides: the other
+libraries of LibTorch and the headers of CUDA, but no library of NVIDIA's. What is served is in
+libtorch_versions.txt. The list of files and their sizes comes from the wheels' own RECORD, which is unpacked too.
 """
 import csv
 import pathlib
 import shutil
 import sys
+import typing
 import zipfile
 
 TABLE = pathlib.Path(__file__).resolve().parent.parent / "libtorch_versions.txt"
-NAMES = ("torch", "nvidia_cuda_runtime", "nvidia_cuda_cupti")
+NAMES = ("torch", "nvidia_cuda_runtime", "nvidia_cuda_cupti", "nvidia_cuda_crt")
+NONE = "-"
+
+
+class Part(typing.NamedTuple):
+    wheels: tuple
+    libraries: set
+    others: tuple  # Files, or folders with a "/" at the end.
+
+    def holds(self, name):
+        return (name in self.libraries or name in self.others
+                or name.startswith(tuple(other for other in self.others if other.endswith("/")))
+                or (".dist-info/" in name and not name.endswith("/")))
+
+
 LIBRARIES = {
     "torch/lib/libc10.so",
     "torch/lib/libtorch_cpu.so",
@@ -26,6 +42,12 @@ LIBRARIES = {
     "nvidia/cu13/lib/libcudart.so.13",
     "nvidia/cu13/lib/libcupti.so.13",
 }
+PARTS = {
+    "cpu": Part(NAMES[:3], LIBRARIES, ("torch/version.py", "torch/include/")),
+    "cuda": Part(("torch", "nvidia_cuda_runtime", "nvidia_cuda_crt"),
+                 {f"torch/lib/lib{name}.so" for name in ("c10_cuda", "torch", "torch_cuda", "torch_nvshmem")},
+                 ("nvidia/cu13/include/",)),
+}
 
 
 def served():
@@ -33,6 +55,16 @@ def served():
     lines = [line.split() for line in TABLE.read_text(encoding="utf-8").splitlines()
              if line and not line.startswith("#")]
     return {line[0]: dict(zip(NAMES, line, strict=True)) for line in lines}
+
+
+def wheels_of(part, release):
+    """Maps the wheels that a part is made of to their versions."""
+    versions = {name: served()[release][name] for name in part.wheels}
+    if NONE in versions.values():
+        tested = [other for other, all_of in served().items() if NONE not in all_of.values()]
+        raise SystemExit(f"the CUDA part of LibTorch {release} is not fetched: "
+                         f"only that of {', '.join(tested)} is tested")
+    return versions
 
 
 def numbers(version):
@@ -57,33 +89,27 @@ def release_of(version):
     raise SystemExit(f"LibTorch {version} is not fetched: Spillway serves {', '.join(releases)}; nearest is {nearest}")
 
 
-def is_needed(name):
-    return (name in LIBRARIES or name == "torch/version.py"
-            or name.startswith("torch/include/")
-            or (".dist-info/" in name and not name.endswith("/")))
-
-
-def recorded_sizes(release, target):
+def recorded_sizes(part, release, target):
     """Maps each needed file to its size, None where the wheel records none."""
     sizes = {}
-    for name, version in served()[release].items():
+    for name, version in wheels_of(part, release).items():
         record = target / f"{name}-{version}.dist-info" / "RECORD"
         if not record.is_file():
             raise FileNotFoundError(f"{record} is missing")
         with record.open(newline="", encoding="utf-8") as lines:
             for path, _digest, size in csv.reader(lines):
-                if is_needed(path):
+                if part.holds(path):
                     sizes[path] = int(size) if size else None
     return sizes
 
 
-def check(release, target):
+def check(part, release, target):
     """Returns the first thing wrong with `target`, or None."""
     try:
-        sizes = recorded_sizes(release, target)
+        sizes = recorded_sizes(part, release, target)
     except FileNotFoundError as error:
         return str(error)
-    missing = LIBRARIES - sizes.keys()
+    missing = part.libraries - sizes.keys()
     if missing:
         return f"the wheels do not hold {sorted(missing)[0]}"
     for path, size in sizes.items():
@@ -106,15 +132,15 @@ def extract(archive, member, target):
     return path
 
 
-def unpack(release, wheels, target):
-    for name, version in served()[release].items():
+def unpack(part, release, wheels, target):
+    for name, version in wheels_of(part, release).items():
         found = sorted(wheels.glob(f"{name}-{version}-*.whl"))
         if len(found) != 1:
             raise SystemExit(f"expected one wheel {name}-{version} in {wheels}, found {len(found)}")
         print(f"libtorch: unpacking {found[0].name}", flush=True)
         with zipfile.ZipFile(found[0]) as archive:
             for member in archive.infolist():
-                if not member.is_dir() and is_needed(member.filename):
+                if not member.is_dir() and part.holds(member.filename):
                     extract(archive, member, target)
 
 
@@ -126,15 +152,18 @@ def main(arguments):
     if verb == "versions" and not rest:
         print(*served(), sep="\n")
         return
-    if verb == "wheels" and len(rest) == 1:
-        for name, version in served()[release_of(rest[0])].items():
+    if len(rest) < 2 or rest[0] not in PARTS:
+        raise SystemExit(__doc__)
+    part, release, rest = PARTS[rest[0]], release_of(rest[1]), rest[2:]
+    if verb == "wheels" and not rest:
+        for name, version in wheels_of(part, release).items():
             print(f"{name.replace('_', '-')}=={version}")
         return
-    if verb == "unpack" and len(rest) == 3:
-        unpack(release_of(rest[0]), pathlib.Path(rest[1]), pathlib.Path(rest[2]))
-    elif verb != "check" or len(rest) != 2:
+    if verb == "unpack" and len(rest) == 2:
+        unpack(part, release, pathlib.Path(rest[0]), pathlib.Path(rest[1]))
+    elif verb != "check" or len(rest) != 1:
         raise SystemExit(__doc__)
-    problem = check(release_of(rest[0]), pathlib.Path(rest[-1]))
+    problem = check(part, release, pathlib.Path(rest[-1]))
     if problem:
         raise SystemExit(f"libtorch: incomplete: {problem}")
 

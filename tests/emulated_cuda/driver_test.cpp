@@ -1,0 +1,115 @@
+// Virtual memory of the emulated driver, and its functions by name.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "chunked_range.h"
+#include "support/emulated_cuda/runtime/emulation.h"
+
+namespace spillway::emulated {
+namespace {
+
+class EmulatedDriver : public testing::Test {
+ protected:
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+using EmulatedDriverDeathTest = EmulatedDriver;
+
+std::vector<char> bytes_of(const ChunkedRange& range) {
+  std::vector<char> host(range.bytes());
+  EXPECT_EQ(cudaMemcpy(host.data(), range.data(), host.size(), cudaMemcpyDeviceToHost),
+            cudaSuccess);
+  return host;
+}
+
+TEST_F(EmulatedDriver, AChunkKeepsItsBytesWhereverItIsMapped) {
+  ChunkedRange here;
+  ChunkedRange there;
+  here.map();
+  here.give_access();
+  EXPECT_EQ(bytes_of(here), std::vector<char>(here.bytes(), '\xFF')) << "a new chunk is poisoned";
+  EXPECT_EQ(cudaMemset(here.data(), 5, here.bytes()), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  here.unmap();
+  here.swap_chunks(there);
+  there.map();
+  there.give_access();
+  EXPECT_EQ(bytes_of(there), std::vector<char>(there.bytes(), 5));
+  there.unmap();
+}
+
+TEST_F(EmulatedDriver, ChunksAreMemoryOfTheDevice) {
+  const std::size_t before = emu_cuda_used(0);
+  {
+    ChunkedRange range;
+    EXPECT_EQ(emu_cuda_used(0), before + range.bytes()) << "mapped or not";
+    range.map();
+    EXPECT_EQ(emu_cuda_used(0), before + range.bytes());
+    range.unmap();
+  }
+  EXPECT_EQ(emu_cuda_used(0), before);
+}
+
+TEST_F(EmulatedDriver, WhatDoesNotFitIsRefused) {
+  ChunkedRange range;
+  range.map();
+  EXPECT_EQ(range.try_map(), CUDA_ERROR_INVALID_VALUE) << "mapped already";
+  EXPECT_EQ(SPILLWAY_DRIVER(cuMemUnmap)(range.address(), range.bytes() / 2),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(SPILLWAY_DRIVER(cuMemUnmap)(range.address(), range.bytes() * 2),
+            CUDA_ERROR_INVALID_VALUE);
+  range.unmap();
+  EXPECT_EQ(SPILLWAY_DRIVER(cuMemUnmap)(range.address(), range.bytes()), CUDA_ERROR_INVALID_VALUE);
+  CUdeviceptr address = 0;
+  EXPECT_EQ(SPILLWAY_DRIVER(cuMemAddressReserve)(&address, range.bytes() + 1, 0, 0, 0),
+            CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(EmulatedDriver, AChunkLivesAsLongAsItIsMapped) {
+  ChunkedRange range;
+  range.map();
+  range.give_access();
+  EXPECT_EQ(cudaMemset(range.data(), 5, range.bytes()), cudaSuccess);
+  CUmemGenericAllocationHandle same = 0;
+  EXPECT_EQ(SPILLWAY_DRIVER(cuMemRetainAllocationHandle)(&same, range.data()), CUDA_SUCCESS);
+  EXPECT_EQ(SPILLWAY_DRIVER(cuMemRelease)(same), CUDA_SUCCESS);
+  EXPECT_EQ(bytes_of(range), std::vector<char>(range.bytes(), 5));
+  range.unmap();
+}
+
+TEST_F(EmulatedDriver, HasVirtualMemory) {
+  int supported = 0;
+  EXPECT_EQ(SPILLWAY_DRIVER(cuDeviceGetAttribute)(
+                &supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0),
+            CUDA_SUCCESS);
+  EXPECT_EQ(supported, 1);
+}
+
+TEST_F(EmulatedDriverDeathTest, AFunctionThatIsNotEmulatedSaysSo) {
+  EXPECT_DEATH(driver_function<void (*)()>("cuGreenCtxCreate")(),
+               "the driver's function cuGreenCtxCreate is not emulated");
+}
+
+TEST_F(EmulatedDriver, WhatIsNoFunctionOfADriverIsNotFound) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  EXPECT_EQ(cudaGetDriverEntryPointByVersion("malloc", &function, 12000, cudaEnableDefault, &found),
+            cudaErrorSymbolNotFound);
+  EXPECT_EQ(function, nullptr);
+  EXPECT_EQ(found, cudaDriverEntryPointSymbolNotFound);
+}
+
+TEST_F(EmulatedDriverDeathTest, AddressesAreNotFreedUnderAMapping) {
+  const auto program = [] {
+    ChunkedRange range;
+    range.map();
+    SPILLWAY_DRIVER(cuMemAddressFree)(range.address(), range.bytes());
+  };
+  EXPECT_DEATH(program(),
+               "cuMemAddressFree of 0x[0-9a-f]+, where chunks are mapped; call cuMemUnmap before");
+}
+
+}  // namespace
+}  // namespace spillway::emulated

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <atomic>
+
+namespace spillway::emulated {
+
+/// How often a function of CUDA was called; one for each function, for ever.
+class CallCounter {
+ public:
+  explicit CallCounter(const char* name);
+  void count() { calls_.fetch_add(1, std::memory_order_relaxed); }
+
+  const char* name() const { return name_; }
+  unsigned long long calls() const { return calls_.load(std::memory_order_relaxed); }
+  CallCounter* next() const { return next_; }
+  static CallCounter* first();
+
+ private:
+  const char* name_;
+  std::atomic<unsigned long long> calls_{0};
+  CallCounter* next_ = nullptr;
+};
+
+}  // namespace spillway::emulated
+
+/// First line of each function of CUDA.
+#define SPILLWAY_COUNT_CALL()                                                      \
+  do {                                                                             \
+    static auto* counter_of_calls = new spillway::emulated::CallCounter(__func__); \
+    counter_of_calls->count();                                                     \
+  } while (false)

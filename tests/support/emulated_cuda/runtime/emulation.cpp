@@ -1,0 +1,40 @@
+#include "emulation.h"
+
+#include "address_space.h"
+#include "ordering.h"
+#include "stream.h"
+
+using namespace spillway::emulated;
+
+extern "C" {
+
+void emu_cuda_enqueue(cudaStream_t handle, const char* what, void (*work)(void*), void* argument) {
+  CUstream_st& stream = living_stream(handle);
+  order_with_legacy(stream);
+  stream.push(what, CUstream_st::Delay::kBySettings, [work, argument] { work(argument); });
+}
+
+void emu_cuda_drain(cudaStream_t stream) { living_stream(stream).drain(); }
+
+void emu_cuda_begin(cudaStream_t handle) {
+  CUstream_st& stream = living_stream(handle);
+  order_with_legacy(stream);
+  ordering::begin(stream.id());
+}
+
+void emu_cuda_use(cudaStream_t stream, const void* address, size_t bytes, int writes,
+                  const char* what) {
+  ordering::use(living_stream(stream).id(), address, bytes, writes != 0 ? Use::kWrite : Use::kRead,
+                what);
+}
+
+void emu_cuda_set_running(const char* what) { running() = what; }
+
+void emu_cuda_check(const void* address, size_t bytes, const char* what) {
+  check_mapped(address, bytes, what, Moment::kExecution);
+}
+
+int emu_cuda_is_device(const void* address) {
+  return AddressSpace::of_process().is_device(address) ? 1 : 0;
+}
+}

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <driver_types.h>
+
+#include <cstddef>
+
+/// What the emulated libcudart.so.13 has beyond CUDA, for the emulated operators and for tests; the
+/// product never sees it. Exported under the version node EMULATION. Functions may be called from
+/// any thread; what they refuse ends the process with one sentence.
+extern "C" {
+
+/// Runs `work(argument)` on the worker of the stream, behind all that it was given before. `what`
+/// names it in errors and must stay valid; what it touches is told by emu_cuda_begin and
+/// emu_cuda_use beforehand.
+void emu_cuda_enqueue(cudaStream_t stream, const char* what, void (*work)(void*), void* argument);
+
+/// Waits until the stream is idle, on behalf of the emulation: the happens-before check learns
+/// nothing by it.
+void emu_cuda_drain(cudaStream_t stream);
+
+/// An operator begins on the stream: the implicit order of legacy streams, and one more piece of
+/// work for the check.
+void emu_cuda_begin(cudaStream_t stream);
+
+/// The operator that has begun last on the stream reads (or writes) these bytes. Dies where the
+/// check finds a use that it is not ordered with, or where device memory is not there. Ignores
+/// pageable memory. `what` is copied.
+void emu_cuda_use(cudaStream_t stream, const void* address, size_t bytes, int writes,
+                  const char* what);
+
+/// What the calling thread runs now, for the message of a fault; null: nothing. It must stay valid.
+void emu_cuda_set_running(const char* what);
+
+/// Dies with `what` and the address where the bytes are in the devices' addresses, but not mapped
+/// memory.
+void emu_cuda_check(const void* address, size_t bytes, const char* what);
+
+/// Whether the address is one of a device.
+int emu_cuda_is_device(const void* address);
+
+/// A host function that runs in the place of the kernel registered under this mangled name: at the
+/// launch, on the launching thread, when the stream is idle. The check does not see what it
+/// touches.
+void emu_cuda_add_kernel(const char* name,
+                         void (*kernel)(const unsigned grid[3], const unsigned block[3],
+                                        void** arguments));
+
+/// The same, but asynchronous and seen by the check: `launcher` runs at the launch, on the
+/// launching thread. It copies the arguments, tells what they touch by emu_cuda_use, and gives the
+/// work to emu_cuda_enqueue.
+void emu_cuda_add_launcher(const char* name,
+                           void (*launcher)(cudaStream_t stream, const unsigned grid[3],
+                                            const unsigned block[3], void** arguments));
+
+/// Bytes of the device's memory that are allocated, chunks of virtual memory included.
+size_t emu_cuda_used(int device);
+
+/// How often the function of CUDA of this name was called in this process.
+unsigned long long emu_cuda_calls(const char* name);
+}

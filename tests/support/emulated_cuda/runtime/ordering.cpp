@@ -1,0 +1,89 @@
+#include "ordering.h"
+
+#include <mutex>
+
+#include "address_space.h"
+#include "failure.h"
+#include "pinned_memory.h"
+#include "settings.h"
+
+namespace spillway::emulated::ordering {
+namespace {
+
+struct State {
+  std::mutex mutex;
+  AccessCheck check;
+};
+
+State& state() {
+  static auto* all = new State;  // Leaked: workers use it to the end.
+  return *all;
+}
+
+void die_of(const std::optional<Conflict>& conflict) {
+  if (conflict) die(conflict->text());
+}
+
+}  // namespace
+
+int add_stream(std::string name) {
+  const std::lock_guard lock(state().mutex);
+  return state().check.add_stream(std::move(name));
+}
+
+void begin(int stream) {
+  if (!settings().check) return;
+  const std::lock_guard lock(state().mutex);
+  state().check.begin(stream);
+}
+
+void use(int stream, const void* address, std::size_t bytes, Use kind, const char* what) {
+  check_mapped(address, bytes, what, Moment::kSubmission);
+  if (!settings().check || !AddressSpace::of_process().find(address)) return;
+  const std::lock_guard lock(state().mutex);
+  die_of(state().check.use(stream, reinterpret_cast<std::uintptr_t>(address), bytes, kind, what));
+}
+
+void use_protected(int stream, const void* address, std::size_t bytes, Use kind, const char* what) {
+  use(stream, address, bytes, kind, what);
+  const AddressSpace& space = AddressSpace::of_process();
+  if (!settings().check || !space.is_pinned(address)) return;
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  const auto range = space.find(address);
+  const std::lock_guard lock(state().mutex);
+  const std::uint64_t tick = state().check.clock_of(stream).of(stream);
+  PinnedMemory::of_process().protect(*range, {begin, begin + bytes, kind, stream, tick, what});
+}
+
+Clock now(int stream) {
+  if (!settings().check) return {};
+  const std::lock_guard lock(state().mutex);
+  return state().check.clock_of(stream);
+}
+
+void wait(int stream, const Clock& event) {
+  if (!settings().check) return;
+  const std::lock_guard lock(state().mutex);
+  state().check.wait(stream, event);
+}
+
+void wait_for_stream(int stream, int other) {
+  if (!settings().check) return;
+  const std::lock_guard lock(state().mutex);
+  state().check.wait(stream, state().check.clock_of(other));
+}
+
+void host_learns(const Clock& event) {
+  if (!settings().check) return;
+  const std::lock_guard lock(state().mutex);
+  state().check.host_learns(event);
+  PinnedMemory::of_process().release(state().check.host());
+}
+
+void take_away(const void* address, std::size_t bytes, const char* what) {
+  if (!settings().check) return;
+  const std::lock_guard lock(state().mutex);
+  die_of(state().check.take_away(reinterpret_cast<std::uintptr_t>(address), bytes, what));
+}
+
+}  // namespace spillway::emulated::ordering

@@ -1,0 +1,133 @@
+// Functions of CUDA on streams, but for capture.
+#include <cuda_runtime_api.h>
+
+#include <utility>
+
+#include "calls.h"
+#include "devices.h"
+#include "failure.h"
+#include "ordering.h"
+#include "settings.h"
+#include "stream.h"
+
+using namespace spillway::emulated;
+
+namespace {
+
+cudaError_t no_such_stream(cudaStream_t handle) {
+  return fail(cudaErrorInvalidResourceHandle,
+              "the stream " + hex(handle) + " was destroyed or never made");
+}
+
+// A function of the host in a stream: what it does then, or wakes up, comes after all before it in
+// the stream.
+void push_host_function(CUstream_st& stream, const char* what, std::function<void()> run) {
+  order_with_legacy(stream);
+  ordering::begin(stream.id());
+  stream.push(what, CUstream_st::Delay::kBySettings,
+              [known = ordering::now(stream.id()), run = std::move(run)] {
+                ordering::host_learns(known);
+                run();
+              });
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  SPILLWAY_COUNT_CALL();
+  if (settings().devices.empty()) return fail(cudaErrorNoDevice);
+  if ((flags & ~unsigned{cudaStreamNonBlocking}) != 0)
+    return fail(cudaErrorInvalidValue, "unknown flags of a stream");
+  *stream = make_stream(current_device(), flags, priority);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  SPILLWAY_COUNT_CALL();
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  SPILLWAY_COUNT_CALL();
+  return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  SPILLWAY_COUNT_CALL();
+  const bool of_its_own =
+      stream != nullptr && stream != cudaStreamLegacy && stream != cudaStreamPerThread;
+  return of_its_own && destroy_stream(stream) ? cudaSuccess : no_such_stream(stream);
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
+  SPILLWAY_COUNT_CALL();
+  CUstream_st* stream = stream_of(handle);
+  if (stream == nullptr) return no_such_stream(handle);
+  const Clock known = ordering::now(stream->id());
+  stream->drain();
+  ordering::host_learns(known);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t handle) {
+  SPILLWAY_COUNT_CALL();
+  CUstream_st* stream = stream_of(handle);
+  if (stream == nullptr) return no_such_stream(handle);
+  const Clock known = ordering::now(stream->id());
+  if (stream->busy()) return cudaErrorNotReady;
+  ordering::host_learns(known);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
+  SPILLWAY_COUNT_CALL();
+  CUstream_st* stream = stream_of(handle);
+  if (stream == nullptr) return no_such_stream(handle);
+  *priority = stream->priority();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned* flags) {
+  SPILLWAY_COUNT_CALL();
+  CUstream_st* stream = stream_of(handle);
+  if (stream == nullptr) return no_such_stream(handle);
+  *flags = stream->flags();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetId(cudaStream_t handle, unsigned long long* id) {
+  SPILLWAY_COUNT_CALL();
+  CUstream_st* stream = stream_of(handle);
+  if (stream == nullptr) return no_such_stream(handle);
+  *id = static_cast<unsigned long long>(stream->id());
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
+  SPILLWAY_COUNT_CALL();
+  CUstream_st* stream = stream_of(handle);
+  if (stream == nullptr) return no_such_stream(handle);
+  *device = stream->device();
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* argument) {
+  SPILLWAY_COUNT_CALL();
+  CUstream_st* stream = stream_of(handle);
+  if (stream == nullptr) return no_such_stream(handle);
+  push_host_function(*stream, "host function", [function, argument] { function(argument); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamAddCallback(cudaStream_t handle, cudaStreamCallback_t function,
+                                  void* argument, unsigned) {
+  SPILLWAY_COUNT_CALL();
+  CUstream_st* stream = stream_of(handle);
+  if (stream == nullptr) return no_such_stream(handle);
+  push_host_function(*stream, "callback",
+                     [handle, function, argument] { function(handle, cudaSuccess, argument); });
+  return cudaSuccess;
+}
+}
