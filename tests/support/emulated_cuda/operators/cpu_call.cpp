@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "emulation.h"
 #include "kernels_alone.h"
 #include "settings.h"
+#include "support/emulated_cuda/runtime/emulation.h"
 
 namespace spillway::emulated {
 namespace {

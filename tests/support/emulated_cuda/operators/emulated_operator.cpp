@@ -6,9 +6,9 @@
 
 #include "call_kind.h"
 #include "copies.h"
-#include "emulation.h"
 #include "settings.h"
 #include "stream_job.h"
+#include "support/emulated_cuda/runtime/emulation.h"
 
 namespace spillway::emulated {
 namespace {

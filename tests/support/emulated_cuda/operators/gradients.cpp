@@ -16,16 +16,19 @@ namespace {
 
 using c10::DispatchKey;
 
-/// As the thread of a trainer on the CPU, without whoever intercepts operators.
-class TrainerThread {
+/// As on the thread of a trainer on the CPU, without whoever intercepts operators or hooks
+/// autograd.
+class TrainerOnCpu {
  public:
-  TrainerThread()
+  TrainerOnCpu()
       : keys_(c10::default_included_set,
               c10::DispatchKeySet(c10::DispatchKeySet::FULL) - keys_of_kernels() - autograd_keys()),
-        mode_(true) {
-    at::init_num_threads();
+        hooks_(at::SavedTensorDefaultHooks::get_tls_state()) {
     at::SavedTensorDefaultHooks::disable("the emulated CUDA keeps what it saves to itself", false);
   }
+  ~TrainerOnCpu() { at::SavedTensorDefaultHooks::set_tls_state(hooks_); }
+  TrainerOnCpu(const TrainerOnCpu&) = delete;
+  TrainerOnCpu& operator=(const TrainerOnCpu&) = delete;
 
  private:
   static c10::DispatchKeySet autograd_keys() {
@@ -33,7 +36,7 @@ class TrainerThread {
   }
 
   c10::impl::ForceDispatchKeyGuard keys_;
-  at::AutoGradMode mode_;
+  at::impl::SavedTensorDefaultHooksTLS hooks_;
 };
 
 Tensors leaves_of(const Tensors& inputs) {
@@ -71,13 +74,21 @@ Tensors run_backward(const Tensors& results, const Tensors& weights, const Tenso
 
 }  // namespace
 
-Tensors gradients_of(const std::function<Tensors(const Tensors&)>& function, const Tensors& inputs,
-                     const Tensors& weights) {
+Tensors results_of(const Function& function, const Tensors& inputs) {
+  const TrainerOnCpu surroundings;
+  Tensors results;
+  for (const at::Tensor& result : function(inputs)) results.push_back(result.detach());
+  return results;
+}
+
+Tensors gradients_of(const Function& function, const Tensors& inputs, const Tensors& weights) {
   Tensors gradients;
   std::exception_ptr failure;
   std::thread worker([&] {
     try {
-      const TrainerThread surroundings;
+      at::init_num_threads();
+      const TrainerOnCpu surroundings;
+      const at::AutoGradMode mode(true);
       const Tensors leaves = leaves_of(inputs);
       gradients = run_backward(function(leaves), weights, leaves);
     } catch (...) {

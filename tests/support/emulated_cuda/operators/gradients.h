@@ -9,13 +9,18 @@ namespace spillway::emulated {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// Computes `function` of `inputs` on the CPU, and its gradients for all of them that autograd of
-/// the CPU would give, with the same bits. An undefined tensor of `weights`, one for each result,
-/// means zero; undefined inputs stay so. A gradient that is zero throughout may be undefined.
-///
-/// Works on a thread of its own with LibTorch's own engine, so that nobody who has replaced the
-/// engine or hooked what it saves sees it.
-Tensors gradients_of(const std::function<Tensors(const Tensors&)>& function, const Tensors& inputs,
-                     const Tensors& weights);
+/// Of a list of tensors, without side effects.
+using Function = std::function<Tensors(const Tensors&)>;
+
+/// Computes `function` of `inputs` with autograd, as a trainer on the CPU would: what CPU kernels
+/// are chosen may depend on who requires a gradient. Nobody who has hooked what autograd saves
+/// sees it.
+Tensors results_of(const Function& function, const Tensors& inputs);
+
+/// The gradients of `function` for all `inputs`, with the bits that autograd of the CPU gives. Of
+/// `weights` there is one for each result; an undefined one means zero. An undefined gradient does,
+/// too. Works on a thread of its own with LibTorch's own engine: nobody who has replaced the engine
+/// sees it.
+Tensors gradients_of(const Function& function, const Tensors& inputs, const Tensors& weights);
 
 }  // namespace spillway::emulated

@@ -22,7 +22,7 @@ using c10::DispatchKey;
 
 // They launch nothing: what LibTorch does for a GPU is what tests want to see. Views are found by
 // their schemas.
-constexpr std::array<std::string_view, 12> kReal = {"aten::empty",
+constexpr std::array<std::string_view, 13> kReal = {"aten::empty",
                                                     "aten::empty_strided",
                                                     "aten::_local_scalar_dense",
                                                     "aten::record_stream",
@@ -33,6 +33,7 @@ constexpr std::array<std::string_view, 12> kReal = {"aten::empty",
                                                     "aten::_pin_memory",
                                                     "aten::is_pinned",
                                                     "aten::_use_cudnn_ctc_loss",
+                                                    "aten::_use_miopen_ctc_loss",
                                                     "aten::_fused_sdp_choice"};
 
 // Composites for CUDA that come down to functions of cuDNN, and copies, which choose by device.

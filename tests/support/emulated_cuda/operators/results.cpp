@@ -5,8 +5,8 @@
 
 #include <cstring>
 
-#include "emulation.h"
 #include "ending.h"
+#include "support/emulated_cuda/runtime/emulation.h"
 
 namespace spillway::emulated {
 namespace {

@@ -4,8 +4,8 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
-#include "emulation.h"
 #include "ending.h"
+#include "support/emulated_cuda/runtime/emulation.h"
 #include "workspace.h"
 
 namespace spillway::emulated {

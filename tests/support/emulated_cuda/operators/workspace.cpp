@@ -10,8 +10,8 @@
 #include <shared_mutex>
 #include <tuple>
 
-#include "emulation.h"
 #include "names.h"
+#include "support/emulated_cuda/runtime/emulation.h"
 
 // Declared here, as the header that does (ATen/cuda/CUDAContextLight.h) wants those of cuBLAS and
 // cuSPARSE.

@@ -38,26 +38,28 @@ torch::jit::Stack rms_norm_backward(const Arguments& arguments, const Draws&) {
   const at::Tensor input = arguments.tensor("input");
   const at::Tensor weight = arguments.optional_tensor("weight").value_or(at::Tensor());
   const at::Tensor r = arguments.tensor("rstd");
+  // Half precision computes in float; what comes by two ways is added there.
+  const at::Tensor wide = input.to(r.scalar_type());
   const at::ScalarType type = input.scalar_type();
   const Tensors outer = gradients_of(
       [&](const Tensors& leaves) -> Tensors {
-        at::Tensor result = leaves[0].to(r.scalar_type()).mul(leaves[1]);
+        at::Tensor result = leaves[0].mul(leaves[1]);
         if (leaves[2].defined()) result = result.mul(leaves[2]);
         return {result.to(type)};
       },
-      {input, r, weight}, {gradient});
+      {wide, r, weight}, {gradient});
   const at::Tensor mean_gradient = outer[1].mul(-0.5).mul(r.pow(3));
   std::vector<std::int64_t> dimensions;
   for (std::size_t i = 0; i < arguments.integers("normalized_shape").size(); ++i)
     dimensions.push_back(input.dim() - 1 - std::int64_t(i));
   const Tensors inner = gradients_of(
       [&](const Tensors& leaves) -> Tensors {
-        return {leaves[0].to(r.scalar_type()).pow(2).mean(dimensions, /*keepdim=*/true)};
+        return {leaves[0].pow(2).mean(dimensions, /*keepdim=*/true)};
       },
-      {input}, {mean_gradient});
+      {wide}, {mean_gradient});
   const bool needs_input = arguments.flag("output_mask", 0);
   const bool needs_weight = arguments.flag("output_mask", 1) && weight.defined();
-  return {needs_input ? outer[0].add(inner[0]) : at::Tensor(),
+  return {needs_input ? outer[0].add(inner[0]).to(type) : at::Tensor(),
           needs_weight ? outer[2] : at::Tensor()};
 }
 

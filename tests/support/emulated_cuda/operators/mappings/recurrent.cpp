@@ -150,7 +150,9 @@ torch::jit::Stack recurrent(const Arguments& arguments, const Draws& draws) {
   // The default generator of the CPU has to move on, where it is the source.
   const at::Generator generator =
       !drops || settings().draws_as_cpu ? draws.generator : generator_of(origin);
-  const Tensors results = all_layers(network, leaves_of(arguments), generator);
+  const Tensors results =
+      results_of([&](const Tensors& leaves) { return all_layers(network, leaves, generator); },
+                 leaves_of(arguments));
   const at::Tensor reserve =
       drops ? reserve_of(origin) : at::empty({0}, at::TensorOptions(at::kByte));
   return {results[0], results[1], results[2], reserve,
