@@ -75,12 +75,17 @@ struct Forward {
   at::Tensor log_sums;
 };
 
+/// A bias that needs a gradient, too, makes LibTorch take the composite on the CPU.
 Forward forward(const Attention& attention, const Draws& draws) {
-  if (attention.dropout > 0) {
+  if (attention.dropout > 0 || (attention.bias && attention.bias->requires_grad())) {
     const at::Tensor& query = attention.query;
-    return {
-        composite(attention, leaves_of(attention), draws.generator),
-        at::zeros({query.size(0), query.size(1), query.size(2)}, at::TensorOptions(at::kFloat))};
+    const Tensors results = results_of(
+        [&](const Tensors& leaves) -> Tensors {
+          return {composite(attention, leaves, draws.generator)};
+        },
+        leaves_of(attention));
+    return {results[0], at::zeros({query.size(0), query.size(1), query.size(2)},
+                                  at::TensorOptions(at::kFloat))};
   }
   auto [output, log_sums] = at::_scaled_dot_product_flash_attention_for_cpu(
       attention.query, attention.key, attention.value, 0.0, attention.is_causal, attention.bias,
@@ -96,10 +101,7 @@ Tensors backward(const Attention& attention, const Arguments& arguments, const a
     const auto function = [&](const Tensors& leaves) -> Tensors {
       return {composite(attention, leaves, generator)};
     };
-    Tensors all = gradients_of(function, leaves_of(attention), {gradient});
-    if (attention.dropout > 0) return all;
-    needs_bias = all[3].defined();
-    if (needs_bias) return all;
+    return gradients_of(function, leaves_of(attention), {gradient});
   }
   auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
       gradient, attention.query, attention.key, attention.value, arguments.tensor("out"),
