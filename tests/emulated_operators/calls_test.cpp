@@ -175,6 +175,17 @@ TEST_F(Ends, NameTheOperatorThatTouchesMemoryThatIsGone) {
   EXPECT_DEATH(later(), "aten::add.Tensor.*0x");
 }
 
+TEST_F(Ends, NameWritesToLists) {
+  const auto run = [] {
+    const at::Tensor x = at::ones({8}, on_device());
+    c10::cuda::device_synchronize();
+    at::_foreach_add_({x}, 1);
+    const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
+    x.add(1);
+  };
+  EXPECT_DEATH(run(), "not ordered.*aten::add.*_foreach_add_");
+}
+
 TEST_F(Ends, NameWritesThatSchemasKeepToThemselves) {
   const auto run = [] {
     const at::Tensor x = drawn({4, 8, 3, 3}).cuda();
@@ -182,8 +193,7 @@ TEST_F(Ends, NameWritesThatSchemasKeepToThemselves) {
     const at::Tensor variance = at::ones({8}, on_device());
     c10::cuda::device_synchronize();
     at::batch_norm(x, {}, {}, mean, variance, true, 0.1, 1e-5, false);
-    const auto other = c10::cuda::getStreamFromPool();
-    const c10::cuda::CUDAStreamGuard guard(other);
+    const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
     mean.add(1);
   };
   EXPECT_DEATH(run(), "not ordered.*add.*batch_norm");

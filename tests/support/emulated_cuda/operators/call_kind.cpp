@@ -7,6 +7,8 @@ namespace {
 
 class KindText {
  public:
+  explicit KindText(const std::vector<Twin>& twins) : twins_(twins) {}
+
   /// Whether the sizes of results cannot follow from anything else in `value`.
   bool add(const c10::IValue& value) {
     if (value.isTensor()) {
@@ -44,7 +46,10 @@ class KindText {
       text_ += 'u';
       return;
     }
-    text_ += 'T';
+    // Results name arguments by their place among those of the device.
+    const bool is_twin = next_twin_ < twins_.size() && tensor.is_same(twins_[next_twin_].alias);
+    next_twin_ += std::size_t(is_twin);
+    text_ += is_twin ? 'T' : 'H';
     add_number(tensor.scalar_type());
     const bool marks[] = {tensor.is_conj(), tensor.is_neg(),
                           tensor.unsafeGetTensorImpl()->is_wrapped_number()};
@@ -62,6 +67,8 @@ class KindText {
     return true;
   }
 
+  const std::vector<Twin>& twins_;
+  std::size_t next_twin_ = 0;
   std::string text_;
 };
 
@@ -80,7 +87,7 @@ std::optional<std::string> kind_of(const CpuCall& call) {
   const OperatorFacts& facts = call.facts();
   if (facts.sizes_depend_on_data || !call.can_wait()) return std::nullopt;
   if (facts.is_indexing && has_mask(call)) return std::nullopt;
-  KindText text;
+  KindText text(call.twins());
   text.add_number(c10::get_default_dtype_as_scalartype());
   for (const c10::IValue& value : call.values())
     if (!text.add(value)) return std::nullopt;

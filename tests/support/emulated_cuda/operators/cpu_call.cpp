@@ -45,7 +45,8 @@ CpuCall::CpuCall(const c10::OperatorHandle& op, const OperatorFacts& facts,
                  c10::ArrayRef<c10::IValue> arguments)
     : op_(op), facts_(&facts) {
   values_.reserve(arguments.size());
-  const bool in_training = facts.training < 0 || arguments[std::size_t(facts.training)].toBool();
+  const bool in_training = facts.statistics.empty() || facts.training < 0 ||
+                           arguments[std::size_t(facts.training)].toBool();
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const bool is_statistic = std::find(facts.statistics.begin(), facts.statistics.end(), int(i)) !=
                               facts.statistics.end();

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <c10/util/ScopeExit.h>
 
 #include "call_kind.h"
 #include "copies.h"
@@ -13,14 +14,15 @@
 namespace spillway::emulated {
 namespace {
 
-/// Names what the calling thread runs, for the message of a fault.
-class Running {
- public:
-  explicit Running(const char* name) { emu_cuda_set_running(name); }
-  ~Running() { emu_cuda_set_running(nullptr); }
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
-};
+/// On the calling thread, which a fault then names the operator of.
+void compute(CpuCall& call, const Workspace& workspace) {
+  const char* name = call.facts().name.c_str();
+  call.check_memory();
+  scribble(workspace.begin(), workspace.bytes(), name);
+  emu_cuda_set_running(name);
+  const auto end = c10::make_scope_exit([] { emu_cuda_set_running(nullptr); });
+  call.run();
+}
 
 void tell_targets(cudaStream_t stream, const std::vector<Target>& targets, const char* name) {
   for (const Target& target : targets)
@@ -45,13 +47,13 @@ void EmulatedOperator::operator()(const c10::OperatorHandle& op, c10::DispatchKe
   call.tell_accesses(stream.stream());
   if (workspace.bytes() > 0)
     emu_cuda_use(stream.stream(), workspace.begin(), workspace.bytes(), 1, facts_.name.c_str());
-  torch::jit::Stack results = results_of(std::move(call), stream.stream(), workspace);
+  torch::jit::Stack results = submit(std::move(call), stream.stream(), workspace);
   torch::jit::drop(*stack, count);
   for (c10::IValue& result : results) stack->push_back(std::move(result));
 }
 
-torch::jit::Stack EmulatedOperator::results_of(CpuCall call, cudaStream_t stream,
-                                               const Workspace& workspace) {
+torch::jit::Stack EmulatedOperator::submit(CpuCall call, cudaStream_t stream,
+                                           const Workspace& workspace) {
   std::optional<std::string> kind;
   if (settings().asynchronous) kind = kind_of(call);
   KnownPlan plan = kind ? known(*kind) : nullptr;
@@ -81,10 +83,7 @@ torch::jit::Stack EmulatedOperator::run_now(CpuCall& call, cudaStream_t stream,
                                             const Workspace& workspace, KnownPlan& plan) {
   const char* name = facts_.name.c_str();
   emu_cuda_drain(stream);
-  const Running running(name);
-  call.check_memory();
-  scribble(workspace.begin(), workspace.bytes(), name);
-  call.run();
+  compute(call, workspace);
   const bool has_resized = call.take_over_resized(stream);
   const ResultPlan found = plan_of(call);
   torch::jit::Stack results = make_results(call, found);

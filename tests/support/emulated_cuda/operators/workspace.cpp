@@ -41,7 +41,7 @@ std::pair<void*, std::size_t> block_of_stream(c10::cuda::CUDAStream stream) {
   const auto key =
       std::make_tuple(static_cast<void*>(&handles.at(std::size_t(stream.device_index()))),
                       static_cast<void*>(stream.stream()));
-  const std::size_t bytes = at::cuda::getChosenWorkspaceSize();
+  static const std::size_t bytes = at::cuda::getChosenWorkspaceSize();
   {
     const std::shared_lock lock(kept.mutex);
     const auto found = kept.map.find(key);
