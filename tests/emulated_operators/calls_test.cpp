@@ -2,10 +2,15 @@
 // interceptors, and with refusals that name them. Runs with EMU_RNG=cuda and two devices.
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/library.h>
+
+#include <atomic>
+#include <functional>
+#include <string>
 
 #include "compared.h"
 #include "held_stream.h"

@@ -7,7 +7,6 @@ namespace spillway::emulated {
 namespace {
 
 namespace nn = torch::nn;
-namespace F = torch::nn::functional;
 
 class ConvNet final : public Network {
  public:
