@@ -38,14 +38,15 @@ std::int64_t bytes_in_use() {
 }
 
 TEST(Calls, OfAKnownKindRunWhenTheStreamComesToThem) {
-  at::Tensor x = at::ones({8}, on_device());
+  at::Tensor x = at::zeros({8}, on_device());
   x.add_(1);
+  x.add(1);
   HeldStream stream;
   x.add_(1);  // Would wait for ever, if it waited.
   const at::Tensor y = x.add(1);
   stream.let_go();
-  EXPECT_TRUE(at::equal(x.cpu(), at::full({8}, 3.0)));
-  EXPECT_TRUE(at::equal(y.cpu(), at::full({8}, 4.0)));
+  EXPECT_TRUE(at::equal(x.cpu(), at::full({8}, 2.0)));
+  EXPECT_TRUE(at::equal(y.cpu(), at::full({8}, 3.0)));
 }
 
 TEST(Calls, TakeTheValueOfAHostTensorWhenTheyAreMade) {
