@@ -135,6 +135,7 @@ at::Tensor CpuCall::alias_of(const at::Tensor& real) {
 
 void CpuCall::take_draws() {
   if (!facts_->draws) return;
+  const KernelsAlone guard;
   if (facts_->mapping != nullptr && facts_->chance >= 0 &&
       values_[std::size_t(facts_->chance)].toDouble() == 0)
     return;
