@@ -1,0 +1,55 @@
+#include "random.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <ATen/ops/scalar_tensor.h>
+
+#include <mutex>
+
+#include "settings.h"
+
+namespace spillway::emulated {
+namespace {
+
+// What a kernel with one draw a thread takes; kernels with more would only move further.
+constexpr std::uint64_t kOffsetStep = 4;
+
+std::uint64_t next_seed(at::Generator& cuda) {
+  const std::lock_guard lock(cuda.mutex());
+  auto* state = at::check_generator<at::CUDAGeneratorImpl>(cuda);
+  const std::uint64_t offset = state->get_offset();
+  state->set_offset(offset + kOffsetStep);
+  return seed_of(state->current_seed(), offset);
+}
+
+}  // namespace
+
+std::uint64_t seed_of(std::uint64_t first, std::uint64_t second) {
+  std::uint64_t mixed = first ^ (second + 0x9e3779b97f4a7c15ULL + (first << 6) + (first >> 2));
+  mixed *= 0xff51afd7ed558ccdULL;
+  return mixed ^ (mixed >> 33);
+}
+
+Draws next_draws(const std::optional<at::Generator>& given, c10::DeviceIndex device) {
+  const bool is_given = given && given->defined();
+  if (settings().draws_as_cpu && !is_given) {
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    const std::lock_guard lock(generator.mutex());
+    return {generator, generator.get_state()};
+  }
+  at::Generator cuda = is_given ? *given : at::cuda::detail::getDefaultCUDAGenerator(device);
+  const auto seed = std::int64_t(next_seed(cuda));
+  const at::Tensor origin = at::scalar_tensor(seed, at::TensorOptions(at::kLong));
+  return {generator_of(origin), origin};
+}
+
+at::Generator generator_of(const at::Tensor& origin) {
+  if (origin.scalar_type() == at::kLong)
+    return at::make_generator<at::CPUGeneratorImpl>(
+        std::uint64_t(*origin.const_data_ptr<std::int64_t>()));
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>();
+  generator.set_state(origin);
+  return generator;
+}
+
+}  // namespace spillway::emulated
