@@ -28,6 +28,9 @@ using Kind = Questions::Kind;
 constexpr std::uint64_t kFirstComparison = 8;  ///< Number of its message; facts have those below.
 /// A message from who has ended, or waits for us, may still be on its way, for so long.
 constexpr Duration kMostOnTheWay = std::chrono::minutes(10);
+constexpr std::string_view kOurMistake =
+    "which is a mistake of Spillway (report it with the lines above, and train with another "
+    "--schedule or without --split)";
 
 /// What ranks say of the hashes behind as many calls.
 enum class Verdict : std::uint64_t { kUnknown, kEqual, kDifferent };
@@ -330,10 +333,9 @@ void Job::Impl::end_unknown(Rank peer, const Answer& answer) {
   tell_what_ranks_do(Rank());
   if (answer.verdict == Verdict::kEqual)
     end_job(message("{} waits for {}, which {}, and has waited for this rank at the same call for "
-                    "{}: neither goes on, which is a mistake of Spillway (report it with the lines "
-                    "above, and train with another --schedule or without --split)",
+                    "{}: neither goes on, {}",
                     name(transport_.rank()), name(peer), answer.doing,
-                    whole_seconds_text(kMostOnTheWay)));
+                    whole_seconds_text(kMostOnTheWay), kOurMistake));
   end_job(message("{} waits for {}, which {}: their programs went apart, {}",
                   name(transport_.rank()), name(peer), answer.doing,
                   options_.check_control
@@ -343,11 +345,9 @@ void Job::Impl::end_unknown(Rank peer, const Answer& answer) {
 
 void Job::Impl::end_ring(Rank peer, const Ring& ring) {
   tell_what_ranks_do(Rank());
-  end_job(message("{} waits for {}{}, which waits for this rank: none has gone on for {}, which is "
-                  "a mistake of Spillway (report it with the lines above, and train with another "
-                  "--schedule or without --split)",
+  end_job(message("{} waits for {}{}, which waits for this rank: none has gone on for {}, {}",
                   name(transport_.rank()), name(peer), ring.others,
-                  whole_seconds_text(kMostOnTheWay)));
+                  whole_seconds_text(kMostOnTheWay), kOurMistake));
 }
 
 void Job::Impl::report(Rank peer, const Answer& answer, Duration waited) {

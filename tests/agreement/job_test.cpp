@@ -290,67 +290,45 @@ TEST(Job, EndsWhereRanksWaitForOneAnotherAtTheSameCall) {
   EXPECT_THAT(failure, HasSubstr("has waited for this rank at the same call for 600 s: neither"));
 }
 
-/// Each waits for the next one; where one of them gets on for long, they are let alone.
-TEST(Job, EndsWhereRanksWaitForOneAnotherInARing) {
-  constexpr std::uint32_t kRanks = 4;
-  for (const bool one_gets_on : {false, true}) {
-    JobRanks ranks({.ranks = kRanks});
-    const std::string failure = ranks.run([&](Transport& transport, Job& job) {
-      call(job, "aten::mm", 1);
-      std::vector<std::byte> bytes(8), sent(8);
-      const std::uint32_t me = transport.rank().value();
-      const Rank next((me + 1) % kRanks), before((me + kRanks - 1) % kRanks);
-      const auto receive = transport.receive(next, {Stream::kValues, 0}, span_of(bytes));
-      const auto send = [&] { return transport.send(before, {Stream::kValues, 0}, span_of(sent)); };
-      if (me == 2 && one_gets_on) {
-        std::uint64_t pieces = 0;
-        job.describe_by({}, [&] { return pieces; });
-        ranks.ranks().start([&] {
-          for (; pieces < 6; ++pieces) ranks.ranks().work(seconds(500));
-          send();
-        });
-        job.wait(receive, next, kValue);
-      } else {
-        job.wait(receive, next, kValue);
-        job.wait(send(), before, kValue);
-      }
-      job.end();
-    });
-    if (one_gets_on) {
-      EXPECT_EQ(failure, "");
-    } else {
-      EXPECT_THAT(failure, HasSubstr("which waits for this rank: none has gone on for 600 s"));
-      EXPECT_THAT(failure, ::testing::ContainsRegex(
-                               "rank . waits for rank ., which waits for rank ., which waits for "
-                               "rank ., which waits for this rank"));
-    }
-  }
-}
-
-/// Both programs look at the same number, for which the executor of one rank works for long.
-TEST(Job, LetsRanksWaitForOneAnotherForLongWhileOneOfThemGetsOn) {
-  JobRanks ranks({.ranks = 2});
-  const std::string failure = ranks.run([&](Transport& transport, Job& job) {
+/// Each rank waits for the next one, and the last one for the first. `one_gets_on`: the executor of
+/// the first one works for long, and then sends what the last one waits for.
+std::string failure_of_ring(std::uint32_t count, bool one_gets_on) {
+  JobRanks ranks({.ranks = count});
+  return ranks.run([&](Transport& transport, Job& job) {
     call(job, "aten::mm", 1);
     std::vector<std::byte> bytes(8), sent(8);
-    const Rank other(1 - transport.rank().value());
-    const auto send = [&] { return transport.send(other, {Stream::kValues, 0}, span_of(sent)); };
-    const auto receive = transport.receive(other, {Stream::kValues, 0}, span_of(bytes));
-    if (transport.rank() == Rank(0)) {
+    const std::uint32_t me = transport.rank().value();
+    const Rank next((me + 1) % count), before((me + count - 1) % count);
+    const auto receive = transport.receive(next, {Stream::kValues, 0}, span_of(bytes));
+    const auto send = [&] { return transport.send(before, {Stream::kValues, 0}, span_of(sent)); };
+    if (me == 0 && one_gets_on) {
       std::uint64_t pieces = 0;
       job.describe_by({}, [&] { return pieces; });
       ranks.ranks().start([&] {
         for (; pieces < 6; ++pieces) ranks.ranks().work(seconds(500));
         send();
       });
-      job.wait(receive, other, kValue);
+      job.wait(receive, next, kValue);
     } else {
-      job.wait(receive, other, kValue);
-      job.wait(send(), other, kValue);
+      job.wait(receive, next, kValue);
+      job.wait(send(), before, kValue);
     }
     job.end();
   });
-  EXPECT_EQ(failure, "");
+}
+
+TEST(Job, EndsWhereRanksWaitForOneAnotherInARing) {
+  const std::string failure = failure_of_ring(4, /*one_gets_on=*/false);
+  EXPECT_THAT(failure, HasSubstr("which waits for this rank: none has gone on for 600 s"));
+  EXPECT_THAT(failure, ::testing::ContainsRegex(
+                           "rank . waits for rank ., which waits for rank ., which waits for "
+                           "rank ., which waits for this rank"));
+}
+
+/// Programs look at the same number, for which the executor of one rank works for long.
+TEST(Job, LetsRanksWaitForOneAnotherForLongWhileOneOfThemGetsOn) {
+  EXPECT_EQ(failure_of_ring(2, /*one_gets_on=*/true), "");
+  EXPECT_EQ(failure_of_ring(4, /*one_gets_on=*/true), "");
 }
 
 /// One computes for longer than two ranks may wait for each other.

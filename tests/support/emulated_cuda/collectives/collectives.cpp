@@ -39,6 +39,18 @@ ncclResult_t check(const Call& call, ncclDataType_t type, int root) {
   return ncclSuccess;
 }
 
+// With one rank: values go to it, or come from it.
+ncclResult_t exchange(const Call& call, const void* values, std::size_t count, ncclDataType_t type,
+                      int peer, bool sends) {
+  const ncclResult_t checked = check(call, type, peer);
+  if (checked != ncclSuccess) return checked;
+  auto operation = operation_of(call);
+  const std::size_t bytes = count * size_of(type);
+  operation->uses.push_back({values, bytes, !sends});
+  operation->moves.push_back({peer, sends, bytes_at(values, 0), bytes});
+  return submit(std::move(operation));
+}
+
 // A reduction: each rank that is to have a result gets that part of everyone's values, and combines
 // them.
 struct Reduction {
@@ -101,26 +113,12 @@ extern "C" {
 
 ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {
-  const Call call{comm, stream, "ncclSend"};
-  const ncclResult_t checked = check(call, type, peer);
-  if (checked != ncclSuccess) return checked;
-  auto operation = operation_of(call);
-  const std::size_t bytes = count * size_of(type);
-  operation->uses.push_back({from, bytes, false});
-  operation->moves.push_back({peer, true, bytes_at(from, 0), bytes});
-  return submit(std::move(operation));
+  return exchange({comm, stream, "ncclSend"}, from, count, type, peer, true);
 }
 
 ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-  const Call call{comm, stream, "ncclRecv"};
-  const ncclResult_t checked = check(call, type, peer);
-  if (checked != ncclSuccess) return checked;
-  auto operation = operation_of(call);
-  const std::size_t bytes = count * size_of(type);
-  operation->uses.push_back({to, bytes, true});
-  operation->moves.push_back({peer, false, bytes_at(to, 0), bytes});
-  return submit(std::move(operation));
+  return exchange({comm, stream, "ncclRecv"}, to, count, type, peer, false);
 }
 
 ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type,

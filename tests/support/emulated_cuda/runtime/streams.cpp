@@ -19,6 +19,15 @@ cudaError_t no_such_stream(cudaStream_t handle) {
               "the stream " + hex(handle) + " was destroyed or never made");
 }
 
+// One fact of a stream.
+template <typename Fact, typename FactOf>
+cudaError_t tell_of(cudaStream_t handle, Fact& told, const FactOf& fact_of) {
+  const CUstream_st* stream = stream_of(handle);
+  if (stream == nullptr) return no_such_stream(handle);
+  told = fact_of(*stream);
+  return cudaSuccess;
+}
+
 // A function of the host in a stream: what it does then, or wakes up, comes after all before it in
 // the stream.
 void push_host_function(CUstream_st& stream, const char* what, std::function<void()> run) {
@@ -83,34 +92,24 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
 
 cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
   SPILLWAY_COUNT_CALL();
-  CUstream_st* stream = stream_of(handle);
-  if (stream == nullptr) return no_such_stream(handle);
-  *priority = stream->priority();
-  return cudaSuccess;
+  return tell_of(handle, *priority, [](const CUstream_st& stream) { return stream.priority(); });
 }
 
 cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned* flags) {
   SPILLWAY_COUNT_CALL();
-  CUstream_st* stream = stream_of(handle);
-  if (stream == nullptr) return no_such_stream(handle);
-  *flags = stream->flags();
-  return cudaSuccess;
+  return tell_of(handle, *flags, [](const CUstream_st& stream) { return stream.flags(); });
 }
 
 cudaError_t cudaStreamGetId(cudaStream_t handle, unsigned long long* id) {
   SPILLWAY_COUNT_CALL();
-  CUstream_st* stream = stream_of(handle);
-  if (stream == nullptr) return no_such_stream(handle);
-  *id = static_cast<unsigned long long>(stream->id());
-  return cudaSuccess;
+  return tell_of(handle, *id, [](const CUstream_st& stream) {
+    return static_cast<unsigned long long>(stream.id());
+  });
 }
 
 cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
   SPILLWAY_COUNT_CALL();
-  CUstream_st* stream = stream_of(handle);
-  if (stream == nullptr) return no_such_stream(handle);
-  *device = stream->device();
-  return cudaSuccess;
+  return tell_of(handle, *device, [](const CUstream_st& stream) { return stream.device(); });
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* argument) {

@@ -235,8 +235,7 @@ class Ownership {
   bool is_told_of_micro_batches_ = false;
   bool is_behind_backward_ = false;       ///< No forward has used a parameter since.
   bool updates_behind_backward_ = false;  ///< The program has done so, with this model.
-  bool is_updated_in_backward_ =
-      false;  ///< By the latest one, and the program updates nowhere else.
+  bool is_updated_in_backward_ = false;   ///< In the latest one, where it has not.
   Decision decision_;
   std::optional<Place> place_;               ///< Of the latest operator; none: all compute it.
   std::uint64_t first_of_step_ = 1;          ///< Its first micro-batch, counted as StorageFacts do.
