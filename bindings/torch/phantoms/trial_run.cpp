@@ -104,12 +104,14 @@ std::size_t elements_of_convolution(const torch::jit::Stack& arguments) {
   if (input.size() < 3 || weight.size() != input.size()) return 0;
   const auto number = [&](std::size_t argument, std::size_t dimension) {
     const std::vector<std::int64_t> list = arguments[argument].toIntVector();
-    return list.size() == 1 ? list[0] : list.at(dimension - 2);
+    if (list.size() == 1) return list[0];
+    return dimension - 2 < list.size() ? list[dimension - 2] : 0;
   };
   const bool is_transposed = arguments[6].toBool();
   std::int64_t elements = input[0] * (is_transposed ? weight[1] * arguments[8].toInt() : weight[0]);
   for (std::size_t i = 2; i < input.size(); ++i) {
     const std::int64_t stride = number(3, i), padding = number(4, i);
+    if (stride <= 0) return 0;
     const std::int64_t reach = number(5, i) * (weight[i] - 1) + 1;
     elements *= is_transposed ? (input[i] - 1) * stride - 2 * padding + reach + number(7, i)
                               : (input[i] + 2 * padding - reach) / stride + 1;

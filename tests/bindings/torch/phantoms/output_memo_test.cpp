@@ -222,6 +222,18 @@ TEST_F(Memo, RefusesWhatThrows) {
                c10::Error);
 }
 
+TEST_F(Memo, LeavesSentencesAboutWrongConvolutionsToLibTorch) {
+  using Numbers = std::vector<std::int64_t>;
+  const auto refusal_of = [&](const Numbers& stride) {
+    return reason(named("aten::convolution"),
+                  {at::zeros({1, 1, 4, 4}), at::zeros({1, 1, 2, 2}), Tensor(), stride,
+                   Numbers{0, 0}, Numbers{1, 1}, false, Numbers{0, 0}, 1});
+  };
+  EXPECT_THAT(refusal_of({0, 0}), ::testing::HasSubstr("non-positive stride"));
+  EXPECT_THAT(refusal_of({1, 1, 1}), ::testing::HasSubstr("expected stride"));
+  EXPECT_EQ(refusal_of({1, 1}), "");
+}
+
 TEST_F(Memo, RefusesOutputsThatAreResized) {
   const Tensor x = at::zeros({4, 4});
   const auto op = named("aten::add", "out");
