@@ -105,16 +105,17 @@ for release in "${releases[@]}"; do
   run "libtorch-${release%.*}" release "$release" "$libtorch_cases"
 done
 
+if [[ -f build/release.junit.xml ]]; then
+  headline "cases of the release build"
+  python3 "$setup/count_cases.py" build/release build/release.junit.xml
+fi
+# Behind the long table, as whoever sees the end of the output alone has to see these.
 for name in "${builds[@]}"; do
   if [[ $name != release && -f build/$name.junit.xml ]]; then
     headline "skipped or failed in $name"
     python3 "$setup/count_cases.py" --exceptions-only "build/$name" "build/$name.junit.xml"
   fi
 done
-if [[ -f build/release.junit.xml ]]; then
-  headline "cases of the release build"
-  python3 "$setup/count_cases.py" build/release build/release.junit.xml
-fi
 headline "summary"
 if ((${#failed[@]} > 0)); then
   echo "failed: ${failed[*]}"
