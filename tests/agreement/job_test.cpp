@@ -301,8 +301,8 @@ std::string failure_of_ring(std::uint32_t count, bool one_gets_on) {
     const Rank next((me + 1) % count), before((me + count - 1) % count);
     const auto receive = transport.receive(next, {Stream::kValues, 0}, span_of(bytes));
     const auto send = [&] { return transport.send(before, {Stream::kValues, 0}, span_of(sent)); };
+    std::uint64_t pieces = 0;
     if (me == 0 && one_gets_on) {
-      std::uint64_t pieces = 0;
       job.describe_by({}, [&] { return pieces; });
       ranks.ranks().start([&] {
         for (; pieces < 6; ++pieces) ranks.ranks().work(seconds(500));
@@ -314,6 +314,7 @@ std::string failure_of_ring(std::uint32_t count, bool one_gets_on) {
       job.wait(send(), before, kValue);
     }
     job.end();
+    job.describe_by({}, {});  // Others may ask for longer than `pieces` lives.
   });
 }
 
