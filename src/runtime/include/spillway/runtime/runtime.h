@@ -29,10 +29,10 @@ class Recomputer;
 class SharedPages;
 
 /// Carries a trainer through its steps: allocates its memory of one device, brackets the operators
-/// that use it, learns their order and passes what was learned on to the swap engine. Free of Torch;
-/// the adapter in bindings/torch calls it from the trainer's threads. Nobody sees what touches the
-/// memory of another device than the host past the operators: what such a runtime allocates outside
-/// of them, or within one that does not hand it out, is held until it is freed.
+/// that use it, learns their order and passes what was learned on to the swap engine. Free of
+/// Torch; the adapter in bindings/torch calls it from the trainer's threads. Nobody sees what
+/// touches the memory of another device than the host past the operators: what such a runtime
+/// allocates outside of them, or within one that does not hand it out, is held until it is freed.
 class Runtime {
  public:
   /// The host's, and those of other devices.
