@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "held_storages.h"
 #include "runtime_parts.h"
 #include "shared_pages.h"
 #include "spillway/base/assert.h"
@@ -14,6 +15,7 @@
 #include "spillway/runtime/recomputing/recomputer.h"
 #include "spillway/runtime/recording/profile_recording.h"
 #include "spillway/runtime/recording/step_trace_recorder.h"
+#include "spillway/runtime/rehearsal.h"
 
 namespace spillway::runtime {
 
@@ -34,7 +36,8 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
       clock_(clock),
       engine_(std::move(engine)),
       page_size_(engine_->page_size()),
-      shared_(std::make_unique<SharedPages>(*engine_)) {
+      shared_(std::make_unique<SharedPages>(*engine_)),
+      held_(std::make_unique<HeldStorages>(*engine_)) {
   SPILLWAY_ASSERT(options_.number < kMostRuntimes);
   if (options_.learns) {
     const auto budget_pages = static_cast<std::uint32_t>(options_.budget / page_size_);
@@ -195,7 +198,7 @@ void Runtime::note_allocated(OpContext& op, StorageId storage, std::size_t size)
     if (op.is_running)
       op.born.push_back(storage);
     else
-      hold_until_freed(storage);
+      held_->hold(storage);
   }
   if (op.is_running && op.fills) {
     op.inside.push_back(storage);
@@ -260,26 +263,11 @@ device::Event Runtime::given_so_far() const {
   return options_.given_so_far ? options_.given_so_far() : device::Event();
 }
 
-/// A storage that is there.
-void Runtime::hold_until_freed(StorageId storage) noexcept {
-  auto set = std::make_unique<swap::PinSet>(swap::Hold::kKernel);
-  const RangeUse whole = engine_->find(engine_->address_of(storage));
-  engine_->pin(*set, {&whole, 1});
-  const std::lock_guard lock(held_mutex_);
-  held_.emplace(storage, std::move(set));
-}
-
 /// What an operator has made and does not hand out stays with its kernels, as workspaces do.
 void Runtime::hold_hidden(OpContext& op, std::span<const StorageId> results) noexcept {
   for (const StorageId storage : op.born)
-    if (std::find(results.begin(), results.end(), storage) == results.end())
-      hold_until_freed(storage);
+    if (std::find(results.begin(), results.end(), storage) == results.end()) held_->hold(storage);
   op.born.clear();
-}
-
-bool Runtime::let_go_of_held(StorageId storage) noexcept {
-  const std::lock_guard lock(held_mutex_);
-  return held_.erase(storage) > 0;
 }
 
 void Runtime::deallocate(void* memory, const device::Event& until) noexcept {
@@ -312,7 +300,7 @@ void Runtime::deallocate(void* memory, const device::Event& until) noexcept {
       recomputer_ == nullptr || !recomputer_->is_active() || recomputer_->may_end(storage);
   if (!may_end) return;
   // Operators that have ended have said when the device is done with what they used.
-  const bool is_used_past_those = !is_of_host() && (op.is_running || let_go_of_held(storage));
+  const bool is_used_past_those = !is_of_host() && (held_->let_go(storage) || op.is_running);
   engine_->release(storage, is_used_past_those && until.is_done() ? given_so_far() : until);
 }
 
@@ -421,20 +409,20 @@ void Runtime::hold(OpContext& op, std::span<const RangeUse> uses,
   stalls_.note(op.signature, *op.text, StallLedger::Reason::kInputs, wait.time);
 }
 
-Runtime::Rehearsal::Rehearsal(Runtime& runtime) : runtime_(runtime), start_(runtime.mark()) {
+Rehearsal::Rehearsal(Runtime& runtime) : runtime_(runtime), start_(runtime.mark()) {
   runtime.context().rehearses = true;
   runtime.context().ran_out_of_room = false;
 }
 
-Runtime::Rehearsal::~Rehearsal() {
-  OpContext& op = runtime_.context();
+Rehearsal::~Rehearsal() {
+  Runtime::OpContext& op = runtime_.context();
   op.rehearses = false;
   if (!op.learns) return;
-  const Wait passed = runtime_.passed_since(start_);
+  const Runtime::Wait passed = runtime_.passed_since(start_);
   runtime_.guide_->waited(&op, passed.time, passed.moved);
 }
 
-bool Runtime::Rehearsal::ran_out_of_room() const { return runtime_.context().ran_out_of_room; }
+bool Rehearsal::ran_out_of_room() const { return runtime_.context().ran_out_of_room; }
 
 /// Called while the operator's arguments live, which its text shows.
 void Runtime::note_need(OpContext& op) {

@@ -8,7 +8,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "spillway/base/bytes.h"
@@ -24,15 +23,14 @@
 
 namespace spillway::runtime {
 
+class HeldStorages;
 class StepGuide;
 class Recomputer;
 class SharedPages;
 
 /// Carries a trainer through its steps: allocates its memory of one device, brackets the operators
 /// that use it, learns their order and passes what was learned on to the swap engine. Free of
-/// Torch; the adapter in bindings/torch calls it from the trainer's threads. Nobody sees what
-/// touches the memory of another device than the host past the operators: what such a runtime
-/// allocates outside of them, or within one that does not hand it out, is held until it is freed.
+/// Torch; the adapter in bindings/torch calls it from the trainer's threads.
 class Runtime {
  public:
   /// The host's, and those of other devices.
@@ -56,8 +54,7 @@ class Runtime {
   /// `until`: when a device has done what its streams do with the memory past the operators.
   void deallocate(void* memory, const device::Event& until = {}) noexcept;
 
-  /// Counts memory of the device that somebody else allocates against the budget, and makes room
-  /// for it first. Throws as `allocate`. Any thread.
+  /// Counts memory that others allocate, and makes room for it first. Throws as `allocate`.
   void count_other(Bytes size);
   void uncount_other(Bytes size) noexcept { engine_->release_small(size); }
 
@@ -95,22 +92,6 @@ class Runtime {
     Bytes moved;
     Duration waited;
   };
-  /// A second run of the running operator of this thread, for as long as the object lives: its
-  /// allocations are not learned, its time does not count, and an allocation that fails is not
-  /// reported as a refusal.
-  class Rehearsal {
-   public:
-    explicit Rehearsal(Runtime& runtime);
-    ~Rehearsal();
-    Rehearsal(const Rehearsal&) = delete;
-    Rehearsal& operator=(const Rehearsal&) = delete;
-    /// Whether an allocation has failed with NoRoomError or StoreError.
-    bool ran_out_of_room() const;
-
-   private:
-    Runtime& runtime_;
-    Mark start_;
-  };
   /// Prepares a write by the trainer outside of all operators: brings back the dropped storages
   /// that could not be recomputed after it. An exception, in operators too, means that such a
   /// storage is lost.
@@ -134,8 +115,7 @@ class Runtime {
   void note_class(StorageId storage, profile::StorageClass holds);
   /// Sets the bytes of all parameters that are too small to be paged, as this thread knows them.
   void note_small_parameters(Bytes bytes);
-  /// Whether an operator runs on this thread, on this runtime or on another one.
-  static bool runs_operator();
+  static bool runs_operator();         ///< Whether one runs on this thread, on any runtime.
   bool has_begun_op() const noexcept;  ///< The same of this one alone.
   /// Reports a recognised new step, between operators.
   void step_boundary();
@@ -168,15 +148,14 @@ class Runtime {
   std::function<void()> on_endless_op;
 
  private:
+  friend class Rehearsal;
   struct OpContext;
   struct OpContexts;
   struct Oversize;
   OpContext& context() const;
   bool is_of_host() const { return options_.number == 0; }
   device::Event given_so_far() const;
-  void hold_until_freed(StorageId storage) noexcept;
   void hold_hidden(OpContext& op, std::span<const StorageId> results) noexcept;
-  bool let_go_of_held(StorageId storage) noexcept;
   std::uint32_t pages_of(std::size_t size) const;
   Mark mark() const;
   struct Wait;
@@ -240,9 +219,7 @@ class Runtime {
   std::unique_ptr<swap::SwapEngine> engine_;
   const Bytes page_size_;
   std::unique_ptr<SharedPages> shared_;
-  std::mutex held_mutex_;
-  /// On other devices than the host: what operators are not known to use.
-  std::unordered_map<StorageId, std::unique_ptr<swap::PinSet>> held_;
+  std::unique_ptr<HeldStorages> held_;      ///< On other devices than the host.
   std::atomic<bool> learns_shared_{false};  ///< Plans know of shared pages, from now on.
   std::unique_ptr<StepGuide> guide_;        ///< None when nothing is learned.
   std::unique_ptr<Recomputer> recomputer_;  ///< None when nothing is recomputed.
