@@ -1,7 +1,7 @@
 # The switches of the build. Asked for but impossible is an error, never a silent OFF.
 
 option(SPILLWAY_WITH_TORCH "Build what needs LibTorch" ON)
-option(SPILLWAY_WITH_CUDA "Build the CUDA device" OFF)
+set(SPILLWAY_WITH_CUDA AUTO CACHE STRING "Build the CUDA device: ON, OFF, or AUTO, where CUDA's headers are found")
 option(SPILLWAY_WITH_NCCL "Build collectives over NCCL (needs SPILLWAY_WITH_CUDA)" OFF)
 option(SPILLWAY_WITH_GDS "Build GPU-direct storage (needs SPILLWAY_WITH_CUDA)" OFF)
 option(SPILLWAY_WITH_IO_URING "Build the io_uring spill store" ON)
@@ -13,6 +13,7 @@ option(SPILLWAY_WARNINGS_AS_ERRORS "Stop at the first compiler warning" OFF)
 option(SPILLWAY_TORCH_PCH "Precompile torch/torch.h once for all units that include it" ON)
 option(SPILLWAY_TEST_PCH "Precompile GoogleTest's headers once for all tests" ON)
 set(SPILLWAY_SANITIZE "" CACHE STRING "Sanitizers, for example address,undefined or thread")
+set(SPILLWAY_CUDA_INCLUDES "" CACHE STRING "Folder with the headers of CUDA, instead of what is found")
 set(SPILLWAY_MPI_INCLUDES "" CACHE STRING "Folders with the mpi.h of an MPI, beside those that are found")
 set(SPILLWAY_LIBTORCH "" CACHE STRING "Minor release of LibTorch, for example 2.15; what is found first if empty")
 set(SPILLWAY_OTHER_CORES "" CACHE STRING
@@ -29,13 +30,12 @@ function(spillway_require_code option path)
 endfunction()
 
 function(spillway_require_option option needed)
-  if(${option} AND NOT ${needed})
+  if(${option} AND (NOT ${needed} OR ${needed} STREQUAL "AUTO"))
     message(FATAL_ERROR
       "${option}=ON needs ${needed}=ON. Configure with both, or with -D${option}=OFF.")
   endif()
 endfunction()
 
-spillway_require_code(SPILLWAY_WITH_CUDA src/device/cuda)
 spillway_require_option(SPILLWAY_WITH_NCCL SPILLWAY_WITH_CUDA)
 spillway_require_code(SPILLWAY_WITH_NCCL src/device/cuda/nccl)
 spillway_require_option(SPILLWAY_WITH_GDS SPILLWAY_WITH_CUDA)

@@ -3,7 +3,7 @@
 #
 # One GoogleTest executable spillway_<name>_test, one ctest case per test, named <name>.<Suite>.<case>.
 # Without LABELS the label is `unit`; the labels in use are unit, conformance, equality, life_cycle, stress, slow,
-# cuda-emulated.
+# cuda-emulated, gpu.
 # RUN_SERIAL is for cases that need the machine alone; stress and slow imply it.
 # NO_PCH is for targets that link LibTorch (see SpillwayPch.cmake).
 
@@ -20,6 +20,29 @@ if(SPILLWAY_BUILD_TESTS)
       "(or configure with -DSPILLWAY_BUILD_TESTS=OFF)")
   endif()
 endif()
+
+# spillway_discover_cases(<target> <prefix> [PROPERTIES <name> <value>...] [ENVIRONMENT <VAR=value>...])
+#
+# A ctest case per test of the executable, named <prefix>.<Suite>.<case>. One executable may have several prefixes.
+function(spillway_discover_cases target prefix)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "PROPERTIES;ENVIRONMENT")
+  gtest_discover_tests(${target}
+    TEST_PREFIX "${prefix}."
+    TEST_LIST ${prefix}_cases
+    NO_PRETTY_TYPES
+    NO_PRETTY_VALUES
+    DISCOVERY_TIMEOUT 120
+    PROPERTIES ${arg_PROPERTIES})
+  # Among those properties it would lose all variables but the first.
+  if(arg_ENVIRONMENT)
+    set(file "${CMAKE_CURRENT_BINARY_DIR}/${prefix}_environment.cmake")
+    file(GENERATE OUTPUT "${file}" CONTENT "if(${prefix}_cases)
+  set_tests_properties(\${${prefix}_cases} PROPERTIES ENVIRONMENT [==[${arg_ENVIRONMENT}]==])
+endif()
+")
+    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${file}")
+  endif()
+endfunction()
 
 function(spillway_add_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "RUN_SERIAL;NO_PCH" "TIMEOUT"
@@ -62,15 +85,7 @@ function(spillway_add_test name)
     list(APPEND arg_ENVIRONMENT "TSAN_OPTIONS=history_size=7 second_deadlock_stack=1 \
 suppressions=${PROJECT_SOURCE_DIR}/tests/thread_sanitizer_debt.txt")
   endif()
-  if(arg_ENVIRONMENT)
-    list(APPEND properties ENVIRONMENT "${arg_ENVIRONMENT}")
-  endif()
-  gtest_discover_tests(${target}
-    TEST_PREFIX "${name}."
-    NO_PRETTY_TYPES
-    NO_PRETTY_VALUES
-    DISCOVERY_TIMEOUT 120
-    PROPERTIES ${properties})
+  spillway_discover_cases(${target} ${name} PROPERTIES ${properties} ENVIRONMENT ${arg_ENVIRONMENT})
 endfunction()
 
 # spillway_add_python_test(<name> SOURCE <file> [LABELS <label>...] [ENVIRONMENT <VAR=value>...])

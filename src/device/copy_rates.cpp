@@ -28,7 +28,7 @@ class CopyProbe {
 
   /// Bytes per second of the directions that are asked for.
   double run(bool goes_out, bool comes_in) {
-    const Event begin = out_->record();
+    const Event begin = out_->record(Timing::kKept);
     in_->wait(begin);
     for (std::uint32_t i = 0; i < kBlocks; ++i) {
       if (goes_out) out_->copy(held_[i].span(), block(i));
@@ -36,7 +36,7 @@ class CopyProbe {
     }
     const Event came = in_->record();
     out_->wait(came);
-    const Event end = out_->record();
+    const Event end = out_->record(Timing::kKept);
     const Outcome outcome = end.wait();
     const Outcome of_other = came.wait();
     if (!outcome.succeeded() || !of_other.succeeded())

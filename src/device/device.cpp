@@ -1,5 +1,6 @@
 #include "spillway/device/device.h"
 
+#include <algorithm>
 #include <ostream>
 #include <utility>
 
@@ -29,6 +30,9 @@ Duration elapsed(const Event& from, const Event& to) {
   if (first->device() != second->device())
     throw Error("no time passes between events of two devices: {} and {}", first->device(),
                 second->device());
+  if (first->timing() == Timing::kNone || second->timing() == Timing::kNone)
+    throw Error("an event of {} keeps no time unless it is recorded with Timing::kKept",
+                first->device());
   if (!first->is_done() || !second->is_done())
     throw Error("no time is known yet between events of {} that are not done", first->device());
   return second->time_since(*first);
@@ -36,7 +40,8 @@ Duration elapsed(const Event& from, const Event& to) {
 
 void Queue::copy(DeviceSpan to, DeviceSpan from) {
   const auto is_in_reach = [this](const DeviceSpan& span) {
-    return span.device.is_host() || span.device == device_;
+    return span.device.is_host() || span.device == device_ ||
+           std::find(peers_.begin(), peers_.end(), span.device) != peers_.end();
   };
   SPILLWAY_ASSERT(is_in_reach(to) && is_in_reach(from));
   SPILLWAY_ASSERT(to.size == from.size);

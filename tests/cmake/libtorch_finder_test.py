@@ -194,7 +194,13 @@ class Options(probe_project.ProbeCase):
                             f"-D{option}=OFF")
 
     def test_cuda(self):
-        self.check("SPILLWAY_WITH_CUDA", "src/device/cuda")
+        without = f"-DSPILLWAY_CUDA_INCLUDES={self.root}"
+        self.assert_refused(self.configure_spillway("-DSPILLWAY_WITH_CUDA=ON", without),
+                            "SPILLWAY_WITH_CUDA=ON, but the headers of CUDA 13 were not found",
+                            "-DSPILLWAY_WITH_CUDA=OFF")
+        outcome = self.configure_spillway("-DSPILLWAY_WITH_CUDA=AUTO", without)
+        self.assert_accepted(outcome)
+        self.assertIn("No CUDA device: the headers of CUDA 13 were not found", outcome[1])
 
     def test_python(self):
         self.check("SPILLWAY_BUILD_PYTHON", "bindings/python")

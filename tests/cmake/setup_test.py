@@ -22,7 +22,7 @@ import budget_text  # noqa: E402
 import libtorch  # noqa: E402
 import python_torch  # noqa: E402
 
-CPU, CUDA = libtorch.PARTS["cpu"], libtorch.PARTS["cuda"]
+CPU, CUDA, HEADERS = (libtorch.PARTS[name] for name in ("cpu", "cuda", "headers"))
 
 
 class ScriptCase(unittest.TestCase):
@@ -155,7 +155,8 @@ class Wheels(ScriptCase):
             "torch/include/ATen/ATen.h": "aten", "torch/nn/modules.py": "python",
             "torch/version.py": "2.11.0", **torch_files})
         self.wheel("nvidia_cuda_runtime", "13.0.96", {"nvidia/cu13/lib/libcudart.so.13": "rt",
-                                                      "nvidia/cu13/include/cuda.h": "header"})
+                                                      "nvidia/cu13/include/cuda.h": "header",
+                                                      "nvidia/cu13/include/cuda_runtime_api.h": "header"})
         self.wheel("nvidia_cuda_cupti", "13.0.85", {"nvidia/cu13/lib/libcupti.so.13": "cupti"})
         self.wheel("nvidia_cuda_crt", "13.0.88", {"nvidia/cu13/include/crt/host_defines.h": "crt"})
 
@@ -181,8 +182,7 @@ class Wheels(ScriptCase):
         target = self.unpacked(CUDA)
         self.assertIsNone(libtorch.check(CUDA, "2.11.0", target))
         names = {name for name in self.names_in(target) if ".dist-info/" not in name}
-        self.assertEqual(names, CUDA.libraries | {"nvidia/cu13/include/cuda.h",
-                                                  "nvidia/cu13/include/crt/host_defines.h"})
+        self.assertEqual(names, CUDA.libraries | HEADERS.libraries)
         (target / "torch/lib/libtorch_cuda.so").unlink()
         self.assertIn("libtorch_cuda.so is missing", libtorch.check(CUDA, "2.11.0", target))
 
@@ -213,6 +213,7 @@ class Wheels(ScriptCase):
         self.wheels()
         target = self.root / "spillway" / "libtorch-2.11.0"
         libtorch.unpack(CPU, "2.11.0", self.root / "wheels", target)
+        libtorch.unpack(HEADERS, "2.11.0", self.root / "wheels", self.root / "spillway/cuda-headers")
         status, output = self.fetch(self.root, PIP_NO_INDEX="1")
         self.assertEqual((status, output.strip()), (0, f"libtorch: 2.11.0 is in {target}"))
 
@@ -243,6 +244,26 @@ exec {sys.executable} "$@"
         for part, folder in ((CPU, "libtorch-2.11.0"), (CUDA, "libtorch-2.11.0-cuda")):
             self.assertIsNone(libtorch.check(part, "2.11.0", self.root / "spillway" / folder))
         self.assertNotIn("downloading", self.fetch_from_wheels("--cuda"))
+
+    def test_the_headers_of_cuda_come_with_each_libtorch(self):
+        self.wheels()
+        headers = self.root / "spillway/cuda-headers"
+        output = self.fetch_from_wheels()
+        self.assertIn(f"cuda-headers: they are in {headers}", output)
+        self.assertEqual({name for name in self.names_in(headers) if ".dist-info/" not in name}, HEADERS.libraries)
+        (headers / "nvidia/cu13/include/cuda.h").unlink()
+        self.assertIn("cuda-headers: downloading", self.fetch_from_wheels())
+        self.assertTrue((headers / "nvidia/cu13/include/cuda.h").exists())
+        self.assertNotIn("downloading", self.fetch_from_wheels())
+
+    def test_headers_of_cuda_that_cannot_be_had_keep_nobody_from_libtorch(self):
+        self.wheels()
+        target = self.root / "spillway/libtorch-2.11.0"
+        libtorch.unpack(CPU, "2.11.0", self.root / "wheels", target)
+        status, output = self.fetch_in_vain(self.root)
+        self.assertEqual(status, 0, output)
+        self.assertIn("libtorch: going on without CUDA's headers; builds then have no CUDA device", output)
+        self.assertTrue(output.endswith(f"libtorch: 2.11.0 is in {target}"), output)
 
     def test_the_cuda_part_leaves_the_other_one_alone(self):
         self.wheels()

@@ -22,12 +22,12 @@ TEST(CpuDevice, StampsEventsByItsClock) {
   const auto clock = std::make_shared<ManualClock>();
   const auto device = make_cpu_device(clock);
   const auto queue = device->make_queue("test");
-  const Event from = queue->record();
+  const Event from = queue->record(Timing::kKept);
   queue->run([&clock] {
     clock->advance(std::chrono::milliseconds(7));
     return Outcome{};
   });
-  const Event to = queue->record();
+  const Event to = queue->record(Timing::kKept);
   to.wait();
   EXPECT_EQ(elapsed(from, to), std::chrono::milliseconds(7));
 }

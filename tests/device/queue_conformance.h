@@ -36,17 +36,20 @@ TYPED_TEST_P(QueueConformance, RunsTheWorkOfOneQueueInOrder) {
 TYPED_TEST_P(QueueConformance, RunsTwoQueuesAtTheSameTime) {
   const auto first = this->device_->make_queue("first");
   const auto second = this->device_->make_queue("second");
-  std::promise<void> reached;
-  // Ends only if the other queue runs meanwhile.
-  first->run([&reached] {
-    reached.get_future().wait();
+  std::vector<std::byte> sent = this->pattern(TestFixture::kSize.count(), 13);
+  const DeviceMemory memory = this->device_->allocate(TestFixture::kSize);
+  std::promise<void> opened;
+  first->run([gate = opened.get_future().share()] {
+    gate.wait();
     return Outcome{};
   });
-  second->run([&reached] {
-    reached.set_value();
-    return Outcome{};
-  });
-  EXPECT_TRUE(first->record().wait().succeeded());
+  const Event held = first->record();
+  second->copy(memory.span(), this->span_of(sent));
+  // Ends only if the second queue runs meanwhile.
+  EXPECT_TRUE(second->record().wait().succeeded());
+  EXPECT_FALSE(held.is_done());
+  opened.set_value();
+  EXPECT_TRUE(held.wait().succeeded());
 }
 
 TYPED_TEST_P(QueueConformance, AnEventIsDoneOnceAllBeforeItHasEnded) {
@@ -130,9 +133,9 @@ TYPED_TEST_P(QueueConformance, HandsFailuresOnAsValuesOnce) {
 TYPED_TEST_P(QueueConformance, TellsTheTimeBetweenEvents) {
   const auto queue = this->device_->make_queue("test");
   const auto other = this->device_->make_queue("other");
-  const Event first = queue->record();
+  const Event first = queue->record(Timing::kKept);
   other->wait(first);
-  const Event second = other->record();
+  const Event second = other->record(Timing::kKept);
   second.wait();
   EXPECT_GE(elapsed(first, second), Duration(0));
   EXPECT_LE(elapsed(second, first), Duration(0));
@@ -141,16 +144,25 @@ TYPED_TEST_P(QueueConformance, TellsTheTimeBetweenEvents) {
 
 TYPED_TEST_P(QueueConformance, TellsNoTimeThatIsNotKnown) {
   const auto queue = this->device_->make_queue("test");
-  const Event first = queue->record();
+  const Event first = queue->record(Timing::kKept);
   std::promise<void> opened;
   queue->run([gate = opened.get_future().share()] {
     gate.wait();
     return Outcome{};
   });
-  const Event second = queue->record();
+  const Event second = queue->record(Timing::kKept);
   EXPECT_THROW(elapsed(first, second), Error);
   EXPECT_THROW(elapsed(Event(), first), Error);
   opened.set_value();
+}
+
+TYPED_TEST_P(QueueConformance, KeepsTheTimeOfEventsThatAreAskedTo) {
+  const auto queue = this->device_->make_queue("test");
+  const Event timed = queue->record(Timing::kKept);
+  const Event untimed = queue->record();
+  untimed.wait();
+  EXPECT_THROW(elapsed(timed, untimed), Error);
+  EXPECT_THROW(elapsed(untimed, timed), Error);
 }
 
 TYPED_TEST_P(QueueConformance, EndsItsWorkBeforeItDies) {
@@ -172,6 +184,6 @@ REGISTER_TYPED_TEST_SUITE_P(QueueConformance, RunsTheWorkOfOneQueueInOrder,
                             AnEventOfAnIdleQueueIsReached, AnEventOutlivesItsQueue,
                             OrdersQueuesWithoutTheHost, HandsFailuresOnAsValuesOnce,
                             TellsTheTimeBetweenEvents, TellsNoTimeThatIsNotKnown,
-                            EndsItsWorkBeforeItDies);
+                            KeepsTheTimeOfEventsThatAreAskedTo, EndsItsWorkBeforeItDies);
 
 }  // namespace spillway::device

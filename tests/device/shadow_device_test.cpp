@@ -39,10 +39,10 @@ TEST(ShadowDevice, LetsQueuesOfTwoDevicesWaitForOneAnother) {
     value += 5;
     return Outcome{};
   });
-  const Event last = ours->record();
+  const Event last = ours->record(Timing::kKept);
   last.wait();
   EXPECT_EQ(value, 15);
-  EXPECT_THROW(elapsed(theirs->record(), last), Error);
+  EXPECT_THROW(elapsed(theirs->record(Timing::kKept), last), Error);
 }
 
 }  // namespace

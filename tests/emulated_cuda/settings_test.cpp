@@ -107,6 +107,21 @@ TEST_F(EmulatedSettings, WithoutADeviceAllIsRefused) {
   });
 }
 
+TEST_F(EmulatedSettings, TheDriverIsASetting) {
+  const auto refused = [] {
+    int count = -1;
+    int current = -1;
+    EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorInsufficientDriver);
+    EXPECT_EQ(count, 0);
+    EXPECT_EQ(cudaGetDevice(&current), cudaErrorInsufficientDriver);
+    int version = -1;
+    EXPECT_EQ(cudaDriverGetVersion(&version), cudaSuccess);
+    EXPECT_EQ(std::to_string(version), std::getenv("WANTED"));
+  };
+  EXPECT_HOLDS_WITH((Environment{{"EMU_CUDA_DRIVER", "0"}, {"WANTED", "0"}}), refused);
+  EXPECT_HOLDS_WITH((Environment{{"EMU_CUDA_DRIVER", "12.4"}, {"WANTED", "12040"}}), refused);
+}
+
 TEST_F(EmulatedSettings, TheCapabilityIsASetting) {
   EXPECT_HOLDS_WITH((Environment{{"EMU_CUDA_CC", "9.0"}}), [] {
     int major = 0;
@@ -134,6 +149,7 @@ TEST_F(EmulatedSettings, AValueThatCannotBeReadEndsTheProcess) {
       "EMU_CUDA_MEMORY=8 GB cannot be read; it takes a whole number, or one with KiB, MiB or GiB");
   EXPECT_DEATH(run_with({{"EMU_CUDA_GRAIN", "5000"}}, count), "EMU_CUDA_GRAIN=5000 cannot be read");
   EXPECT_DEATH(run_with({{"EMU_CUDA_CC", "new"}}, count), "EMU_CUDA_CC=new cannot be read");
+  EXPECT_DEATH(run_with({{"EMU_CUDA_DRIVER", "13"}}, count), "EMU_CUDA_DRIVER=13 cannot be read");
   EXPECT_DEATH(run_with({{"EMU_CUDA_CHECK", "2"}}, count),
                "EMU_CUDA_CHECK=2 cannot be read; it takes 0 or 1");
 }

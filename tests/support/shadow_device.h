@@ -67,7 +67,8 @@ class ShadowDevice final : public Device {
 
   class Moment final : public EventState {
    public:
-    Moment(DeviceId device, Event real) : EventState(device), real_(std::move(real)) {}
+    Moment(DeviceId device, Timing timing, Event real)
+        : EventState(device, timing), real_(std::move(real)) {}
     bool is_done() const override { return real_.is_done(); }
     Outcome wait() const override { return real_.wait(); }
     Duration time_since(const EventState& earlier) const override {
@@ -97,8 +98,8 @@ class ShadowDevice final : public Device {
       });
     }
     void do_run(std::function<Outcome()> work) override { real_->run(std::move(work)); }
-    Event do_record() override {
-      return Event(std::make_shared<Moment>(device(), real_->record()));
+    Event do_record(Timing timing) override {
+      return Event(std::make_shared<Moment>(device(), timing, real_->record(timing)));
     }
     void do_wait(const std::shared_ptr<const EventState>& event) override {
       real_->wait(Event(event));

@@ -317,7 +317,7 @@ class FailingQueue final : public device::Queue {
     real_->run([] { return device::Outcome{"the device is lost"}; });
   }
   void do_run(std::function<device::Outcome()> work) override { real_->run(std::move(work)); }
-  device::Event do_record() override { return real_->record(); }
+  device::Event do_record(device::Timing timing) override { return real_->record(timing); }
   void do_wait(const std::shared_ptr<const device::EventState>& event) override {
     real_->wait(device::Event(event));
   }

@@ -4,7 +4,8 @@
 # where the build finds it. Does nothing when it is complete there, or when SPILLWAY_LIBTORCH_DIR names
 # another one. The download is about 550 MB, from the package index that pip is configured for.
 # With --cuda also the rest of that download, libtorch-VERSION-cuda (470 MB), which the tests of CUDA need; there it is
-# for 2.11 alone.
+# for 2.11 alone. Each call also fetches the headers of CUDA (3 MB, fetch_cuda_headers.sh), without which builds have no
+# CUDA device.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=fetching.sh
@@ -15,6 +16,7 @@ if [[ "${1:-}" == --cuda ]]; then
   parts+=(cuda)
   shift
 fi
+"$here/fetch_cuda_headers.sh" || echo "libtorch: going on without CUDA's headers; builds then have no CUDA device" >&2
 if [[ -n "${SPILLWAY_LIBTORCH_DIR:-}" ]]; then
   echo "libtorch: using SPILLWAY_LIBTORCH_DIR=$SPILLWAY_LIBTORCH_DIR"
   exit 0

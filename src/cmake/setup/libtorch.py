@@ -3,13 +3,15 @@
 
   libtorch.py version [<version>]          the release that is served: of 2.15 or 2.15.0; of all, the newest
   libtorch.py versions                     all of them, oldest first
+  libtorch.py tested                       the release whose part `cuda` is served
   libtorch.py wheels <part> <release>      what to download
   libtorch.py unpack <part> <release> <folder of wheels> <target>
   libtorch.py check <part> <release> <target>     exit status 0 when nothing is missing
 
 The part `cpu` is what C++ on the CPU needs. The part `cuda` is what the tests of CUDA need besides: the other
-libraries of LibTorch and the headers of CUDA, but no library of NVIDIA's. What is served is in
-libtorch_versions.txt. The list of files and their sizes comes from the wheels' own RECORD, which is unpacked too.
+libraries of LibTorch and the headers of CUDA, but no library of NVIDIA's. The part `headers` is those headers alone.
+What is served is in libtorch_versions.txt. The list of files and their sizes comes from the wheels' own RECORD, which
+is unpacked too.
 """
 import csv
 import pathlib
@@ -25,7 +27,7 @@ NONE = "-"
 
 class Part(typing.NamedTuple):
     wheels: tuple
-    libraries: set
+    libraries: set  # What has to be there, whatever the wheels hold.
     others: tuple  # Files, or folders with a "/" at the end.
 
     def holds(self, name):
@@ -42,11 +44,14 @@ LIBRARIES = {
     "nvidia/cu13/lib/libcudart.so.13",
     "nvidia/cu13/lib/libcupti.so.13",
 }
+HEADERS = ("nvidia/cu13/include/",)
 PARTS = {
     "cpu": Part(NAMES[:3], LIBRARIES, ("torch/version.py", "torch/include/")),
     "cuda": Part(("torch", "nvidia_cuda_runtime", "nvidia_cuda_crt"),
                  {f"torch/lib/lib{name}.so" for name in ("c10_cuda", "torch", "torch_cuda", "torch_nvshmem")},
-                 ("nvidia/cu13/include/",)),
+                 HEADERS),
+    "headers": Part(("nvidia_cuda_runtime", "nvidia_cuda_crt"),
+                    {HEADERS[0] + name for name in ("cuda.h", "cuda_runtime_api.h", "crt/host_defines.h")}, HEADERS),
 }
 
 
@@ -61,10 +66,12 @@ def wheels_of(part, release):
     """Maps the wheels that a part is made of to their versions."""
     versions = {name: served()[release][name] for name in part.wheels}
     if NONE in versions.values():
-        tested = [other for other, all_of in served().items() if NONE not in all_of.values()]
-        raise SystemExit(f"the CUDA part of LibTorch {release} is not fetched: "
-                         f"only that of {', '.join(tested)} is tested")
+        raise SystemExit(f"the CUDA part of LibTorch {release} is not fetched: only that of {tested()} is tested")
     return versions
+
+
+def tested():
+    return next(release for release, versions in served().items() if NONE not in versions.values())
 
 
 def numbers(version):
@@ -151,6 +158,9 @@ def main(arguments):
         return
     if verb == "versions" and not rest:
         print(*served(), sep="\n")
+        return
+    if verb == "tested" and not rest:
+        print(tested())
         return
     if len(rest) < 2 or rest[0] not in PARTS:
         raise SystemExit(__doc__)

@@ -90,8 +90,8 @@ void CpuQueue::do_run(std::function<Outcome()> work) {
   });
 }
 
-Event CpuQueue::do_record() {
-  auto state = std::make_shared<CpuEvent>(device());
+Event CpuQueue::do_record(Timing timing) {
+  auto state = std::make_shared<CpuEvent>(device(), timing);
   push([this, state] { state->reach({std::exchange(failure_, {})}, clock_->now()); });
   return Event(std::move(state));
 }

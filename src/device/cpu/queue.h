@@ -21,7 +21,7 @@ class CpuQueue final : public Queue {
  private:
   void do_copy(DeviceSpan to, DeviceSpan from) override;
   void do_run(std::function<Outcome()> work) override;
-  Event do_record() override;
+  Event do_record(Timing timing) override;
   void do_wait(const std::shared_ptr<const EventState>& event) override;
 
   /// Has a name of its own for the list of what the thread sanitizer cannot see.

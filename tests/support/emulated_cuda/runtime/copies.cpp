@@ -79,6 +79,7 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t han
   CUstream_st* stream = stream_of(handle);
   if (stream == nullptr)
     return fail(cudaErrorInvalidResourceHandle, "the stream of a copy was destroyed or never made");
+  if (const cudaError_t lost = error_of_lost(stream->device()); lost != cudaSuccess) return lost;
   if (bytes == 0) return cudaSuccess;
   Copy work{static_cast<char*>(to), static_cast<const char*>(from), bytes, place_of(to),
             place_of(from)};

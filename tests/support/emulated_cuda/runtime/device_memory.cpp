@@ -37,6 +37,7 @@ extern "C" {
 cudaError_t cudaMalloc(void** address, size_t bytes) {
   SPILLWAY_COUNT_CALL();
   if (settings().devices.empty()) return fail(cudaErrorNoDevice);
+  if (const cudaError_t lost = error_of_lost(current_device()); lost != cudaSuccess) return lost;
   *address = nullptr;
   if (bytes == 0) return cudaSuccess;
   *address = AddressSpace::of_process().allocate(current_device(), bytes);

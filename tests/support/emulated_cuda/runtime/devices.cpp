@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "address_space.h"
 #include "calls.h"
+#include "emulation.h"
 #include "failure.h"
 #include "settings.h"
 #include "stream.h"
@@ -97,8 +99,19 @@ Peers& peers() {
   return *all;
 }
 
+cudaError_t no_device() {
+  return fail(settings().driver < CUDART_VERSION ? cudaErrorInsufficientDriver : cudaErrorNoDevice);
+}
+
+// For each device the error that it was lost by.
+std::map<int, cudaError_t>& lost_devices(const std::lock_guard<std::mutex>&) {
+  static auto* all = new std::map<int, cudaError_t>;
+  return *all;
+}
+std::mutex mutex_of_lost;
+
 cudaError_t no_such_device(int device) {
-  if (settings().devices.empty()) return fail(cudaErrorNoDevice);
+  if (settings().devices.empty()) return no_device();
   return fail(cudaErrorInvalidDevice, "device " + std::to_string(device) + " of " +
                                           std::to_string(settings().devices.size()));
 }
@@ -111,21 +124,33 @@ bool is_device(int device) {
   return device >= 0 && device < static_cast<int>(settings().devices.size());
 }
 
+cudaError_t error_of_lost(int device) {
+  const std::lock_guard lock(mutex_of_lost);
+  const auto& all = lost_devices(lock);
+  const auto at = all.find(device);
+  return at == all.end() ? cudaSuccess : fail(at->second);
+}
+
 }  // namespace spillway::emulated
 
 using namespace spillway::emulated;
 
 extern "C" {
 
+void emu_cuda_lose(int device, cudaError_t error) {
+  const std::lock_guard lock(mutex_of_lost);
+  lost_devices(lock)[device] = error;
+}
+
 cudaError_t cudaGetDeviceCount(int* count) {
   SPILLWAY_COUNT_CALL();
   *count = static_cast<int>(settings().devices.size());
-  return *count == 0 ? fail(cudaErrorNoDevice) : cudaSuccess;
+  return *count == 0 ? no_device() : cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int* device) {
   SPILLWAY_COUNT_CALL();
-  if (settings().devices.empty()) return fail(cudaErrorNoDevice);
+  if (settings().devices.empty()) return no_device();
   *device = current_device();
   return cudaSuccess;
 }
@@ -203,7 +228,7 @@ cudaError_t cudaDeviceDisablePeerAccess(int peer) {
 
 cudaError_t cudaDriverGetVersion(int* version) {
   SPILLWAY_COUNT_CALL();
-  *version = CUDART_VERSION;
+  *version = settings().driver;
   return cudaSuccess;
 }
 

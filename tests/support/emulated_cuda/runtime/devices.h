@@ -1,5 +1,7 @@
 #pragma once
 
+#include <driver_types.h>
+
 namespace spillway::emulated {
 
 /// The device of the calling thread, as cudaSetDevice chose it.
@@ -7,5 +9,9 @@ int current_device();
 void set_current_device(int device);
 
 bool is_device(int device);
+
+/// What a device that is lost (emu_cuda_lose) answers to everything; cudaSuccess: it is not. Kept
+/// as the thread's last error.
+cudaError_t error_of_lost(int device);
 
 }  // namespace spillway::emulated

@@ -52,6 +52,10 @@ void emu_cuda_add_launcher(const char* name,
                            void (*launcher)(cudaStream_t stream, const unsigned grid[3],
                                             const unsigned block[3], void** arguments));
 
+/// From now on the device answers everything with this error, as after an illegal access of a
+/// kernel; the functions of the host that wait in its streams are not called.
+void emu_cuda_lose(int device, cudaError_t error);
+
 /// Bytes of the device's memory that are allocated, chunks of virtual memory included.
 size_t emu_cuda_used(int device);
 

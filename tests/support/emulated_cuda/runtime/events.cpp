@@ -100,6 +100,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t handle, uns
                 "an event of device " + std::to_string(event->device) +
                     " was recorded in a stream of device " + std::to_string(stream->device()));
   }
+  if (const cudaError_t lost = error_of_lost(stream->device()); lost != cudaSuccess) return lost;
   order_with_legacy(*stream);
   // The clock first: what another thread submits in between is done at the mark, but not known to
   // be.
@@ -131,6 +132,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   SPILLWAY_COUNT_CALL();
   if (!lives(event)) return no_such_event(event);
+  if (const cudaError_t lost = error_of_lost(event->device); lost != cudaSuccess) return lost;
   const auto recorded = event->recorded();
   if (!recorded.mark) return cudaSuccess;
   if (!recorded.mark->passed()) return cudaErrorNotReady;
@@ -141,6 +143,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   SPILLWAY_COUNT_CALL();
   if (!lives(event)) return no_such_event(event);
+  if (const cudaError_t lost = error_of_lost(event->device); lost != cudaSuccess) return lost;
   const auto recorded = event->recorded();
   if (!recorded.mark) return cudaSuccess;
   recorded.mark->wait();

@@ -1,5 +1,8 @@
 #include "settings.h"
 
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <string>
@@ -47,10 +50,23 @@ int capability() {
   return std::stoi(digits);
 }
 
+int driver() {
+  const char* text = std::getenv("EMU_CUDA_DRIVER");
+  if (text == nullptr) return CUDART_VERSION;
+  int major = 0;
+  int minor = 0;
+  char rest = 0;
+  const bool is_release = std::sscanf(text, "%d.%d%c", &major, &minor, &rest) == 2 && minor < 100;
+  if (!is_release && std::string_view(text) != "0")
+    refuse("EMU_CUDA_DRIVER", text, "a release such as 13.0, or 0 for no driver");
+  return major * 1000 + minor * 10;
+}
+
 // The devices that the process sees. As CUDA has it, the first one that is not there ends the list.
 std::vector<int> devices() {
   const auto count = static_cast<int>(number("EMU_CUDA_DEVICES", 1));
   std::vector<int> all;
+  if (driver() < CUDART_VERSION) return all;
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (visible == nullptr) {
     for (int i = 0; i < count; ++i) all.push_back(i);
@@ -81,6 +97,7 @@ Settings read() {
           .pinned_memory = number("EMU_CUDA_PINNED", std::numeric_limits<std::size_t>::max()),
           .grain = grain(),
           .capability = capability(),
+          .driver = driver(),
           .poison = flag("EMU_CUDA_POISON", true),
           .trace = flag("EMU_CUDA_TRACE", false),
           .check = flag("EMU_CUDA_CHECK", true),

@@ -34,7 +34,8 @@ void push_host_function(CUstream_st& stream, const char* what, std::function<voi
   order_with_legacy(stream);
   ordering::begin(stream.id());
   stream.push(what, CUstream_st::Delay::kBySettings,
-              [known = ordering::now(stream.id()), run = std::move(run)] {
+              [known = ordering::now(stream.id()), device = stream.device(), run = std::move(run)] {
+                if (error_of_lost(device) != cudaSuccess) return;
                 ordering::host_learns(known);
                 run();
               });
@@ -116,6 +117,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
   SPILLWAY_COUNT_CALL();
   CUstream_st* stream = stream_of(handle);
   if (stream == nullptr) return no_such_stream(handle);
+  if (const cudaError_t lost = error_of_lost(stream->device()); lost != cudaSuccess) return lost;
   push_host_function(*stream, "host function", [function, argument] { function(argument); });
   return cudaSuccess;
 }

@@ -3,6 +3,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "spillway/base/bytes.h"
 #include "spillway/device/device_span.h"
@@ -12,29 +14,34 @@ namespace spillway::device {
 
 /// Runs pieces of work one after the other, in the order in which they were given, apart from the
 /// threads that give them; two queues run at the same time. A stream of a GPU, or a thread. No call
-/// waits for work. Any thread; the order among threads is theirs to make.
+/// waits for work, except that a GPU may let a copy wait whose host memory is not pinned. Any
+/// thread; the order among threads is theirs to make.
 ///   queue.copy(slab.span(), tensor);
 ///   later_queue.wait(queue.record());
 class Queue {
  public:
-  explicit Queue(DeviceId device) : device_(device) {}
+  /// `peers`: further devices whose memory it copies to and from.
+  explicit Queue(DeviceId device, std::vector<DeviceId> peers = {})
+      : device_(device), peers_(std::move(peers)) {}
   virtual ~Queue() = default;
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
   DeviceId device() const { return device_; }
 
-  /// Copies between spans of one size, each on this device or on the host. Both stay valid until an
-  /// event recorded after it is done. Of bytes that change meanwhile any mixture arrives.
+  /// Copies between spans of one size, each on this device, on one of its peers or on the host.
+  /// Both stay valid until an event recorded after it is done. Of bytes that change meanwhile any
+  /// mixture arrives.
   void copy(DeviceSpan to, DeviceSpan from);
 
   /// Runs a function on the host once everything before it has ended. It may not wait for this
-  /// queue, nor give work to a device. An exception becomes a failure.
+  /// queue, nor for the function of another one, as a GPU may run all of them on one thread; nor
+  /// give work to a device. An exception becomes a failure.
   void run(std::function<Outcome()> work);
 
   /// The moment when all that was given so far has ended. Failures go with the first event after
   /// them, and do not keep later work from running.
-  Event record() { return do_record(); }
+  Event record(Timing timing = Timing::kNone) { return do_record(timing); }
 
   /// Lets what comes next start only after `event`, of a queue of whichever device. The host does
   /// not wait.
@@ -43,10 +50,11 @@ class Queue {
  private:
   virtual void do_copy(DeviceSpan to, DeviceSpan from) = 0;
   virtual void do_run(std::function<Outcome()> work) = 0;
-  virtual Event do_record() = 0;
+  virtual Event do_record(Timing timing) = 0;
   virtual void do_wait(const std::shared_ptr<const EventState>& event) = 0;
 
   const DeviceId device_;
+  const std::vector<DeviceId> peers_;
 };
 
 /// Bytes of a device's memory; for one that shares the memory of the host, the host's.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,25 +16,31 @@ struct Outcome {
   bool succeeded() const { return error.empty(); }
 };
 
+/// Whether a moment keeps its time, for `elapsed`. A GPU notes it more slowly.
+enum class Timing : std::uint8_t { kNone, kKept };
+
 /// What a backend keeps of an event: a cudaEvent_t, or a flag and a condition variable. All methods
 /// from any thread.
 class EventState {
  public:
-  explicit EventState(DeviceId device) : device_(device) {}
+  explicit EventState(DeviceId device, Timing timing = Timing::kKept)
+      : device_(device), timing_(timing) {}
   virtual ~EventState() = default;
   EventState(const EventState&) = delete;
   EventState& operator=(const EventState&) = delete;
 
   DeviceId device() const { return device_; }
+  Timing timing() const { return timing_; }
 
   /// Once true, the caller sees what the work before it has written.
   virtual bool is_done() const = 0;
   virtual Outcome wait() const = 0;
-  /// `earlier` is of the same backend, and both are done.
+  /// `earlier` is of the same backend, and both are done and keep their time.
   virtual Duration time_since(const EventState& earlier) const = 0;
 
  private:
   const DeviceId device_;
+  const Timing timing_;
 };
 
 /// A moment in the work of a queue, reached once everything given to the queue before `record` has
@@ -58,8 +65,9 @@ class Event {
   std::shared_ptr<const EventState> state_;
 };
 
-/// The time from one moment to a later one, as the device saw it. Both were recorded by queues of
-/// one device and are done. Throws Error for events that are not, or of two devices.
+/// The time from one moment to a later one, as the device saw it. Both were recorded with
+/// `Timing::kKept` by queues of one device and are done. Throws Error for events that are not, or
+/// of two devices.
 Duration elapsed(const Event& from, const Event& to);
 
 }  // namespace spillway::device

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spillway/device/devices.h"
+
+namespace spillway::device {
+
+/// NVIDIA's GPUs, in the order in which this process sees them. Links no library of CUDA: takes the
+/// runtime that the process has loaded, or else loads it.
+DeviceBackend cuda_backend();
+
+/// A GPU as `spillway doctor` shows it. Making these opens no device.
+struct CudaDeviceFacts {
+  DeviceId id;
+  std::string name;                ///< "NVIDIA H100 80GB HBM3"
+  std::string compute_capability;  ///< "9.0"
+  Bytes memory;
+  std::string bus_address;       ///< "0000:17:00.0", as Linux writes it.
+  std::optional<int> numa_node;  ///< Nearest one; none: unknown, or the machine has one node.
+  bool is_mig_slice = false;     ///< A part of a GPU, as Multi-Instance GPU divides it.
+  Capabilities capabilities;
+  std::vector<DeviceId> direct_peers;  ///< Whose memory it reaches without the host.
+};
+
+struct CudaFacts {
+  std::string reason;   ///< Why there are no devices, with the way to mend it; empty: there are.
+  std::string driver;   ///< CUDA release that the driver serves, "13.0"; empty: no driver.
+  std::string runtime;  ///< Release of the runtime library; empty: it was not found.
+  std::vector<CudaDeviceFacts> devices;
+};
+
+/// What is known of this machine's GPUs. Never throws.
+CudaFacts cuda_facts();
+
+/// A queue over a stream (cudaStream_t) of `device` that somebody else made, and that outlives it:
+/// to record what a trainer has launched there, and to let it wait. Its end waits for nothing.
+/// Throws Error for a device that is not CUDA's.
+std::unique_ptr<Queue> queue_over_stream(Device& device, void* stream);
+
+/// The stream (cudaStream_t) of a queue of a CUDA device. Throws Error for other queues.
+void* stream_of(const Queue& queue);
+
+}  // namespace spillway::device

@@ -1,0 +1,35 @@
+// What a build without CUDA's headers has in the place of the CUDA device, so that nobody else
+// needs to know.
+#include "spillway/base/error.h"
+#include "spillway/device/cuda/cuda_backend.h"
+
+namespace spillway::device {
+namespace {
+
+constexpr const char* kReason =
+    "this Spillway was built without CUDA: fetch CUDA's headers "
+    "(src/cmake/setup/fetch_cuda_headers.sh), and configure and build it again";
+
+BackendStatus probe() { return {DeviceKind::kCuda, {}, kReason}; }
+
+std::unique_ptr<Device> open(DeviceId id) { throw UnsupportedError("{}: {}", id, kReason); }
+
+}  // namespace
+
+DeviceBackend cuda_backend() { return {DeviceKind::kCuda, &probe, &open}; }
+
+CudaFacts cuda_facts() {
+  CudaFacts facts;
+  facts.reason = kReason;
+  return facts;
+}
+
+std::unique_ptr<Queue> queue_over_stream(Device& device, void* /*stream*/) {
+  throw Error("device {} has no streams of CUDA", device.id());
+}
+
+void* stream_of(const Queue& queue) {
+  throw Error("a queue of {} is no stream of CUDA", queue.device());
+}
+
+}  // namespace spillway::device

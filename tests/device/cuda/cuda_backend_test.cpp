@@ -1,0 +1,253 @@
+// What the backend makes of machines that are not as they should be, and of what it owes the
+// program that it lives in, on the emulated CUDA. Its settings are read once a process, so cases
+// that change them are processes of their own.
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <utility>
+
+#include "spillway/base/error.h"
+#include "spillway/device/cuda/cuda_backend.h"
+#include "spillway/device/host_slabs.h"
+#include "support/emulated_cuda/runtime/emulation.h"
+
+namespace spillway::device {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr DeviceId kFirst{DeviceKind::kCuda, 0};
+constexpr DeviceId kSecond{DeviceKind::kCuda, 1};
+
+using Environment = std::vector<std::pair<const char*, const char*>>;
+
+std::unique_ptr<Device> open_cuda(DeviceId id = kFirst) {
+  return open_device(id, std::array{cuda_backend()});
+}
+
+class CudaBackend : public testing::Test {
+ protected:
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+/// Ends the process with 0 where `program` finds nothing wrong.
+template <class Program>
+[[noreturn]] void run_with(const Environment& environment, Program program) {
+  for (const auto& [name, value] : environment) ::setenv(name, value, 1);
+  program();
+  std::_Exit(testing::Test::HasFailure() ? 1 : 0);
+}
+
+#define EXPECT_HOLDS_WITH(environment, program) \
+  EXPECT_EXIT(run_with(environment, program), testing::ExitedWithCode(0), "")
+
+/// Ends the process with the reason why there are no devices.
+void tell_reason(const Environment& environment) {
+  run_with(environment, [] {
+    const BackendStatus status = cuda_backend().probe();
+    EXPECT_TRUE(status.devices.empty());
+    EXPECT_EQ(cuda_facts().reason, status.reason);
+    EXPECT_THROW(open_cuda(), UnsupportedError);
+    EXPECT_THROW(cuda_backend().open(kFirst), Error);
+    EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+    std::fprintf(stderr, "%s\n", status.reason.c_str());
+  });
+}
+
+#define EXPECT_REASON(environment, reason) \
+  EXPECT_EXIT(tell_reason(environment), testing::ExitedWithCode(0), reason)
+
+TEST_F(CudaBackend, SaysWhyThereIsNoDevice) {
+  EXPECT_REASON((Environment{{"EMU_CUDA_DRIVER", "0"}}),
+                "^no driver of NVIDIA is loaded: install one of release 580 or later");
+  EXPECT_REASON((Environment{{"EMU_CUDA_DRIVER", "12.4"}}),
+                "^the driver of NVIDIA serves CUDA up to 12.4, and CUDA 13.0 is needed: install");
+  EXPECT_REASON((Environment{{"EMU_CUDA_DEVICES", "0"}}), "^the driver of NVIDIA sees no GPU");
+  EXPECT_REASON((Environment{{"CUDA_VISIBLE_DEVICES", ""}}),
+                "^CUDA_VISIBLE_DEVICES is empty, which hides all GPUs: unset it");
+  EXPECT_REASON((Environment{{"CUDA_VISIBLE_DEVICES", "7"}}),
+                "^CUDA_VISIBLE_DEVICES=7 names no GPU that is there: unset it");
+}
+
+TEST_F(CudaBackend, TakesDevicesInTheOrderOfTheEnvironment) {
+  EXPECT_HOLDS_WITH((Environment{{"EMU_CUDA_DEVICES", "3"}, {"CUDA_VISIBLE_DEVICES", "2,0"}}), [] {
+    const CudaFacts facts = cuda_facts();
+    ASSERT_EQ(facts.devices.size(), 2U);
+    EXPECT_EQ(facts.devices[0].name, "Emulated GPU 2");
+    EXPECT_EQ(facts.devices[0].bus_address, "0000:03:00.0");
+    EXPECT_EQ(facts.devices[1].name, "Emulated GPU 0");
+    EXPECT_THAT(facts.devices[1].direct_peers, ElementsAre(kFirst));
+    EXPECT_EQ(open_cuda(kSecond)->id(), kSecond);
+    EXPECT_THROW(open_cuda({DeviceKind::kCuda, 2}), UnsupportedError);
+  });
+}
+
+TEST_F(CudaBackend, TellsFactsOfDevicesWithoutAContext) {
+  EXPECT_HOLDS_WITH(Environment{}, [] {
+    const CudaFacts facts = cuda_facts();
+    EXPECT_EQ(facts.reason, "");
+    EXPECT_EQ(facts.driver, "13.0");
+    EXPECT_EQ(facts.runtime, "13.0");
+    ASSERT_EQ(facts.devices.size(), 2U);
+    EXPECT_EQ(facts.devices[0].compute_capability, "8.0");
+    EXPECT_EQ(facts.devices[0].memory, 8_GiB);
+    EXPECT_FALSE(facts.devices[0].is_mig_slice);
+    EXPECT_TRUE(facts.devices[0].capabilities.virtual_memory);
+    EXPECT_TRUE(facts.devices[0].capabilities.peer_copies);
+    EXPECT_EQ(emu_cuda_calls("cudaInitDevice"), 0U);
+    EXPECT_EQ(emu_cuda_calls("cuDevicePrimaryCtxRetain"), 0U);
+  });
+}
+
+std::string refusal_of(Device& device, Bytes size) {
+  try {
+    static_cast<void>(device.allocate(size));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST_F(CudaBackend, SaysHowMuchMemoryThereIsWhereItRefusesSome) {
+  EXPECT_HOLDS_WITH((Environment{{"EMU_CUDA_MEMORY", "16MiB"}}), [] {
+    const auto device = open_cuda();
+    EXPECT_EQ(device->memory().free, 16_MiB);
+    EXPECT_EQ(refusal_of(*device, 32_MiB),
+              "device cuda:0 has no 32.0 MiB of memory: it has 16.0 MiB");
+    const DeviceMemory most = device->allocate(8_MiB);
+    EXPECT_THAT(
+        refusal_of(*device, 10_MiB),
+        AllOf(HasSubstr("device cuda:0 has no 10.0 MiB of memory: out of memory"),
+              HasSubstr("(cudaErrorMemoryAllocation); "), HasSubstr(" MiB of 16.0 MiB are free")));
+    EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess) << "LibTorch would take it for its own";
+    EXPECT_EQ(refusal_of(*device, 2_MiB), "none");
+  });
+}
+
+TEST_F(CudaBackend, CopiesByPageableSlabsWherePinningIsRefused) {
+  EXPECT_HOLDS_WITH((Environment{{"EMU_CUDA_PINNED", "64KiB"}}), [] {
+    const auto device = open_cuda();
+    HostSlabs slabs(*device, {.slab_size = 64_KiB, .slab_count = 2, .pinning = Pinning::kPinned});
+    EXPECT_EQ(slabs.pinning(), Pinning::kPageable);
+    EXPECT_THAT(slabs.why_pageable(),
+                AllOf(HasSubstr("128 KiB cannot be pinned for cuda:0: out of memory"),
+                      HasSubstr("ask for less, or free some")));
+    EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+    const HostSlab from = *slabs.take();
+    const HostSlab to = *slabs.take();
+    const DeviceMemory memory = device->allocate(64_KiB);
+    const auto queue = device->make_queue("test");
+    from.span().data[4711] = std::byte{42};
+    queue->copy(memory.span(), from.span());
+    queue->copy(to.span(), memory.span());
+    EXPECT_TRUE(queue->record().wait().succeeded());
+    EXPECT_EQ(to.span().data[4711], std::byte{42});
+  });
+}
+
+TEST_F(CudaBackend, NamesADeviceThatIsLost) {
+  EXPECT_HOLDS_WITH(Environment{}, [] {
+    const auto device = open_cuda();
+    const auto other = open_cuda(kSecond);
+    const DeviceMemory memory = device->allocate(64_B);
+    auto queue = device->make_queue("test");
+    std::promise<void> opened;
+    queue->run([gate = opened.get_future().share()] {
+      gate.wait();
+      return Outcome{};
+    });
+    bool has_run = false;
+    queue->run([&has_run] {
+      has_run = true;
+      return Outcome{};
+    });
+    const Event before = queue->record();
+    emu_cuda_lose(0, cudaErrorIllegalAddress);
+    const char* const text =
+        "device cuda:0 is lost to this process: an illegal memory access was encountered "
+        "(cudaErrorIllegalAddress); start the program anew";
+    EXPECT_TRUE(before.is_done()) << "who polls would poll for ever";
+    EXPECT_EQ(before.wait().error, text);
+    opened.set_value();
+    std::vector<std::byte> bytes(64);
+    queue->copy(memory.span(), host_span_of_all(bytes));
+    queue->run([] { return Outcome{"a later failure"}; });
+    EXPECT_EQ(queue->record().wait().error, std::string("a copy on cuda:0: ") + text);
+    queue->wait(before);
+    EXPECT_THROW(elapsed(queue->record(Timing::kKept), queue->record(Timing::kKept)), Error);
+    queue = nullptr;
+    EXPECT_FALSE(has_run);
+    EXPECT_THAT(refusal_of(*device, 64_B), HasSubstr(text));
+    const auto alive = other->make_queue("other");
+    EXPECT_TRUE(alive->record().wait().succeeded());
+  });
+}
+
+TEST_F(CudaBackend, LeavesTheDeviceOfTheThreadAsItWas) {
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  const auto device = open_cuda();
+  const auto queue = device->make_queue("test");
+  const DeviceMemory memory = device->allocate(64_B);
+  std::vector<std::byte> bytes(64);
+  queue->copy(memory.span(), host_span_of_all(bytes));
+  EXPECT_TRUE(queue->record().wait().succeeded());
+  int current = -1;
+  EXPECT_EQ(cudaGetDevice(&current), cudaSuccess);
+  EXPECT_EQ(current, 1);
+}
+
+TEST_F(CudaBackend, LeavesNoErrorBehindForTheThread) {
+  const auto device = open_cuda();
+  const auto queue = device->make_queue("test");
+  std::promise<void> opened;
+  queue->run([gate = opened.get_future().share()] {
+    gate.wait();
+    return Outcome{};
+  });
+  const Event behind = queue->record();
+  EXPECT_FALSE(behind.is_done());
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+  opened.set_value();
+  std::vector<std::byte> bytes(4096);
+  EXPECT_EQ(device->pin_host(host_span_of_all(bytes)), "");
+  EXPECT_THAT(device->pin_host(host_span_of_all(bytes)), HasSubstr("registered already"));
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+  device->unpin_host(host_span_of_all(bytes));
+  device->unpin_host(host_span_of_all(bytes));
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+}
+
+TEST_F(CudaBackend, UsesEventsAgain) {
+  EXPECT_HOLDS_WITH(Environment{}, [] {
+    const auto device = open_cuda();
+    const auto queue = device->make_queue("test");
+    const auto later = device->make_queue("later");
+    for (int i = 0; i < 100; ++i) {
+      later->wait(queue->record());
+      EXPECT_TRUE(later->record().wait().succeeded());
+    }
+    EXPECT_LE(emu_cuda_calls("cudaEventCreateWithFlags"), 2U);
+    EXPECT_EQ(emu_cuda_calls("cudaEventRecord"), 200U);
+  });
+}
+
+TEST_F(CudaBackend, AMissingWaitBetweenQueuesIsNamed) {
+  const auto break_the_rule = [] {
+    const auto device = open_cuda();
+    const auto in = device->make_queue("in");
+    const auto out = device->make_queue("out");
+    const DeviceMemory memory = device->allocate(64_B);
+    std::vector<std::byte> bytes(64);
+    in->copy(memory.span(), host_span_of_all(bytes));
+    out->copy(host_span_of_all(bytes), memory.span());
+  };
+  EXPECT_DEATH(break_the_rule(), "not ordered.*copy, device to host");
+}
+
+}  // namespace
+}  // namespace spillway::device

@@ -1,0 +1,159 @@
+// The suites on the GPU that this process finds: a real one, or the emulated one where its runtime
+// comes first in LD_LIBRARY_PATH.
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "../queue_conformance.h"
+#include "spillway/device/cpu.h"
+#include "spillway/device/cuda/cuda_backend.h"
+
+namespace spillway::device {
+namespace {
+
+using testing::HasSubstr;
+
+/// The device of this index; none, with the reason, where there are not so many.
+struct CudaFixture {
+  std::unique_ptr<Device> open(std::uint16_t index = 0) {
+    const BackendStatus status = cuda_backend().probe();
+    why = status.reason;
+    if (!why.empty()) return nullptr;
+    why = "this machine has one GPU";
+    if (index >= status.devices.size()) return nullptr;
+    return open_device({DeviceKind::kCuda, index}, std::array{cuda_backend()});
+  }
+  std::string why;
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Cuda, DeviceConformance, CudaFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(Cuda, QueueConformance, CudaFixture);
+
+using CudaDevice = DeviceCase<CudaFixture>;
+
+TEST_F(CudaDevice, LetsQueuesOfTheHostAndItsOwnWaitForOneAnother) {
+  const auto host = make_cpu_device();
+  const auto ours = device_->make_queue("ours");
+  const auto theirs = host->make_queue("theirs");
+  int value = 0;  // Not atomic: the queues are ordered.
+  ours->run([&value] {
+    value = 1;
+    return Outcome{};
+  });
+  theirs->wait(ours->record());
+  theirs->run([&value] {
+    value *= 10;
+    return Outcome{};
+  });
+  ours->wait(theirs->record());
+  ours->run([&value] {
+    value += 5;
+    return Outcome{};
+  });
+  const Event last = ours->record(Timing::kKept);
+  EXPECT_TRUE(last.wait().succeeded());
+  EXPECT_EQ(value, 15);
+  EXPECT_THROW(elapsed(theirs->record(Timing::kKept), last), Error);
+}
+
+TEST_F(CudaDevice, MovesManyBlocksThroughPinnedSlabsOnTwoQueues) {
+  constexpr std::uint32_t kBlocks = 4;
+  constexpr int kRounds = 12;
+  HostSlabs slabs(*device_, {.slab_size = 64_KiB, .slab_count = 2, .pinning = Pinning::kPinned});
+  const DeviceMemory memory = device_->allocate(slabs.slab_size() * kBlocks);
+  const auto in = device_->make_queue("in");
+  const auto out = device_->make_queue("out");
+  const HostSlab source = *slabs.take();
+  const HostSlab target = *slabs.take();
+  Event came;
+  Event left;
+  for (int round = 0; round < kRounds; ++round) {
+    const DeviceSpan block = memory.span().part(
+        slabs.slab_size() * (static_cast<std::uint32_t>(round) % kBlocks), slabs.slab_size());
+    EXPECT_TRUE(came.wait().succeeded());
+    std::memset(source.span().data, round, source.span().size.count());
+    in->wait(left);
+    in->copy(block, source.span());
+    came = in->record();
+    out->wait(came);
+    out->copy(target.span(), block);
+    left = out->record();
+    EXPECT_TRUE(left.wait().succeeded());
+    EXPECT_EQ(target.span().data[0], static_cast<std::byte>(round));
+    EXPECT_EQ(target.span().data[65535], static_cast<std::byte>(round));
+  }
+}
+
+TEST_F(CudaDevice, WorksOnAStreamThatSomebodyElseMade) {
+  const auto trainer = device_->make_queue("trainer");
+  std::vector<std::byte> sent = pattern(64, 3);
+  std::vector<std::byte> received(64);
+  const DeviceMemory memory = device_->allocate(64_B);
+  trainer->copy(memory.span(), span_of(sent));
+  Event behind;
+  {
+    const auto ours = queue_over_stream(*device_, stream_of(*trainer));
+    EXPECT_EQ(stream_of(*ours), stream_of(*trainer));
+    behind = ours->record();
+  }
+  const auto out = device_->make_queue("out");
+  out->wait(behind);
+  out->copy(span_of(received), memory.span());
+  EXPECT_TRUE(out->record().wait().succeeded());
+  EXPECT_EQ(sent, received);
+  const auto host = make_cpu_device();
+  EXPECT_THROW(queue_over_stream(*host, nullptr), Error);
+  EXPECT_THROW(stream_of(*host->make_queue("host")), Error);
+}
+
+TEST_F(CudaDevice, RefusesToPinWhatIsPinned) {
+  HostSlabs slabs(*device_, {.slab_size = 64_KiB, .slab_count = 1, .pinning = Pinning::kPinned});
+  if (slabs.pinning() == Pinning::kPageable) GTEST_SKIP() << slabs.why_pageable();
+  const HostSlab slab = *slabs.take();
+  EXPECT_THAT(device_->pin_host(slab.span()), HasSubstr("64.0 KiB cannot be pinned for cuda:0"));
+  EXPECT_GT(device_->memory().total, 0_B) << "the refusal is over";
+}
+
+TEST_F(CudaDevice, CopiesFromAndToAPeer) {
+  CudaFixture second;
+  const auto peer = second.open(1);
+  if (peer == nullptr) GTEST_SKIP() << second.why;
+  EXPECT_TRUE(device_->capabilities().peer_copies);
+  std::vector<std::byte> sent = pattern(kSize.count(), 17);
+  std::vector<std::byte> received(kSize.count());
+  const DeviceMemory here = device_->allocate(kSize);
+  const DeviceMemory there = peer->allocate(kSize);
+  const DeviceMemory back = device_->allocate(kSize);
+  const auto ours = device_->make_queue("ours");
+  const auto theirs = peer->make_queue("theirs");
+  ours->copy(here.span(), span_of(sent));
+  ours->copy(there.span(), here.span());
+  theirs->wait(ours->record());
+  theirs->copy(back.span(), there.span());
+  ours->wait(theirs->record());
+  ours->copy(span_of(received), back.span());
+  EXPECT_TRUE(ours->record().wait().succeeded());
+  EXPECT_EQ(sent, received);
+}
+
+TEST_F(CudaDevice, TellsItsFactsWithoutBeingOpened) {
+  const CudaFacts facts = cuda_facts();
+  EXPECT_EQ(facts.reason, "");
+  EXPECT_THAT(facts.driver, HasSubstr("."));
+  EXPECT_THAT(facts.runtime, HasSubstr("13."));
+  std::set<std::string> places;
+  for (const CudaDeviceFacts& each : facts.devices) {
+    EXPECT_NE(each.name, "");
+    EXPECT_THAT(each.compute_capability, HasSubstr("."));
+    EXPECT_GT(each.memory, 0_B);
+    EXPECT_THAT(each.bus_address, HasSubstr(":"));
+    EXPECT_EQ(each.capabilities.peer_copies, facts.devices.size() > 1);
+    EXPECT_LT(each.direct_peers.size(), facts.devices.size());
+  }
+  EXPECT_EQ(facts.devices.front().id, device_->id());
+  EXPECT_EQ(facts.devices.front().capabilities.virtual_memory,
+            device_->capabilities().virtual_memory);
+}
+
+}  // namespace
+}  // namespace spillway::device
