@@ -34,7 +34,7 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   // swap_engine.cpp
   Allocation allocate(Bytes size, PinSet* within);
   Allocation allocate_unfilled(Bytes size, PinSet* within);
-  void release(StorageId id);
+  void release(StorageId id, const device::Event& until);
   void account_small(Bytes size, PinSet* within);
   void release_small(Bytes size) noexcept;
   std::uint32_t storage_pages() const noexcept;
@@ -211,7 +211,7 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
     device::Event until;
     std::vector<PinSet::Pin> pins;
   };
-  std::vector<LateUse> late_uses_;
+  std::deque<LateUse> late_uses_;
   std::vector<ResidencyOrders::WriteOut> late_write_outs_;  ///< They wait for late uses to end.
   std::minstd_rand random_;                                 ///< Equal runs choose alike.
   std::size_t waiting_sets_ = 0;

@@ -222,13 +222,23 @@ void SwapEngine::State::let_go_late_locked(const PinSet::Pin& pin) {
 
 /// Whether anything was used until now that a device was working on.
 bool SwapEngine::State::end_late_uses_locked() {
-  if (late_uses_.empty()) return false;
-  const auto ended = std::stable_partition(late_uses_.begin(), late_uses_.end(),
-                                           [](const LateUse& use) { return !use.until.is_done(); });
-  if (ended == late_uses_.end()) return false;
-  for (auto use = ended; use != late_uses_.end(); ++use)
-    for (const PinSet::Pin& pin : use->pins) let_go_late_locked(pin);
-  late_uses_.erase(ended, late_uses_.end());
+  // Those of a stream end in their order, and each question costs a call of the device: behind so
+  // many that go on, the rest are asked for later.
+  constexpr std::size_t kGoingOn = 4;
+  const auto ended = [&](const LateUse& use) {
+    if (!use.until.is_done()) return false;
+    for (const PinSet::Pin& pin : use.pins) let_go_late_locked(pin);
+    return true;
+  };
+  const std::size_t before = late_uses_.size();
+  for (std::size_t i = 0; i < std::min(late_uses_.size(), kGoingOn);) {
+    const auto use = late_uses_.begin() + static_cast<std::ptrdiff_t>(i);
+    if (ended(*use))
+      late_uses_.erase(use);
+    else
+      ++i;
+  }
+  if (late_uses_.size() == before) return false;
   for (const ResidencyOrders::WriteOut& out : std::exchange(late_write_outs_, {}))
     write_out_locked(out);
   wake_waiters_locked();

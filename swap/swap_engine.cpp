@@ -283,11 +283,15 @@ void SwapEngine::State::release_pages_locked(Range& range) {
   for (std::uint32_t i = 0; i < range.pages; ++i) release_page_locked(range.first + i);
 }
 
-void SwapEngine::State::release(StorageId id) {
+void SwapEngine::State::release(StorageId id, const device::Event& until) {
   Lock lock(mutex_);
   Range& range = range_of(id);
   SPILLWAY_ASSERT(range.is_live && !range.is_dying);
   end_late_uses_locked();
+  if (!until.is_done()) {
+    ++range.late_uses;
+    late_uses_.push_back({until, {{id, 0, 0}}});
+  }
   range.is_dying = true;
   ++faults_.releases;
   range.pins = 0;
@@ -387,8 +391,8 @@ SwapEngine::Allocation SwapEngine::allocate_unfilled(Bytes size, PinSet* within)
   return made;
 }
 
-void SwapEngine::release(StorageId range) {
-  if (!state_->off_.load(std::memory_order_relaxed)) state_->release(range);
+void SwapEngine::release(StorageId range, const device::Event& until) {
+  if (!state_->off_.load(std::memory_order_relaxed)) state_->release(range, until);
 }
 
 Bytes SwapEngine::page_size() const noexcept { return state_->page_size(); }

@@ -84,4 +84,20 @@ std::optional<std::string> output_of(const std::vector<std::string>& command) {
   return std::move(outcome.output);
 }
 
+std::string behind(std::string_view mark, const std::string& output) {
+  const auto at = output.find(mark);
+  if (at == std::string::npos) return {};
+  std::string text = output.substr(at + mark.size());
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  for (char& letter : text)
+    if (letter == '\n') letter = ' ';
+  return text;
+}
+
+std::string last_line(std::string output) {
+  while (!output.empty() && output.back() == '\n') output.pop_back();
+  const auto begin = output.rfind('\n');
+  return begin == std::string::npos ? output : output.substr(begin + 1);
+}
+
 }  // namespace spillway::cli

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace spillway::cli {
@@ -19,5 +20,10 @@ ChildOutcome outcome_of(const std::vector<std::string>& command);
 /// The same, but gives only what it wrote to its standard output, or nothing when it could not be
 /// started or failed. Its error output is discarded.
 std::optional<std::string> output_of(const std::vector<std::string>& command);
+
+/// The rest of an output behind a mark, as one line; empty without the mark.
+std::string behind(std::string_view mark, const std::string& output);
+
+std::string last_line(std::string output);
 
 }  // namespace spillway::cli

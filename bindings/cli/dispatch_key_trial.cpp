@@ -23,23 +23,6 @@ constexpr const char* kObserver = "record-function";
 constexpr std::string_view kTaken = "dispatch key taken: ";
 constexpr std::string_view kRefused = "no dispatch key: ";
 
-// The rest of the output behind a mark, without line ends; empty without it.
-std::string behind(std::string_view mark, const std::string& output) {
-  const auto at = output.find(mark);
-  if (at == std::string::npos) return {};
-  std::string text = output.substr(at + mark.size());
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  for (char& letter : text)
-    if (letter == '\n') letter = ' ';
-  return text;
-}
-
-std::string last_line(std::string output) {
-  while (!output.empty() && output.back() == '\n') output.pop_back();
-  const auto begin = output.rfind('\n');
-  return begin == std::string::npos ? output : output.substr(begin + 1);
-}
-
 [[noreturn]] void answer(std::string_view mark, const std::string& text, int code) {
   std::printf("%s%s\n", std::string(mark).c_str(), text.c_str());
   std::fflush(stdout);

@@ -9,6 +9,7 @@
 #include "doctor_ranks.h"
 #include "exit_codes.h"
 #include "findings.h"
+#include "gpu_trial.h"
 #include "installation.h"
 #include "program_file.h"
 #include "spillway/base/error.h"
@@ -41,7 +42,9 @@ void add_torch(std::vector<FoundTorch>& found, const std::string& user, const fs
   if (error) return;
   for (const FoundTorch& known : found)
     if (known.path == path) return;
-  found.push_back({user, path.string(), torch_version_of_file(path.string()).text});
+  // Where it is a link, the others are beside the link.
+  found.push_back({user, path.string(), torch_version_of_file(path.string()).text,
+                   cuda_runtime_of_folder(library.parent_path()).value_or("")});
 }
 
 // Where people have LibTorch, without a program that says which.
@@ -92,7 +95,8 @@ std::vector<Finding> check_torches(const DoctorOptions& options, const Installat
       return findings;
     }
     const auto version = torch_version_of_file(*library);
-    torches.push_back({options.program, *library, version.text});
+    torches.push_back({options.program, *library, version.text,
+                       linked_cuda_runtime(file, program.path).value_or("")});
     findings.push_back(check_torch(torches.front(), here.served));
     return findings;
   }
@@ -220,6 +224,16 @@ Finding check_dispatch_key(const runtime::Settings& settings, const Installation
           Verdict::kWarning, "try it with your trainer's: spillway doctor -- ./trainer"};
 }
 
+// That there are no GPUs is told without it.
+std::vector<Finding> check_cuda_of(const std::vector<FoundTorch>& torches,
+                                   const topology::Machine& machine) {
+  for (const FoundTorch& torch : torches)
+    if (!torch.cuda_runtime.empty()) return try_gpus(own_path(), torch.cuda_runtime);
+  if (machine.gpus.empty() || torches.empty()) return {};
+  return {{"CUDA", "LibTorch is for the CPU alone", Verdict::kWarning,
+           "programs use these GPUs with a LibTorch that was built for CUDA 13 (cu130)"}};
+}
+
 }  // namespace
 
 Examination examine_process(const runtime::NamedTexts& given, const DoctorOptions& options,
@@ -231,14 +245,15 @@ Examination examine_process(const runtime::NamedTexts& given, const DoctorOption
   std::vector<Finding>& findings = result.findings;
   result.machine = topology::discover_machine();
   const topology::Machine& machine = result.machine;
+  std::vector<FoundTorch> torches;
   if (sees_machine) {
     const Installation here = find_installation(own_path());
     findings.push_back(check_installation(here));
-    std::vector<FoundTorch> torches;
     append(findings, check_torches(options, here, torches));
     findings.push_back(check_dispatch_key(settings, here, torches));
   }
   append(findings, check_machine(machine));
+  append(findings, check_cuda_of(torches, machine));
   const auto [budget, resolved] = check_budget(settings, machine);
   result.budget = resolved.budget;
   findings.push_back(check_address_space(machine.limits, resolved));

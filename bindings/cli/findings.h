@@ -54,6 +54,9 @@ struct FoundTorch {
   std::string user;
   std::string path;     ///< Path of libtorch_cpu.so.
   std::string version;  ///< "2.11.0", or empty when it cannot be told.
+  /// The runtime of CUDA that it goes with (path of libcudart.so.13); empty: it is for the CPU
+  /// alone.
+  std::string cuda_runtime = {};
 };
 Finding check_torch(const FoundTorch& torch, const std::vector<std::string>& served);
 /// Where no program says which of them it uses: one that is served is enough.
@@ -64,6 +67,10 @@ std::vector<Finding> check_installed_torches(const std::vector<FoundTorch>& torc
 std::string report_text(const std::vector<Finding>& findings);
 std::string report_json(const std::vector<Finding>& findings);
 std::string report_json(const std::vector<Finding>& findings, const nlohmann::ordered_json& job);
+
+/// The same for another process of this program.
+nlohmann::json packed(const std::vector<Finding>& findings);
+std::vector<Finding> unpacked(const nlohmann::json& rows);
 
 Verdict worst(const std::vector<Finding>& findings);
 

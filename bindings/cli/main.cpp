@@ -11,6 +11,7 @@
 #include "dispatch_key_trial.h"
 #include "doctor_command.h"
 #include "exit_codes.h"
+#include "gpu_trial.h"
 #include "help_text.h"
 #include "installation.h"
 #include "planning_program.h"
@@ -119,6 +120,7 @@ int dispatch(const Words& words) {
   if (command == "doctor") return doctor(rest);
   if (command == "bench-io") return bench_io(rest);
   if (command == kTrialCommand) return run_trial(rest);
+  if (command == kGpuTrialCommand) return run_gpu_trial(rest);
   if (command == "--version" || command == "version") return print_version();
   if (command == "--help" || command == "-h" || command == "help") {
     if (!rest.empty() && rest.front() != "--help") return dispatch({rest.front(), "--help"});

@@ -199,6 +199,19 @@ std::optional<std::string> linked_torch(const ProgramFile& program, const std::s
   return listed_library(program, path, "libtorch_cpu.so");
 }
 
+// libtorch_cpu.so of wheels goes with CUDA's runtime, too, for its profiler.
+std::optional<std::string> linked_cuda_runtime(const ProgramFile& program,
+                                               const std::string& path) {
+  if (!listed_library(program, path, "libtorch_cuda.so")) return std::nullopt;
+  return listed_library(program, path, "libcudart.so.");
+}
+
+std::optional<std::string> cuda_runtime_of_folder(const std::string& folder) {
+  const std::string library = folder + "/libtorch_cuda.so";
+  if (!exists(library)) return std::nullopt;
+  return listed_library(inspect_program("/proc/self/exe"), library, "libcudart.so.");
+}
+
 bool is_sanitizer(std::string_view library) {
   const std::string_view name = library.substr(library.rfind('/') + 1);
   return std::any_of(kSanitizers.begin(), kSanitizers.end(),

@@ -53,6 +53,13 @@ std::string starter_of(const std::string& path);
 /// loader; nothing when there is none.
 std::optional<std::string> linked_torch(const ProgramFile& program, const std::string& path);
 
+/// The runtime of CUDA (libcudart.so.13) that goes with LibTorch's CUDA part, where a dynamic
+/// program loads that; else nothing.
+std::optional<std::string> linked_cuda_runtime(const ProgramFile& program, const std::string& path);
+
+/// The same for the LibTorch of a folder, which is asked for as this program would load it.
+std::optional<std::string> cuda_runtime_of_folder(const std::string& folder);
+
 /// The runtime library of a sanitizer (libasan.so.8 and its kin) that a program is linked with,
 /// which has to come before all others; nothing when there is none.
 std::optional<std::string> linked_sanitizer(const ProgramFile& program, const std::string& path);

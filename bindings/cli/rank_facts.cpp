@@ -395,10 +395,6 @@ nlohmann::ordered_json job_json(const JobFacts& job) {
 }
 
 std::string to_text(const RankFacts& facts) {
-  nlohmann::json findings = nlohmann::json::array();
-  for (const Finding& finding : facts.findings)
-    findings.push_back(
-        {finding.subject, finding.value, static_cast<int>(finding.verdict), finding.mend});
   const nlohmann::json json = {{"host", facts.host},
                                {"ranks_here", facts.ranks_here},
                                {"cores", facts.cores},
@@ -406,7 +402,7 @@ std::string to_text(const RankFacts& facts) {
                                {"quota", facts.quota},
                                {"budget", facts.budget.count()},
                                {"usable", facts.usable.count()},
-                               {"findings", std::move(findings)}};
+                               {"findings", packed(facts.findings)}};
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -420,9 +416,7 @@ RankFacts parse_rank_facts(const std::string& text) {
   facts.quota = json.at("quota");
   facts.budget = Bytes(json.at("budget").get<std::uint64_t>());
   facts.usable = Bytes(json.at("usable").get<std::uint64_t>());
-  for (const nlohmann::json& row : json.at("findings"))
-    facts.findings.push_back(
-        {row.at(0), row.at(1), static_cast<Verdict>(row.at(2).get<int>()), row.at(3)});
+  facts.findings = unpacked(json.at("findings"));
   return facts;
 }
 

@@ -7,6 +7,7 @@
 #include "cpu_allocator.h"
 #include "spillway/base/log.h"
 #include "spillway/recompute/operator_rules.h"
+#include "spillway/runtime/rehearsal.h"
 
 namespace spillway::torch_binding {
 namespace {
@@ -69,7 +70,7 @@ CallRecorder::Call::Call(CallRecorder& recorder, const c10::OperatorHandle& op,
   if (record_) record_->autograd = autograd;
   if (record_) hold(arguments);
   if (record_ && is_first_of_its_kind_) {
-    const runtime::Runtime::Rehearsal rehearsal(recorder_.runtime_);
+    const runtime::Rehearsal rehearsal(recorder_.runtime_);
     recorder_.engine_.prepare_verification(*record_);
   }
   recorder_.engine_.before_call(op, arguments);
@@ -97,7 +98,7 @@ void CallRecorder::Call::note_unrecordable() {
 
 /// Whether a second run gives the same bits; yes also when there is no room to find out.
 bool CallRecorder::Call::verify(c10::ArrayRef<c10::IValue> results) {
-  const runtime::Runtime::Rehearsal rehearsal(recorder_.runtime_);
+  const runtime::Rehearsal rehearsal(recorder_.runtime_);
   const std::string difference = recorder_.engine_.verify(*record_, results);
   if (!difference.empty() && rehearsal.ran_out_of_room()) return true;
   recorder_.verdicts_.settle(kind_, difference.empty());

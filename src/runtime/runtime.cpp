@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "held_storages.h"
 #include "runtime_parts.h"
 #include "shared_pages.h"
 #include "spillway/base/assert.h"
@@ -14,6 +15,7 @@
 #include "spillway/runtime/recomputing/recomputer.h"
 #include "spillway/runtime/recording/profile_recording.h"
 #include "spillway/runtime/recording/step_trace_recorder.h"
+#include "spillway/runtime/rehearsal.h"
 
 namespace spillway::runtime {
 
@@ -24,7 +26,9 @@ constexpr std::size_t kSmallHeader = 64;
 
 }  // namespace
 
-Runtime::OpContext& Runtime::context() { return per_thread<OpContext>(); }
+Runtime::OpContext& Runtime::context() const {
+  return per_thread<OpContexts>().of[options_.number];
+}
 
 Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine> engine,
                  const Clock& clock)
@@ -32,7 +36,9 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
       clock_(clock),
       engine_(std::move(engine)),
       page_size_(engine_->page_size()),
-      shared_(std::make_unique<SharedPages>(*engine_)) {
+      shared_(std::make_unique<SharedPages>(*engine_)),
+      held_(std::make_unique<HeldStorages>(*engine_)) {
+  SPILLWAY_ASSERT(options_.number < kMostRuntimes);
   if (options_.learns) {
     const auto budget_pages = static_cast<std::uint32_t>(options_.budget / page_size_);
     guide_ = std::make_unique<StepGuide>(
@@ -163,6 +169,7 @@ void* Runtime::allocate_in_rehearsal(OpContext& op, std::size_t size) {
 
 void* Runtime::allocate(std::size_t size) {
   OpContext& op = context();
+  SPILLWAY_ASSERT(is_of_host() || size >= options_.min_storage.count());
   if (op.rehearses) return allocate_in_rehearsal(op, size);
   const bool is_paged = size >= options_.min_storage.count();
   const bool is_learned = is_paged || (learns_shared_ && shared_->serves(size));
@@ -187,6 +194,12 @@ void* Runtime::allocate(std::size_t size) {
 
 void Runtime::note_allocated(OpContext& op, StorageId storage, std::size_t size) {
   const auto pages = pages_of(size);
+  if (!is_of_host()) {
+    if (op.is_running)
+      op.born.push_back(storage);
+    else
+      held_->hold(storage);
+  }
   if (op.is_running && op.fills) {
     op.inside.push_back(storage);
     op.inside_pages += pages;
@@ -240,7 +253,24 @@ void Runtime::tell_values(const OpContext& op, std::span<const RangeUse> uses, D
                          waited * op.missing[i] / static_cast<std::int64_t>(sum));
 }
 
-void Runtime::deallocate(void* memory) noexcept {
+void Runtime::count_other(Bytes size) {
+  OpContext& op = context();
+  with_room(op, 0, [&] { engine_->account_small(size, op.is_running ? &op.pins : nullptr); });
+  note_success(op);
+}
+
+device::Event Runtime::given_so_far() const {
+  return options_.given_so_far ? options_.given_so_far() : device::Event();
+}
+
+/// What an operator has made and does not hand out stays with its kernels, as workspaces do.
+void Runtime::hold_hidden(OpContext& op, std::span<const StorageId> results) noexcept {
+  for (const StorageId storage : op.born)
+    if (std::find(results.begin(), results.end(), storage) == results.end()) held_->hold(storage);
+  op.born.clear();
+}
+
+void Runtime::deallocate(void* memory, const device::Event& until) noexcept {
   if (memory == nullptr) return;
   const RangeUse found = engine_->find(memory);
   const StorageId storage = found.storage;
@@ -262,12 +292,16 @@ void Runtime::deallocate(void* memory) noexcept {
       *born = op.inside.back();
       op.inside.pop_back();
     }
+    std::erase(op.born, storage);
   }
   if (guide_ != nullptr) guide_->freed(storage);
   // What dropped tensors are made of lives on until they are back.
   const bool may_end =
       recomputer_ == nullptr || !recomputer_->is_active() || recomputer_->may_end(storage);
-  if (may_end) engine_->release(storage);
+  if (!may_end) return;
+  // Operators that have ended have said when the device is done with what they used.
+  const bool is_used_past_those = !is_of_host() && (held_->let_go(storage) || op.is_running);
+  engine_->release(storage, is_used_past_those && until.is_done() ? given_so_far() : until);
 }
 
 void Runtime::announce_op() noexcept {
@@ -305,7 +339,10 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   for (const RangeUse& use : uses) op.input_pages += use.touched();
   op.input_pages += static_cast<std::uint32_t>(shared.size());
   for (const RangeUse& use : shared) op.shared_inputs.push_back(use.storage);
-  const bool holds = engine_->is_under_pressure() && !(uses.empty() && shared.empty());
+  // Where nothing ever has to leave the host, nobody asks who uses what. A device works on when the
+  // operator has ended, and what is freed then may not be used for something else.
+  const bool is_asked_for = !is_of_host() || engine_->is_under_pressure();
+  const bool holds = is_asked_for && !(uses.empty() && shared.empty());
   if (!holds) follow_orders(op);
   sample_since(op.sampled_since);
   op.text = &text;  // Only now: the caller's text dies with whatever was thrown above.
@@ -372,20 +409,20 @@ void Runtime::hold(OpContext& op, std::span<const RangeUse> uses,
   stalls_.note(op.signature, *op.text, StallLedger::Reason::kInputs, wait.time);
 }
 
-Runtime::Rehearsal::Rehearsal(Runtime& runtime) : runtime_(runtime), start_(runtime.mark()) {
-  context().rehearses = true;
-  context().ran_out_of_room = false;
+Rehearsal::Rehearsal(Runtime& runtime) : runtime_(runtime), start_(runtime.mark()) {
+  runtime.context().rehearses = true;
+  runtime.context().ran_out_of_room = false;
 }
 
-Runtime::Rehearsal::~Rehearsal() {
-  OpContext& op = context();
+Rehearsal::~Rehearsal() {
+  Runtime::OpContext& op = runtime_.context();
   op.rehearses = false;
   if (!op.learns) return;
-  const Wait passed = runtime_.passed_since(start_);
+  const Runtime::Wait passed = runtime_.passed_since(start_);
   runtime_.guide_->waited(&op, passed.time, passed.moved);
 }
 
-bool Runtime::Rehearsal::ran_out_of_room() const { return context().ran_out_of_room; }
+bool Rehearsal::ran_out_of_room() const { return runtime_.context().ran_out_of_room; }
 
 /// Called while the operator's arguments live, which its text shows.
 void Runtime::note_need(OpContext& op) {
@@ -395,9 +432,10 @@ void Runtime::note_need(OpContext& op) {
   note_need_locked(need, op.name());
 }
 
-void Runtime::end_op() noexcept {
+void Runtime::end_op(std::span<const StorageId> results) noexcept {
   OpContext& op = context();
   if (!op.is_running) return;  // In a child that was forked by the operator.
+  hold_hidden(op, results);
   const TimePoint start = op.sampled_since == TimePoint{} ? TimePoint{} : clock_.now();
   if (traces()) options_.trace->end_op(&op, op.learns, engine_->resident());
   op.is_running = false;
@@ -406,13 +444,18 @@ void Runtime::end_op() noexcept {
   settle_unrecorded(op);
   if (op.learns) op.has_orders = guide_->end_op(&op, op.wish);
   op.learns = false;
-  engine_->unpin(op.pins, orders_of(op));
+  engine_->unpin(op.pins, orders_of(op), given_so_far());
   drop_wished(op);
   ops_.fetch_add(1, std::memory_order_relaxed);
   sample_since(start);
 }
 
-bool Runtime::runs_operator() { return context().is_running; }
+bool Runtime::runs_operator() {
+  const auto& all = per_thread<OpContexts>().of;
+  return std::any_of(all.begin(), all.end(), [](const OpContext& op) { return op.is_running; });
+}
+
+bool Runtime::has_begun_op() const noexcept { return context().is_running; }
 
 void Runtime::step_updated() {
   std::lock_guard lock(step_mutex_);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -60,6 +61,7 @@ struct Runtime::OpContext {
   std::vector<StorageId> shared_inputs;  ///< Shared pages that are counted as inputs.
   std::vector<StorageId> shared;  ///< Shared pages that hold what the operator has allocated.
   std::vector<StorageId> inside;  ///< Ranges born in the running operator and still alive.
+  std::vector<StorageId> born;    ///< The same, filled or not, on other devices than the host.
   std::uint32_t input_pages = 0;
   std::uint32_t inside_pages = 0;
   std::uint32_t inside_peak = 0;
@@ -67,6 +69,7 @@ struct Runtime::OpContext {
   /// The operator that begins has allocated nothing so far.
   void begin_allocations() {
     inside.clear();
+    born.clear();
     shared.clear();
     shared_inputs.clear();
     inside_pages = inside_peak = input_pages = 0;
@@ -78,6 +81,11 @@ struct Runtime::OpContext {
   /// none.
   std::uint64_t place() const { return is_running ? signature : 0; }
   TimePoint sampled_since{};  ///< Of the announced or running operator; 0: it is not measured.
+};
+
+/// The operators of one thread, by the number of the runtime.
+struct Runtime::OpContexts {
+  std::array<OpContext, kMostRuntimes> of;
 };
 
 /// Does what needs room: `asked` pages beside those that the running operator has.

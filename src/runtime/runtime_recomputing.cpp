@@ -115,7 +115,7 @@ void Runtime::run_replay(profile::OpIndex place, const recompute::RecordedCall& 
     op.learns = learned;
     op.text = nullptr;
     end_oversize(op);
-    engine_->unpin(op.pins);
+    engine_->unpin(op.pins, nullptr, given_so_far());
   };
   try {
     const Mark asked = mark();

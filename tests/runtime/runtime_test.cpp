@@ -1,6 +1,6 @@
 // The runtime with a real engine and threads, without LibTorch: a small trainer whose operators are
 // announced as the adapter would, against the same arithmetic on plain memory.
-#include "spillway/runtime/runtime.h"
+#include "spillway/runtime/rehearsal.h"
 #include "support/named_op.h"
 
 #include <gmock/gmock.h>
@@ -712,13 +712,13 @@ TEST_F(RuntimeTest, RefusesNobodyForTheSecondRunOfARehearsal) {
   run_op(*runtime, 1, {}, [&] {
     void* const all = runtime->allocate(4 * kPageBytes);
     for (const std::size_t size : {std::size_t{1000}, kPageBytes}) {
-      const Runtime::Rehearsal rehearsal(*runtime);
+      const Rehearsal rehearsal(*runtime);
       EXPECT_FALSE(rehearsal.ran_out_of_room());
       EXPECT_THROW(runtime->allocate(size), swap::NoRoomError);
       EXPECT_TRUE(rehearsal.ran_out_of_room());
     }
     runtime->deallocate(all);
-    const Runtime::Rehearsal rehearsal(*runtime);
+    const Rehearsal rehearsal(*runtime);
     runtime->deallocate(runtime->allocate(1000));
     EXPECT_FALSE(rehearsal.ran_out_of_room());
   });

@@ -117,7 +117,7 @@ void train_unet(Options& options, const trainer::Configuration& configuration) {
   options.brain.voxel_mm = options.voxel == "1mm" ? 1.0 : 0.5;
   options.brain.edge_multiple = options.unet.edge_multiple();
   options.brain.patch = parse_patch(options.patch, options.unet.edge_multiple());
-  trainer::prepare(options.run);
+  const torch::Device device = trainer::prepare(options.run);
 
   const Brain brain(options.brain);
   options.unet.classes = brain.class_count();
@@ -126,20 +126,21 @@ void train_unet(Options& options, const trainer::Configuration& configuration) {
               (long long)shape[1], (long long)shape[2], (long long)brain.class_count());
 
   Unet unet(options.unet);
+  unet->to(device);
   const auto optimizer = trainer::make_optimizer(options.optimizer, unet->parameters());
   const auto step = [&](std::int64_t number) -> trainer::StepResult {
     optimizer->zero_grad();
     trainer::MicroBatches parts(options.run, number);
     while (parts.is_left()) {
       const Sample sample = brain.sample(options.run.seed, parts.next());
-      const torch::Tensor logits = unet->forward(sample.image);
-      const torch::Tensor loss = torch::cross_entropy_loss(logits, sample.labels);
+      const torch::Tensor logits = unet->forward(sample.image.to(device));
+      const torch::Tensor loss = torch::cross_entropy_loss(logits, sample.labels.to(device));
       parts.backward(loss, sample.image.numel());
     }
     optimizer->step();
     return parts.result();
   };
-  trainer::train({*unet, *optimizer, "voxels", step, {}}, options.run, configuration);
+  trainer::train({*unet, *optimizer, device, "voxels", step, {}}, options.run, configuration);
 }
 
 }  // namespace

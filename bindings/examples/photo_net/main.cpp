@@ -98,13 +98,14 @@ void train_net(Options& options, const trainer::Configuration& configuration) {
   options.album.crop = parse_crop(options.crop);
   options.net.input_channels = options.task.input_channels();
   options.net.output_channels = options.task.target_channels();
-  trainer::prepare(options.run);
+  const torch::Device device = trainer::prepare(options.run);
   const auto layout = options.layout == "channels_last" ? torch::MemoryFormat::ChannelsLast
                                                         : torch::MemoryFormat::Contiguous;
 
   const PhotoAlbum album(options.album, options.run.seed);
   std::printf("%lld photographs\n", static_cast<long long>(album.photo_count()));
   ResidualNet net(options.net);
+  net->to(device);
   const auto optimizer = trainer::make_optimizer(options.optimizer, net->parameters());
   std::unique_ptr<PhotoLoader> loader;  // made when the first step is known: a run may be resumed
 
@@ -117,7 +118,7 @@ void train_net(Options& options, const trainer::Configuration& configuration) {
         loader = std::make_unique<PhotoLoader>(
             album,
             LoaderOptions{options.loaders, batch, options.run.steps * options.run.micro_batches});
-      const torch::Tensor photos = loader->next().contiguous(layout);
+      const torch::Tensor photos = loader->next().to(device).contiguous(layout);
       const Example example = options.task.hide(photos);
       const torch::Tensor restored = net->forward(example.input.contiguous(layout));
       const torch::Tensor loss = torch::l1_loss(restored, example.target);
@@ -126,7 +127,7 @@ void train_net(Options& options, const trainer::Configuration& configuration) {
     optimizer->step();
     return parts.result();
   };
-  trainer::train({*net, *optimizer, "pixels", step, {}}, options.run, configuration);
+  trainer::train({*net, *optimizer, device, "pixels", step, {}}, options.run, configuration);
 }
 
 }  // namespace

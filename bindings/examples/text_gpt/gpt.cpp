@@ -50,7 +50,8 @@ class AttentionImpl : public torch::nn::Module {
     const std::int64_t length = query.size(2);
     const double scale = 1.0 / std::sqrt(static_cast<double>(query.size(3)));
     const torch::Tensor scores = torch::matmul(query, key.transpose(-2, -1)) * scale;
-    const torch::Tensor future = torch::ones({length, length}, torch::kBool).triu(1);
+    const torch::Tensor future =
+        torch::ones({length, length}, scores.options().dtype(torch::kBool)).triu(1);
     const torch::Tensor weights =
         torch::softmax(scores.masked_fill(future, -std::numeric_limits<float>::infinity()), -1);
     return torch::matmul(dropout_(weights), value);
@@ -123,7 +124,7 @@ void GptImpl::initialise(std::int64_t layers) {
 }
 
 torch::Tensor GptImpl::forward(const torch::Tensor& tokens) {
-  const torch::Tensor positions = torch::arange(tokens.size(1), torch::kLong);
+  const torch::Tensor positions = torch::arange(tokens.size(1), tokens.options());
   torch::Tensor x = dropout_(token_embedding_(tokens) + position_embedding_(positions));
   if (!blocks_->is_empty()) x = blocks_->forward(x);
   return head_(norm_(x));

@@ -133,10 +133,12 @@ void train_gpt(Options& options, const trainer::Configuration& configuration) {
     throw trainer::BadInput("--heads " + std::to_string(options.gpt.heads) +
                             " does not divide --width " + std::to_string(options.gpt.width));
   if (options.sampling.prompt.empty()) throw trainer::BadInput("--prompt is empty: give a word");
-  trainer::prepare(options.run);
-  const Text text(options.files.empty() ? default_files() : options.files, options.gpt.context);
+  const torch::Device device = trainer::prepare(options.run);
+  const Text text(options.files.empty() ? default_files() : options.files, options.gpt.context,
+                  device);
   std::printf("%lld bytes of text\n", static_cast<long long>(text.size()));
   Gpt gpt(options.gpt);
+  gpt->to(device);
   torch::optim::AdamW optimizer = make_optimizer(gpt, options);
 
   const auto step = [&](std::int64_t number) -> trainer::StepResult {
@@ -166,7 +168,7 @@ void train_gpt(Options& options, const trainer::Configuration& configuration) {
       std::printf("  sample: %s\n", sample.c_str());
     }
   };
-  trainer::train({*gpt, optimizer, "tokens", step, after_step}, options.run, configuration);
+  trainer::train({*gpt, optimizer, device, "tokens", step, after_step}, options.run, configuration);
 }
 
 }  // namespace

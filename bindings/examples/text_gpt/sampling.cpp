@@ -41,14 +41,17 @@ std::string write_text(Gpt& gpt, std::int64_t context, const SamplingOptions& op
                        std::uint64_t seed) {
   const Inference inference(gpt);
   const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  const torch::Device device = gpt->parameters().front().device();
   std::vector<std::int64_t> written;
   for (const unsigned char byte : options.prompt) written.push_back(byte);
   for (std::int64_t count = 0; count < options.length; ++count) {
     const auto seen = std::min<std::int64_t>(context, static_cast<std::int64_t>(written.size()));
     const torch::Tensor tokens =
-        torch::tensor(std::vector<std::int64_t>(written.end() - seen, written.end())).unsqueeze(0);
+        torch::tensor(std::vector<std::int64_t>(written.end() - seen, written.end()))
+            .unsqueeze(0)
+            .to(device);
     const torch::Tensor logits = gpt->forward(tokens)[0][-1];
-    const torch::Tensor chances = torch::softmax(logits / options.temperature, 0);
+    const torch::Tensor chances = torch::softmax(logits / options.temperature, 0).cpu();
     written.push_back(
         torch::multinomial(chances, 1, /*replacement=*/false, generator).item<std::int64_t>());
   }

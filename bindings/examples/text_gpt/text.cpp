@@ -22,7 +22,8 @@ std::string read(const fs::path& path) {
 
 }  // namespace
 
-Text::Text(const std::vector<fs::path>& files, std::int64_t context) : context_(context) {
+Text::Text(const std::vector<fs::path>& files, std::int64_t context, torch::Device device)
+    : context_(context), device_(device) {
   std::string text;
   for (const fs::path& path : files) text += read(path);
   const auto size = static_cast<std::int64_t>(text.size());
@@ -44,7 +45,7 @@ Tokens Text::batch(Part part, std::int64_t size, std::uint64_t seed, std::int64_
         begin + trainer::random_index(end - begin - context_, seed, number, row);
     stretches.push_back(bytes_.narrow(0, start, context_ + 1));
   }
-  const torch::Tensor tokens = torch::stack(stretches).to(torch::kLong);
+  const torch::Tensor tokens = torch::stack(stretches).to(torch::kLong).to(device_);
   return {tokens.narrow(1, 0, context_).contiguous(), tokens.narrow(1, 1, context_).contiguous()};
 }
 

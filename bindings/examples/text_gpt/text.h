@@ -23,8 +23,8 @@ enum class Part { kTraining, kHeldOut };
 class Text {
  public:
   /// Joins the files in the given order. Throws `trainer::BadInput` when one cannot be read, or
-  /// when the text is too short for the context.
-  Text(const std::vector<std::filesystem::path>& files, std::int64_t context);
+  /// when the text is too short for the context. Batches come on `device`.
+  Text(const std::vector<std::filesystem::path>& files, std::int64_t context, torch::Device device);
 
   /// Stretches at random places, which depend on `seed` and `number` only.
   Tokens batch(Part part, std::int64_t size, std::uint64_t seed, std::int64_t number) const;
@@ -34,6 +34,7 @@ class Text {
  private:
   torch::Tensor bytes_;
   std::int64_t context_;
+  torch::Device device_;
   std::int64_t training_size_;
 };
 

@@ -24,14 +24,14 @@ void write_archive(torch::serialize::OutputArchive& archive, const fs::path& pat
   }
 }
 
-torch::Tensor random_state() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
+torch::Tensor random_state(torch::Device device) {
+  at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard<std::mutex> lock(generator.mutex());
   return generator.get_state();
 }
 
-void set_random_state(const torch::Tensor& state) {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
+void set_random_state(torch::Device device, const torch::Tensor& state) {
+  at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard<std::mutex> lock(generator.mutex());
   generator.set_state(state);
 }
@@ -75,7 +75,9 @@ void save_checkpoint(const fs::path& path, const TrainingState& state,
   state.optimizer.save(optimizer);
   archive.write("configuration", c10::IValue(as_text(configuration)));
   archive.write("step", c10::IValue(state.step));
-  archive.write("random_state", random_state(), /*is_buffer=*/true);
+  archive.write("random_state", random_state(torch::kCPU), /*is_buffer=*/true);
+  if (!state.device.is_cpu())
+    archive.write("device_random_state", random_state(state.device), /*is_buffer=*/true);
   archive.write("model", model);
   archive.write("optimizer", optimizer);
   write_archive(archive, path);
@@ -100,7 +102,11 @@ void load_checkpoint(const fs::path& path, TrainingState& state,
 
     torch::Tensor random_numbers;
     archive.read("random_state", random_numbers, /*is_buffer=*/true);
-    set_random_state(random_numbers);
+    set_random_state(torch::kCPU, random_numbers);
+    // A checkpoint of the CPU has none.
+    if (archive.try_read("device_random_state", random_numbers, /*is_buffer=*/true) &&
+        !state.device.is_cpu())
+      set_random_state(state.device, random_numbers);
   } catch (const c10::Error& error) {
     throw BadInput("'" + path.string() +
                    "' is not a complete checkpoint: " + error.what_without_backtrace());

@@ -13,11 +13,13 @@ namespace trainer {
 struct TrainingState {
   torch::nn::Module& model;
   torch::optim::Optimizer& optimizer;
+  torch::Device device;
   std::int64_t step = 0;  ///< Last finished step.
 };
 
-/// Writes the state and that of LibTorch's random numbers. A crash while writing leaves the
-/// previous checkpoint untouched: the file gets its name only when it is complete.
+/// Writes the state and that of LibTorch's random numbers, those of the device included. A crash
+/// while writing leaves the previous checkpoint untouched: the file gets its name only when it is
+/// complete.
 void save_checkpoint(const std::filesystem::path& path, const TrainingState& state,
                      const Configuration& configuration);
 

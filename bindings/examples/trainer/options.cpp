@@ -76,6 +76,17 @@ void add_run_options(CLI::App& app, RunOptions& options) {
       "Threads of LibTorch's operators, 0: one per core. The same number of threads gives the same "
       "bits")
       ->check(at_least_zero);
+  add("--device", options.device,
+      "Where model and batches lie: cpu, cuda, or cuda:1 for the second GPU")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            const bool is_number =
+                text.size() == 6 && text.starts_with("cuda:") && text[5] >= '0' && text[5] <= '9';
+            return text == "cpu" || text == "cuda" || is_number
+                       ? ""
+                       : "give cpu, cuda or cuda:NUMBER, not " + text;
+          },
+          "DEVICE"));
   add_output("--losses", options.losses,
              "Write 'step loss' per line; reading a loss back gives the same bits");
   CLI::Option* checkpoint =

@@ -27,6 +27,7 @@ struct RunOptions {
   std::int64_t micro_batches = 1;  ///< Per step; their gradients add up.
   std::uint64_t seed = 1;
   int threads = 0;  ///< 0 leaves the choice to LibTorch.
+  std::string device = "cpu";
   std::filesystem::path losses;
   std::filesystem::path checkpoint;
   std::int64_t checkpoint_every = 0;  ///< 0 writes the checkpoint after the last step only.
@@ -34,9 +35,8 @@ struct RunOptions {
   std::filesystem::path save_model;
 };
 
-/// Adds `--steps`, `--micro-batches`, `--seed`, `--threads`, `--losses`, `--checkpoint`,
-/// `--checkpoint-every`,
-/// `--resume` and `--save-model`.
+/// Adds `--steps`, `--micro-batches`, `--seed`, `--threads`, `--device`, `--losses`,
+/// `--checkpoint`, `--checkpoint-every`, `--resume` and `--save-model`.
 void add_run_options(CLI::App& app, RunOptions& options);
 
 /// Finds `--preset NAME` on a command line that is not parsed yet. A preset changes the defaults of

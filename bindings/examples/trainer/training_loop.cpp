@@ -1,9 +1,11 @@
 #include "trainer/training_loop.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 
+#include "trainer/bad_input.h"
 #include "trainer/checkpoint.h"
 #include "trainer/loss_file.h"
 
@@ -41,16 +43,23 @@ void MicroBatches::backward(const torch::Tensor& loss, std::int64_t items) {
   items_ += items;
 }
 
-void prepare(const RunOptions& options) {
+torch::Device prepare(const RunOptions& options) {
   // A log that is piped into a file shall show each step when it is done.
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (options.threads > 0) at::set_num_threads(options.threads);
   torch::manual_seed(options.seed);
+  const torch::Device device(options.device);
+  const std::size_t gpus = device.is_cuda() ? torch::cuda::device_count() : 0;
+  if (device.is_cuda() && static_cast<std::size_t>(std::max<int>(device.index(), 0)) >= gpus)
+    throw BadInput("--device is '" + options.device + "', and this LibTorch sees " +
+                   std::to_string(gpus) + " GPUs: give --device cpu" +
+                   (gpus > 0 ? ", or a smaller number" : ", or a LibTorch with CUDA and a driver"));
+  return device;
 }
 
 void train(const TrainingRun& run, const RunOptions& options, const Configuration& configuration) {
   print_model_size(run.model);
-  TrainingState state{run.model, run.optimizer};
+  TrainingState state{run.model, run.optimizer, run.device};
   if (!options.resume.empty()) {
     load_checkpoint(options.resume, state, configuration);
     std::printf("resumed after step %lld\n", static_cast<long long>(state.step));

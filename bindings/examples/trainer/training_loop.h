@@ -42,14 +42,15 @@ class MicroBatches {
 struct TrainingRun {
   torch::nn::Module& model;
   torch::optim::Optimizer& optimizer;
+  torch::Device device;
   std::string item_name;                              ///< Unit of the speed in the log, "voxels".
   std::function<StepResult(std::int64_t step)> step;  ///< Called with 1, 2, 3, ...
   std::function<void(std::int64_t step)> after_step;  ///< Evaluation, not timed; may be empty.
 };
 
-/// Seeds LibTorch and sets its threads. Call before the model is made: its first weights are
-/// random.
-void prepare(const RunOptions& options);
+/// Seeds LibTorch and sets its threads, and returns the device to train on. Call before the model
+/// is made: its first weights are random. Throws `BadInput` where the device is not there.
+torch::Device prepare(const RunOptions& options);
 
 /// Runs all steps: resumes, logs, writes losses, checkpoints and the final model. Stops with an
 /// error when a loss is not finite.

@@ -116,8 +116,8 @@ class StorageMemory {
   /// through. On a device that reports no touches, each page gets its frame when it is pinned.
   virtual Allocation allocate_unfilled(Bytes size, PinSet* within = nullptr) = 0;
 
-  /// Ends a storage. Never waits.
-  virtual void release(StorageId storage) = 0;
+  /// Ends a storage. Never waits. `until`: as of `unpin`, for work that no set has held it for.
+  virtual void release(StorageId storage, const device::Event& until = {}) = 0;
 
   /// Makes `uses` resident and holds them so; written ones become dirty. Only their own pages: the
   /// others of a range may leave meanwhile. Waits for reads. Throws as `allocate`, and

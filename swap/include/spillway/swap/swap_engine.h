@@ -70,7 +70,7 @@ class SwapEngine final : public StorageMemory,
 
   Allocation allocate(Bytes size, PinSet* within) override;
   Allocation allocate_unfilled(Bytes size, PinSet* within = nullptr) override;
-  void release(StorageId storage) override;
+  void release(StorageId storage, const device::Event& until = {}) override;
 
   Bytes page_size() const noexcept override;
   RangeUse find(const void* address) const noexcept override;

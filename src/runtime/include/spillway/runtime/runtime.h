@@ -23,15 +23,18 @@
 
 namespace spillway::runtime {
 
+class HeldStorages;
 class StepGuide;
 class Recomputer;
 class SharedPages;
 
-/// Carries a trainer through its steps: allocates its memory, brackets its operators, learns their
-/// order and passes what was learned on to the swap engine. Free of Torch; the adapter in
-/// bindings/torch calls it from the trainer's threads.
+/// Carries a trainer through its steps: allocates its memory of one device, brackets the operators
+/// that use it, learns their order and passes what was learned on to the swap engine. Free of
+/// Torch; the adapter in bindings/torch calls it from the trainer's threads.
 class Runtime {
  public:
+  /// The host's, and those of other devices.
+  static constexpr std::size_t kMostRuntimes = 17;
   /// Number of latest steps whose times are kept, in a quarter of a MiB.
   static constexpr std::size_t kStepsTimed = 65536;
 
@@ -44,10 +47,16 @@ class Runtime {
   /// The operator with the largest need so far; none before the first one. Any thread.
   std::optional<profile::ProgramNeeds> program_needs() const;
 
-  /// Memory for a tensor, aligned to 64 bytes. Throws BudgetError, with what holds the memory and
-  /// the smallest budget that would do, IoError, RecomputeError, or std::bad_alloc. Any thread.
+  /// Memory for a tensor, aligned to 64 bytes; on other devices than the host of `min_storage` at
+  /// least. Throws BudgetError, with what holds the memory and the smallest budget that would do,
+  /// IoError, RecomputeError, or std::bad_alloc. Any thread.
   void* allocate(std::size_t size);
-  void deallocate(void* memory) noexcept;
+  /// `until`: when a device has done what its streams do with the memory past the operators.
+  void deallocate(void* memory, const device::Event& until = {}) noexcept;
+
+  /// Counts memory that others allocate, and makes room for it first. Throws as `allocate`.
+  void count_other(Bytes size);
+  void uncount_other(Bytes size) noexcept { engine_->release_small(size); }
 
   /// The paged storage that `memory` points into, or none. Any thread, no lock.
   RangeUse find(const void* memory) const noexcept { return engine_->find(memory); }
@@ -67,7 +76,8 @@ class Runtime {
   /// its tensors, in the order of OpUses; `shared` those of tensors in shared pages.
   void begin_op(std::uint64_t signature, std::span<const RangeUse> uses, const OpText& text,
                 const OpTraits& traits = {}, std::span<const RangeUse> shared = {});
-  void end_op() noexcept;
+  /// `results`: storages that the operator hands out; the host's runtime needs none.
+  void end_op(std::span<const StorageId> results = {}) noexcept;
 
   /// Whether the operator that has just begun on this thread is to be recorded. Then the caller
   /// must call `keep` after its kernel has run and before `end_op`, with none where the call cannot
@@ -81,22 +91,6 @@ class Runtime {
     TimePoint at;
     Bytes moved;
     Duration waited;
-  };
-  /// A second run of the running operator of this thread, for as long as the object lives: its
-  /// allocations are not learned, its time does not count, and an allocation that fails is not
-  /// reported as a refusal.
-  class Rehearsal {
-   public:
-    explicit Rehearsal(Runtime& runtime);
-    ~Rehearsal();
-    Rehearsal(const Rehearsal&) = delete;
-    Rehearsal& operator=(const Rehearsal&) = delete;
-    /// Whether an allocation has failed with NoRoomError or StoreError.
-    bool ran_out_of_room() const;
-
-   private:
-    Runtime& runtime_;
-    Mark start_;
   };
   /// Prepares a write by the trainer outside of all operators: brings back the dropped storages
   /// that could not be recomputed after it. An exception, in operators too, means that such a
@@ -121,8 +115,8 @@ class Runtime {
   void note_class(StorageId storage, profile::StorageClass holds);
   /// Sets the bytes of all parameters that are too small to be paged, as this thread knows them.
   void note_small_parameters(Bytes bytes);
-  /// Whether an operator runs on this thread.
-  static bool runs_operator();
+  static bool runs_operator();         ///< Whether one runs on this thread, on any runtime.
+  bool has_begun_op() const noexcept;  ///< The same of this one alone.
   /// Reports a recognised new step, between operators.
   void step_boundary();
   /// Reports a new step that the trainer has marked. After the first call only these calls count.
@@ -154,9 +148,14 @@ class Runtime {
   std::function<void()> on_endless_op;
 
  private:
+  friend class Rehearsal;
   struct OpContext;
+  struct OpContexts;
   struct Oversize;
-  static OpContext& context();
+  OpContext& context() const;
+  bool is_of_host() const { return options_.number == 0; }
+  device::Event given_so_far() const;
+  void hold_hidden(OpContext& op, std::span<const StorageId> results) noexcept;
   std::uint32_t pages_of(std::size_t size) const;
   Mark mark() const;
   struct Wait;
@@ -220,6 +219,7 @@ class Runtime {
   std::unique_ptr<swap::SwapEngine> engine_;
   const Bytes page_size_;
   std::unique_ptr<SharedPages> shared_;
+  std::unique_ptr<HeldStorages> held_;      ///< On other devices than the host.
   std::atomic<bool> learns_shared_{false};  ///< Plans know of shared pages, from now on.
   std::unique_ptr<StepGuide> guide_;        ///< None when nothing is learned.
   std::unique_ptr<Recomputer> recomputer_;  ///< None when nothing is recomputed.

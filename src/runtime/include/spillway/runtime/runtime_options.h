@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "spillway/base/bytes.h"
+#include "spillway/device/event.h"
 #include "spillway/planner/swap_plan.h"
 #include "spillway/runtime/learning/step_learner.h"
 
@@ -14,6 +15,11 @@ class ProfileRecording;
 class StepTraceRecorder;
 
 struct RuntimeOptions {
+  /// Runtimes of one process differ in it: 0 is the host's, 1 and so on are those of other devices.
+  std::uint32_t number = 0;
+  /// The moment when a device that works behind the host's back has done all that this thread has
+  /// given it so far; empty: it is done when an operator returns.
+  std::function<device::Event()> given_so_far = {};
   Bytes budget;
   Bytes min_storage{std::uint64_t{1} << 20};  ///< Smaller storages share pages; see SharedPages.
   bool learns = true;                         ///< Off: demand paging only.

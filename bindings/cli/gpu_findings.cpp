@@ -1,0 +1,65 @@
+#include "gpu_findings.h"
+
+#include "spillway/base/error.h"
+
+namespace spillway::cli {
+namespace {
+
+std::string links_of(const device::CudaDeviceFacts& gpu) {
+  if (!gpu.capabilities.peer_copies) return {};
+  if (gpu.direct_peers.empty()) return ", reaches other GPUs through the host";
+  std::string text;
+  for (const device::DeviceId peer : gpu.direct_peers)
+    text += (text.empty() ? ", reaches " : " ") + to_string(peer);
+  return text + " directly";
+}
+
+Finding check_gpu(const device::CudaDeviceFacts& gpu, const OpenedGpu& opened) {
+  Finding finding{to_string(gpu.id), gpu.name, Verdict::kOk, {}};
+  std::string& value = finding.value;
+  if (!gpu.compute_capability.empty()) value += message(" ({})", gpu.compute_capability);
+  if (!opened.refusal.empty()) {
+    finding.verdict = Verdict::kWarning;
+    finding.mend = message("it cannot be opened: {}; nvidia-smi shows who uses it", opened.refusal);
+    return finding;
+  }
+  value += message(", {} of {} free", opened.free, gpu.memory);
+  if (gpu.is_mig_slice) value += ", a MIG slice";
+  if (!gpu.bus_address.empty()) value += message(", {}", gpu.bus_address);
+  if (gpu.numa_node) value += message(", NUMA node {}", *gpu.numa_node);
+  value += links_of(gpu);
+  const auto warn = [&](const char* lack, const char* mend) {
+    value += message(", no {}", lack);
+    finding.verdict = Verdict::kWarning;
+    finding.mend += (finding.mend.empty() ? "" : "; ") + std::string(mend);
+  };
+  if (gpu.capabilities.virtual_memory)
+    value += ", virtual memory";
+  else
+    warn("virtual memory",
+         "moving tensors out of this GPU needs it (cuMemMap): a virtual GPU has it by a setting of "
+         "its host");
+  if (!gpu.capabilities.pinned_host_memory)
+    warn("pinned host memory", "copies to and from it are slow: a newer kernel or driver may help");
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> check_cuda(const device::CudaFacts& facts,
+                                const std::vector<OpenedGpu>& opened) {
+  SPILLWAY_ASSERT(facts.devices.size() == opened.size());
+  if (!facts.reason.empty())
+    return {
+        {"CUDA", "no GPU can be used; trainers run on the CPU", Verdict::kWarning, facts.reason}};
+  std::vector<Finding> findings{
+      {"CUDA",
+       message("{}; the driver serves up to {}", facts.runtime, facts.driver),
+       Verdict::kOk,
+       {}}};
+  for (std::size_t i = 0; i < opened.size(); ++i)
+    findings.push_back(check_gpu(facts.devices[i], opened[i]));
+  return findings;
+}
+
+}  // namespace spillway::cli

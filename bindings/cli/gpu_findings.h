@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "findings.h"
+#include "spillway/device/cuda/cuda_backend.h"
+
+namespace spillway::cli {
+
+/// What opening a GPU shows.
+struct OpenedGpu {
+  Bytes free;           ///< As a program would find it.
+  std::string refusal;  ///< Why it cannot be opened; empty: it can.
+};
+
+/// Findings about the GPUs that programs may use: a line for CUDA and one for each, or a single one
+/// with the reason why there are none. `opened` has one entry for each device. Free of I/O.
+std::vector<Finding> check_cuda(const device::CudaFacts& facts,
+                                const std::vector<OpenedGpu>& opened);
+
+}  // namespace spillway::cli

@@ -1,0 +1,59 @@
+#include "gpu_trial.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "child_output.h"
+#include "exit_codes.h"
+#include "gpu_findings.h"
+#include "spillway/base/error.h"
+
+namespace spillway::cli {
+namespace {
+
+constexpr unsigned kLongestLook = 120;  // Seconds; a driver without a daemon takes some for each.
+constexpr std::string_view kFound = "found: ";
+
+OpenedGpu open_gpu(device::DeviceId id) {
+  try {
+    return {device::cuda_backend().open(id)->memory().free, {}};
+  } catch (const Error& error) {
+    return {{}, error.what()};
+  }
+}
+
+}  // namespace
+
+std::vector<Finding> try_gpus(const std::string& command, const std::string& runtime) {
+  const ChildOutcome outcome = outcome_of({command, std::string(kGpuTrialCommand), runtime});
+  const std::string found = behind(kFound, outcome.output);
+  if (outcome.ending.empty() && !found.empty()) return unpacked(nlohmann::json::parse(found));
+  return {
+      {"CUDA",
+       message("the trial with {} ended with {}", runtime,
+               outcome.ending.empty() ? "no answer" : outcome.ending),
+       Verdict::kProblem,
+       message("nvidia-smi may tell what is wrong with the driver or a GPU; the last it said: {}",
+               outcome.output.empty() ? "nothing" : last_line(outcome.output))}};
+}
+
+int run_gpu_trial(const std::vector<std::string>& words) {
+  if (words.size() != 1)
+    throw ConfigError("{} is not for users: spillway doctor", kGpuTrialCommand);
+  ::alarm(kLongestLook);
+  // As the program has it; what cannot be loaded is told by those that look for it next.
+  ::dlopen(words[0].c_str(), RTLD_NOW | RTLD_GLOBAL);
+  const device::CudaFacts facts = device::cuda_facts();
+  std::vector<OpenedGpu> gpus;
+  for (const device::CudaDeviceFacts& gpu : facts.devices) gpus.push_back(open_gpu(gpu.id));
+  const std::string text = packed(check_cuda(facts, gpus))
+                               .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::printf("%s%s\n", std::string(kFound).c_str(), text.c_str());
+  std::fflush(stdout);
+  ::_exit(kDone);
+}
+
+}  // namespace spillway::cli

@@ -1,0 +1,62 @@
+"""What `spillway doctor` says of GPUs, on the emulated CUDA."""
+import json
+import os
+import pathlib
+import unittest
+
+from command_case import COMMAND, CommandCase
+
+EMULATED = pathlib.Path(os.environ["SPILLWAY_TEST_EMULATED"])
+PROGRAM = os.environ["SPILLWAY_TEST_CUDA_PROGRAM"]
+
+
+class GpuDoctor(CommandCase):
+    def checks(self, *words, **variables):
+        """The findings about CUDA, by subject."""
+        self.command = COMMAND  # Its core is a real one.
+        _, output, errors = self.spillway("doctor", "--skip-disks", "--nvme", self.root / "work", "--json", *words,
+                                          **{"EMU_CUDA_DEVICES": "2", **variables})
+        self.assertEqual(errors, "")
+        return {check["subject"]: check for check in json.loads(output)["checks"]
+                if check["subject"].lower().startswith("cuda")}
+
+    def of_folder(self, **variables):
+        return self.checks(SPILLWAY_LIBTORCH_DIR=str(EMULATED / "torch"), **variables)
+
+    def test_lists_the_gpus_of_the_libtorch_that_was_found(self):
+        found = self.of_folder(EMU_CUDA_MEMORY="3GiB", CUDA_VISIBLE_DEVICES="1,0")
+        self.assertEqual(list(found), ["CUDA", "cuda:0", "cuda:1"])
+        self.assertEqual(found["CUDA"]["value"], "13.0; the driver serves up to 13.0")
+        self.assertEqual(found["cuda:0"]["value"],
+                         "Emulated GPU 1 (8.0), 3.00 GiB of 3.00 GiB free, 0000:02:00.0, reaches cuda:1 directly, "
+                         "virtual memory")
+        self.assertEqual({check["verdict"] for check in found.values()}, {"ok"})
+
+    def test_lists_the_gpus_of_a_program(self):
+        self.assertEqual(list(self.checks("--", PROGRAM)), ["CUDA", "cuda:0", "cuda:1"])
+
+    def test_gives_one_reason_where_there_are_none(self):
+        for variables, reason in (({"EMU_CUDA_DRIVER": "0"}, "no driver of NVIDIA is loaded: install"),
+                                  ({"EMU_CUDA_DRIVER": "12.8"}, "the driver of NVIDIA serves CUDA up to 12.8"),
+                                  ({"EMU_CUDA_DEVICES": "0"}, "the driver of NVIDIA sees no GPU"),
+                                  ({"CUDA_VISIBLE_DEVICES": ""}, "CUDA_VISIBLE_DEVICES is empty"),
+                                  ({"CUDA_VISIBLE_DEVICES": "9"}, "CUDA_VISIBLE_DEVICES=9 names no GPU")):
+            found = self.of_folder(**variables)
+            self.assertEqual(list(found), ["CUDA"], variables)
+            self.assertEqual(found["CUDA"]["verdict"], "warning")
+            self.assertEqual(found["CUDA"]["value"], "no GPU can be used; trainers run on the CPU")
+            self.assertTrue(found["CUDA"]["mend"].startswith(reason), found)
+
+    def test_outlives_a_driver_that_crashes(self):
+        check = self.of_folder(EMU_CUDA_GRAIN="odd")["CUDA"]  # Ends the process.
+        self.assertEqual(check["verdict"], "problem")
+        self.assertIn("ended with signal 6 (Aborted)", check["value"])
+        self.assertIn("the last it said: ", check["mend"])
+
+    def test_says_nothing_of_cuda_where_libtorch_has_none(self):
+        folder = pathlib.Path(os.environ["SPILLWAY_TEST_LIBTORCH"])
+        self.assertEqual(self.checks(SPILLWAY_LIBTORCH_DIR=str(folder), PATH="/none"), {})
+
+
+if __name__ == "__main__":
+    unittest.main()

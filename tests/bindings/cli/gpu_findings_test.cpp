@@ -1,0 +1,91 @@
+#include "gpu_findings.h"
+
+#include <gmock/gmock.h>
+
+namespace spillway::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr device::DeviceId kFirst{device::DeviceKind::kCuda, 0};
+constexpr device::DeviceId kSecond{device::DeviceKind::kCuda, 1};
+
+device::CudaDeviceFacts good_gpu(device::DeviceId id) {
+  device::CudaDeviceFacts gpu;
+  gpu.id = id;
+  gpu.name = "NVIDIA H100 80GB HBM3";
+  gpu.compute_capability = "9.0";
+  gpu.memory = 80_GiB;
+  gpu.bus_address = "0000:17:00.0";
+  gpu.numa_node = 1;
+  gpu.capabilities = {.virtual_memory = true, .pinned_host_memory = true};
+  return gpu;
+}
+
+device::CudaFacts facts_of(std::vector<device::CudaDeviceFacts> devices) {
+  return {.reason = {}, .driver = "13.2", .runtime = "13.0", .devices = std::move(devices)};
+}
+
+Finding finding_of(const device::CudaDeviceFacts& gpu, const OpenedGpu& opened) {
+  return check_cuda(facts_of({gpu}), {opened}).back();
+}
+
+TEST(CheckCuda, TellsReleasesAndEachGpu) {
+  const auto findings =
+      check_cuda(facts_of({good_gpu(kFirst), good_gpu(kSecond)}), {{79_GiB, {}}, {1_GiB, {}}});
+  ASSERT_EQ(findings.size(), 3U);
+  EXPECT_EQ(findings[0].subject, "CUDA");
+  EXPECT_EQ(findings[0].value, "13.0; the driver serves up to 13.2");
+  EXPECT_EQ(findings[1].subject, "cuda:0");
+  EXPECT_EQ(findings[1].value,
+            "NVIDIA H100 80GB HBM3 (9.0), 79.0 GiB of 80.0 GiB free, 0000:17:00.0, NUMA node 1, "
+            "virtual memory");
+  EXPECT_EQ(findings[2].subject, "cuda:1");
+  EXPECT_EQ(worst(findings), Verdict::kOk);
+}
+
+TEST(CheckCuda, GivesTheReasonWhereThereAreNone) {
+  device::CudaFacts facts;
+  facts.reason = "no driver of NVIDIA is loaded: install one";
+  const auto findings = check_cuda(facts, {});
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].value, "no GPU can be used; trainers run on the CPU");
+  EXPECT_EQ(findings[0].verdict, Verdict::kWarning);
+  EXPECT_EQ(findings[0].mend, facts.reason);
+}
+
+TEST(CheckCuda, TellsHowGpusReachEachOther) {
+  auto gpu = good_gpu(kFirst);
+  gpu.capabilities.peer_copies = true;
+  EXPECT_THAT(finding_of(gpu, {}).value, HasSubstr(", reaches other GPUs through the host"));
+  gpu.direct_peers = {kSecond, {device::DeviceKind::kCuda, 2}};
+  EXPECT_THAT(finding_of(gpu, {}).value, HasSubstr(", reaches cuda:1 cuda:2 directly"));
+}
+
+TEST(CheckCuda, TellsASliceOfAGpu) {
+  auto gpu = good_gpu(kFirst);
+  EXPECT_THAT(finding_of(gpu, {}).value, Not(HasSubstr("MIG")));
+  gpu.is_mig_slice = true;
+  EXPECT_THAT(finding_of(gpu, {}).value, HasSubstr(", a MIG slice"));
+}
+
+TEST(CheckCuda, SaysWhyAGpuCannotBeOpened) {
+  const Finding finding = finding_of(good_gpu(kFirst), {{}, "cuda:0: out of memory"});
+  EXPECT_EQ(finding.value, "NVIDIA H100 80GB HBM3 (9.0)");
+  EXPECT_EQ(finding.verdict, Verdict::kWarning);
+  EXPECT_THAT(finding.mend, HasSubstr("it cannot be opened: cuda:0: out of memory; nvidia-smi"));
+}
+
+TEST(CheckCuda, SaysWhatAGpuLacks) {
+  auto gpu = good_gpu(kFirst);
+  gpu.capabilities = {};
+  const Finding finding = finding_of(gpu, {});
+  EXPECT_THAT(finding.value, HasSubstr(", no virtual memory, no pinned host memory"));
+  EXPECT_EQ(finding.verdict, Verdict::kWarning);
+  EXPECT_THAT(finding.mend, HasSubstr("cuMemMap"));
+  EXPECT_THAT(finding.mend, HasSubstr("; copies to and from it are slow"));
+}
+
+}  // namespace
+}  // namespace spillway::cli

@@ -1,0 +1,168 @@
+// The runtime of a device that works behind the host's back, and whose memory nobody sees touched.
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <span>
+
+#include "spillway/runtime/runtime.h"
+#include "support/named_op.h"
+#include "swap/pages_cases.h"
+
+namespace spillway::runtime {
+namespace {
+
+using swap::page_size;
+
+class DeviceRuntimeTest : public swap::PagesTest {
+ protected:
+  std::unique_ptr<Runtime> make(std::size_t pages) {
+    swap::SwapEngineOptions engine;
+    engine.budget = page_size() * pages;
+    engine.arena_size = 1_GiB;
+    RuntimeOptions options;
+    options.number = 1;
+    options.given_so_far = [] { return swap::running.queue->record(); };
+    options.budget = engine.budget;
+    options.min_storage = page_size();
+    return std::make_unique<Runtime>(options, make_engine(engine, swap::ram_store(64), clock_),
+                                     clock_);
+  }
+
+  /// An operator on `uses` whose kernels are started by `body`, which returns what it hands out.
+  template <typename Body>
+  static void run_op(Runtime& runtime, std::initializer_list<void*> uses, const Body& body) {
+    std::vector<RangeUse> found;
+    for (void* const memory : uses) {
+      found.push_back(runtime.find(memory));
+      found.back().writes = true;
+    }
+    const NamedOp text("op");
+    runtime.announce_op();
+    runtime.begin_op(1, found, text);
+    std::vector<StorageId> results;
+    for (void* const memory : std::vector<void*>(body()))
+      results.push_back(runtime.find(memory).storage);
+    runtime.end_op(results);
+  }
+
+  void* result_of_op(Runtime& runtime, std::size_t pages) {
+    void* made = nullptr;
+    run_op(runtime, {}, [&] {
+      made = runtime.allocate(page_size().count() * pages);
+      return std::vector<void*>{made};
+    });
+    return made;
+  }
+
+  /// Starts a kernel that sets the first word at `memory`.
+  device::Event start_kernel(void* memory) {
+    const device::DeviceSpan from = device::host_span_of(value_);
+    swap::running.queue->copy(
+        {swap::running.device->id(), static_cast<std::byte*>(memory), from.size}, from);
+    return swap::running.queue->record();
+  }
+
+  /// What is started from now on waits for `gate_`.
+  void hold_kernels_back() {
+    swap::running.queue->run([this] {
+      gate_.get_future().wait();
+      return device::Outcome{};
+    });
+  }
+
+  SteadyClock clock_;
+  std::promise<void> gate_;
+  std::uint64_t value_ = 42;
+};
+
+TEST_P(DeviceRuntimeTest, KeepsWhatIsFreedUntilTheDeviceIsDone) {
+  const auto runtime = make(8);
+  void* const used = result_of_op(*runtime, 1);
+  hold_kernels_back();
+  device::Event done;
+  void* scratch = nullptr;
+  run_op(*runtime, {used}, [&] {
+    scratch = runtime->allocate(page_size().count());
+    start_kernel(used);
+    done = start_kernel(scratch);
+    runtime->deallocate(scratch);
+    return std::vector<void*>{};
+  });
+  runtime->deallocate(used);
+  EXPECT_FALSE(runtime->find(used).storage.is_some());
+  EXPECT_FALSE(runtime->find(scratch).storage.is_some());
+  gate_.set_value();
+  EXPECT_EQ(done.wait().error, "") << "the kernel has found no memory";
+  swap::finish_operators();
+  runtime->engine().apply({});  // Asks what has ended meanwhile.
+  EXPECT_NE(start_kernel(used).wait().error, "") << "it was in nobody's way to give it back";
+}
+
+TEST_P(DeviceRuntimeTest, HoldsWhatOperatorsDoNotHandOut) {
+  const auto runtime = make(8);
+  void* const outside = runtime->allocate(page_size().count());
+  void* hidden = nullptr;
+  void* handed_out = nullptr;
+  run_op(*runtime, {}, [&] {
+    hidden = runtime->allocate(page_size().count());
+    handed_out = runtime->allocate(page_size().count());
+    return std::vector<void*>{handed_out};
+  });
+  std::vector<void*> others;
+  for (int i = 0; i < 6; ++i) others.push_back(result_of_op(*runtime, 1));
+  EXPECT_EQ(start_kernel(outside).wait().error, "");
+  EXPECT_EQ(start_kernel(hidden).wait().error, "");
+  EXPECT_NE(start_kernel(handed_out).wait().error, "") << "six pages came, and none has left";
+  // Freed, they are in nobody's way.
+  runtime->deallocate(outside);
+  runtime->deallocate(hidden);
+  void* const all = result_of_op(*runtime, 8);
+  EXPECT_EQ(start_kernel(all).wait().error, "");
+}
+
+TEST_P(DeviceRuntimeTest, FetchesWhatAnOperatorUsesAndHoldsItUntilTheDeviceIsDone) {
+  const auto runtime = make(4);
+  std::array<void*, 6> made{};
+  for (void*& memory : made) memory = result_of_op(*runtime, 1);
+  for (int round = 0; round < 3; ++round)
+    for (void* const memory : made) {
+      device::Event done;
+      run_op(*runtime, {memory}, [&] {
+        done = start_kernel(memory);
+        return std::vector<void*>{};
+      });
+      EXPECT_EQ(done.wait().error, "");
+    }
+  EXPECT_GT(runtime->engine().statistics().fetched, page_size() * 6);
+}
+
+TEST_P(DeviceRuntimeTest, MakesRoomForWhatOthersAllocate) {
+  const auto runtime = make(8);
+  std::vector<void*> made;
+  for (int i = 0; i < 8; ++i) made.push_back(result_of_op(*runtime, 1));
+  runtime->count_other(page_size() * 3);
+  std::size_t there = 0;
+  for (void* const memory : made) there += start_kernel(memory).wait().error.empty() ? 1 : 0;
+  EXPECT_EQ(there, 5U);
+  EXPECT_THROW(runtime->count_other(page_size() * 8), BudgetError);
+  runtime->uncount_other(page_size() * 3);
+}
+
+/// An operator begins on the runtimes of the memory that it uses, and on no other.
+TEST_P(DeviceRuntimeTest, KnowsWhatRunsOnAnotherRuntime) {
+  const auto runtime = make(8);
+  EXPECT_FALSE(Runtime::runs_operator());
+  run_op(*runtime, {}, [&] {
+    EXPECT_TRUE(Runtime::runs_operator());
+    EXPECT_TRUE(runtime->has_begun_op());
+    return std::vector<void*>{};
+  });
+  EXPECT_FALSE(Runtime::runs_operator());
+}
+
+INSTANTIATE_TEST_SUITE_P(Pages, DeviceRuntimeTest, testing::Values(swap::PagesCase()),
+                         swap::pages_case);
+
+}  // namespace
+}  // namespace spillway::runtime
