@@ -21,7 +21,7 @@ class HostPages final : public PageMemory, public AccessControl, public Inherite
   void drop_frame(SlotId slot) override { frames_.drop_frame(slot); }
 
   using PageMemory::span_of;
-  device::DeviceSpan span_of(SlotId slot) const override {
+  device::DeviceSpan span_of(SlotId slot) override {
     return device::host_span(frames_.address(slot), kPageSize);
   }
 

@@ -151,6 +151,8 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   void give_fresh_frame_locked(memory::PageIndex index);
   void note_counted_locked();
   void map_locked(memory::PageIndex index, memory::SlotId slot, memory::Access allowed);
+  void map_fresh_locked(memory::PageIndex index, memory::SlotId slot);
+  void note_mapped_locked(memory::PageIndex index, memory::SlotId slot, memory::Access allowed);
   /// Calls `act` for each page that a set holds, again for those that it holds twice.
   void each_held_page_locked(const PinSet& set,
                              const std::function<void(memory::PageIndex)>& act) const;

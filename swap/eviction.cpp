@@ -53,11 +53,14 @@ bool SwapEngine::State::can_leave_locked(const Page& page, bool forced) const {
 bool SwapEngine::State::leave_locked(PageIndex index) {
   Page& page = pages_.get()[index];
   const memory::SlotId slot = pool_->take_empty_slot();
-  if (memory_->unmap(slot, index) == memory::MoveResult::kMoved) {
+  const bool has_ended = range_of(page).is_dying;
+  const memory::MoveResult moved =
+      has_ended ? memory_->unmap_ended(slot, index) : memory_->unmap(slot, index);
+  if (moved == memory::MoveResult::kMoved) {
     pool_->put_frame(slot);
   } else {
     pool_->put_empty_slot(slot);
-    if (!range_of(page).is_dying) {
+    if (!has_ended) {
       stay_locked(index);
       return false;
     }

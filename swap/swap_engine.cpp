@@ -105,8 +105,19 @@ void SwapEngine::State::note_counted_locked() {
 }
 
 void SwapEngine::State::map_locked(PageIndex index, memory::SlotId slot, memory::Access allowed) {
-  Page& page = pages_.get()[index];
   memory_->map(index, slot, allowed);
+  note_mapped_locked(index, slot, allowed);
+}
+
+/// With whatever bytes.
+void SwapEngine::State::map_fresh_locked(PageIndex index, memory::SlotId slot) {
+  memory_->map_fresh(index, slot);
+  note_mapped_locked(index, slot, memory::Access::kWrite);
+}
+
+void SwapEngine::State::note_mapped_locked(PageIndex index, memory::SlotId slot,
+                                           memory::Access allowed) {
+  Page& page = pages_.get()[index];
   pool_->put_empty_slot(slot);
   page.state = PageState::kResident;
   page.arrival = ++arrivals_;
@@ -232,7 +243,7 @@ SwapEngine::Allocation SwapEngine::State::allocate(Bytes size, PinSet* within) {
   }
   const StorageId id = new_range_locked(first, count, size);
   for (std::uint32_t i = 0; i < count; ++i) {
-    map_locked(first + i, frames[i], memory::Access::kWrite);
+    map_fresh_locked(first + i, frames[i]);
     pages_.get()[first + i].dirty = true;
   }
   if (within != nullptr) {

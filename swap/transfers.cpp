@@ -45,8 +45,10 @@ void SwapEngine::State::start_read_locked(PageIndex index, std::vector<Transfer>
 void SwapEngine::State::give_fresh_frame_locked(PageIndex index) {
   Page& page = pages_.get()[index];
   const bool is_guarded = range_of(page).is_guarded;
-  map_locked(index, *pool_->take_frame(),
-             is_guarded ? memory::Access::kRead : memory::Access::kWrite);
+  if (is_guarded)
+    map_locked(index, *pool_->take_frame(), memory::Access::kRead);
+  else
+    map_fresh_locked(index, *pool_->take_frame());
   page.dirty = true;
   page.writable_on_arrival = false;
   note_counted_locked();

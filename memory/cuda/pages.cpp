@@ -29,9 +29,10 @@ class CudaPages final : public PageMemory {
 
   ~CudaPages() override {
     for (std::size_t page = 0; page < pages_.size(); ++page)
-      if (pages_[page] != kEmpty) memory_->unmap(pages_begin_ + page * page_bytes(), page_size());
+      if (pages_[page].frame != kEmpty || pages_[page].ended_in.is_some())
+        memory_->unmap(pages_begin_ + page * page_bytes(), page_size());
     for (std::size_t frame = 0; frame < chunks_.size(); ++frame)
-      if (chunks_[frame].is_some()) drop_chunk(static_cast<Frame>(frame));
+      if (chunks_[frame].memory.is_some()) drop_chunk(static_cast<Frame>(frame));
     if (pages_begin_ != nullptr) memory_->give_back(pages_begin_, page_size() * pages_.size());
     if (aliases_ != nullptr) memory_->give_back(aliases_, page_size() * chunks_.size());
   }
@@ -39,39 +40,67 @@ class CudaPages final : public PageMemory {
   void make_frame(SlotId slot) override {
     SPILLWAY_ASSERT(slots_[slot.value()] == kEmpty);
     const CudaVirtualMemory::Chunk chunk = memory_->make_chunk(page_size());
-    const Frame frame = take_number();
-    chunks_[frame] = chunk;
+    const std::lock_guard lock(mutex_);
+    const Frame frame = take_number_locked();
+    chunks_[frame].memory = chunk;
     or_end([&] { memory_->map(alias_of(frame), chunk, page_size()); });
     slots_[slot.value()] = frame;
   }
 
   void drop_frame(SlotId slot) override {
-    const Frame frame = taken_from(slots_[slot.value()]);
-    drop_chunk(frame);
     const std::lock_guard lock(mutex_);
+    const Frame frame = taken_from(slots_[slot.value()]);
+    take_from_ended_locked(frame);
+    drop_chunk(frame);
     numbers_.push_back(frame);
   }
 
   using PageMemory::span_of;
-  device::DeviceSpan span_of(SlotId slot) const override {
-    return {PageMemory::device(), alias_of(slots_[slot.value()]), page_size()};
+  device::DeviceSpan span_of(SlotId slot) override {
+    const std::lock_guard lock(mutex_);
+    const Frame frame = slots_[slot.value()];
+    take_from_ended_locked(frame);
+    return {PageMemory::device(), alias_of(frame), page_size()};
   }
 
   // On an H100 laying a chunk beneath an address takes some 36 us whatever its size, nearly all of
   // it in cuMemSetAccess, which takes neighbours in one call: a verb for runs of pages would go
   // here.
   void map(PageIndex page, SlotId slot, Access /*allowed*/) override {
-    SPILLWAY_ASSERT(pages_[page] == kEmpty);
-    const Frame frame = taken_from(slots_[slot.value()]);
-    or_end([&] { memory_->map(span_of(page).data, chunks_[frame], page_size()); });
-    pages_[page] = frame;
+    const std::lock_guard lock(mutex_);
+    map_locked(page, slot);
   }
 
   MoveResult unmap(SlotId slot, PageIndex page) override {
+    const std::lock_guard lock(mutex_);
     SPILLWAY_ASSERT(slots_[slot.value()] == kEmpty);
-    slots_[slot.value()] = taken_from(pages_[page]);
-    or_end([&] { memory_->unmap(span_of(page).data, page_size()); });
+    slots_[slot.value()] = taken_from(pages_[page].frame);
+    unmap_page(page);
     return MoveResult::kMoved;
+  }
+
+  MoveResult unmap_ended(SlotId slot, PageIndex page) override {
+    const std::lock_guard lock(mutex_);
+    SPILLWAY_ASSERT(slots_[slot.value()] == kEmpty);
+    const Frame frame = taken_from(pages_[page].frame);
+    slots_[slot.value()] = frame;
+    pages_[page].ended_in = slot;
+    chunks_[frame].ended = page;
+    return MoveResult::kMoved;
+  }
+
+  void map_fresh(PageIndex page, SlotId slot) override {
+    const std::lock_guard lock(mutex_);
+    const SlotId before = std::exchange(pages_[page].ended_in, {});
+    if (!before.is_some()) return map_locked(page, slot);
+    // The frame of `slot` comes to rest where the page's own did.
+    const Frame own = taken_from(slots_[before.value()]);
+    chunks_[own].ended = kNoPage;
+    pages_[page].frame = own;
+    if (before == slot) return;
+    const Frame other = taken_from(slots_[slot.value()]);
+    slots_[before.value()] = other;
+    if (chunks_[other].ended != kNoPage) pages_[chunks_[other].ended].ended_in = before;
   }
 
   void copy(SlotId, PageIndex) override { SPILLWAY_ASSERT(false); }  // Its frames always move.
@@ -80,6 +109,17 @@ class CudaPages final : public PageMemory {
  private:
   using Frame = std::uint32_t;  // Number of a frame, and of its alias.
   static constexpr Frame kEmpty = static_cast<Frame>(-1);
+
+  static constexpr PageIndex kNoPage = static_cast<PageIndex>(-1);
+
+  struct Page {
+    Frame frame = kEmpty;
+    SlotId ended_in;  ///< Where the frame rests that lies beneath it still; none: no frame does.
+  };
+  struct Chunk {
+    CudaVirtualMemory::Chunk memory;
+    PageIndex ended = kNoPage;  ///< The ended page that it lies beneath.
+  };
 
   static Frame taken_from(Frame& place) {
     SPILLWAY_ASSERT(place != kEmpty);
@@ -98,7 +138,7 @@ class CudaPages final : public PageMemory {
 
   std::byte* do_reserve(std::size_t pages, std::size_t frames, AccessSink& /*sink*/) override {
     pages_begin_ = memory_->reserve(page_size() * pages, page_size());
-    pages_.assign(pages, kEmpty);
+    pages_.assign(pages, {});
     aliases_ = memory_->reserve(page_size() * frames, page_size());
     slots_.assign(frames, kEmpty);
     chunks_.assign(frames, {});
@@ -106,8 +146,29 @@ class CudaPages final : public PageMemory {
     return pages_begin_;
   }
 
-  Frame take_number() {
-    const std::lock_guard lock(mutex_);
+  void map_locked(PageIndex page, SlotId slot) {
+    SPILLWAY_ASSERT(pages_[page].frame == kEmpty);
+    if (const SlotId before = pages_[page].ended_in; before.is_some())
+      take_from_ended_locked(slots_[before.value()]);
+    const Frame frame = taken_from(slots_[slot.value()]);
+    take_from_ended_locked(frame);
+    or_end([&] { memory_->map(span_of(page).data, chunks_[frame].memory, page_size()); });
+    pages_[page].frame = frame;
+  }
+
+  /// From now on the frame lies beneath its alias alone.
+  void take_from_ended_locked(Frame frame) {
+    const PageIndex page = std::exchange(chunks_[frame].ended, kNoPage);
+    if (page == kNoPage) return;
+    pages_[page].ended_in = {};
+    unmap_page(page);
+  }
+
+  void unmap_page(PageIndex page) {
+    or_end([&] { memory_->unmap(span_of(page).data, page_size()); });
+  }
+
+  Frame take_number_locked() {
     SPILLWAY_ASSERT(!numbers_.empty());
     const Frame frame = numbers_.back();
     numbers_.pop_back();
@@ -116,7 +177,7 @@ class CudaPages final : public PageMemory {
 
   void drop_chunk(Frame frame) {
     or_end([&] { memory_->unmap(alias_of(frame), page_size()); });
-    memory_->drop_chunk(std::exchange(chunks_[frame], {}));
+    memory_->drop_chunk(std::exchange(chunks_[frame].memory, {}));
   }
 
   std::size_t page_bytes() const { return page_size().count(); }
@@ -126,11 +187,10 @@ class CudaPages final : public PageMemory {
   const std::unique_ptr<CudaVirtualMemory> memory_;
   std::byte* pages_begin_ = nullptr;
   std::byte* aliases_ = nullptr;
-  // Each place is used by one call at a time.
-  std::vector<Frame> pages_;
-  std::vector<Frame> slots_;
-  std::vector<CudaVirtualMemory::Chunk> chunks_;  ///< Of each frame; none: it does not exist.
   std::mutex mutex_;
+  std::vector<Page> pages_;
+  std::vector<Frame> slots_;
+  std::vector<Chunk> chunks_;   ///< Of each frame; none: it does not exist.
   std::vector<Frame> numbers_;  ///< Of frames that do not exist.
 };
 

@@ -34,7 +34,7 @@ class ShadowPages final : public PageMemory {
   }
 
   using PageMemory::span_of;
-  device::DeviceSpan span_of(SlotId slot) const override {
+  device::DeviceSpan span_of(SlotId slot) override {
     const std::lock_guard lock(mutex_);
     return memory_.span().part(kSize * frames_[slot.value()], kSize);
   }

@@ -3,9 +3,13 @@
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cstdlib>
 #include <map>
+#include <optional>
+#include <random>
 #include <string>
+#include <vector>
 
 #include "spillway/base/error.h"
 #include "spillway/device/cuda/cuda_backend.h"
@@ -134,6 +138,88 @@ TEST_F(CudaPageCalls, OnALostDeviceFramesMoveWithoutAWord) {
     EXPECT_THAT([&] { pages->make_frame(SlotId(2)); },
                 ThrowsMessage<Error>(HasSubstr("device cuda:0 is lost to this process")));
   });
+}
+
+/// Sets all of a page by a copy, which ends before this does.
+void fill(Pages& pages, device::DeviceSpan span, unsigned char value) {
+  std::vector<std::byte> bytes(span.size.count(), std::byte{value});
+  const auto queue = pages.device().make_queue("test");
+  queue->copy(span, device::host_span(bytes.data(), span.size));
+  EXPECT_EQ(queue->record().wait().error, "");
+}
+
+unsigned value_of(Pages& pages, device::DeviceSpan span) {
+  std::vector<std::byte> bytes(span.size.count());
+  const auto queue = pages.device().make_queue("test");
+  queue->copy(device::host_span(bytes.data(), span.size), span);
+  EXPECT_EQ(queue->record().wait().error, "");
+  for (const std::byte byte : bytes) EXPECT_EQ(byte, bytes.front());
+  return std::to_integer<unsigned>(bytes.front());
+}
+
+TEST_F(CudaPageCalls, PagesThatEndAndBeginAnewTakeNone) {
+  Pages pages;
+  for (std::uint32_t i = 0; i < 4; ++i) pages->make_frame(SlotId(i));
+  for (std::uint32_t i = 0; i < 4; ++i) pages->map_fresh(i, SlotId(i));
+  const auto maps = emu_cuda_calls("cuMemMap");
+  const auto unmaps = emu_cuda_calls("cuMemUnmap");
+  // In another order, so that each slot has another page's frame.
+  for (std::uint32_t round = 0; round < 3; ++round) {
+    for (std::uint32_t i = 0; i < 4; ++i)
+      ASSERT_EQ(pages->unmap_ended(SlotId(3 - i), i), MoveResult::kMoved);
+    for (std::uint32_t i = 0; i < 4; ++i) pages->map_fresh(i, SlotId((i + round) % 4));
+    for (std::uint32_t i = 0; i < 4; ++i) fill(pages, pages->span_of(PageIndex{i}), i + round);
+    for (std::uint32_t i = 0; i < 4; ++i)
+      EXPECT_EQ(value_of(pages, pages->span_of(PageIndex{i})), i + round);
+  }
+  EXPECT_EQ(emu_cuda_calls("cuMemMap"), maps);
+  EXPECT_EQ(emu_cuda_calls("cuMemUnmap"), unmaps);
+}
+
+/// Against a model: each page that is there has the bytes that it was filled with last, whatever
+/// ended meanwhile, and pages that are out lie beneath no address.
+TEST_F(CudaPageCalls, PagesKeepTheirBytesWhateverEndsBesideThem) {
+  std::mt19937 random(7);
+  const auto below = [&](std::uint32_t end) { return static_cast<std::uint32_t>(random() % end); };
+  Pages pages;
+  constexpr std::uint32_t kPages = 8;
+  std::vector<SlotId> full;
+  std::vector<SlotId> empty;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    pages->make_frame(SlotId(i));
+    full.push_back(SlotId(i));
+  }
+  std::array<std::optional<unsigned>, kPages> model;
+  for (int turn = 0; turn < 400; ++turn) {
+    const std::uint32_t page = below(kPages);
+    const auto value = static_cast<unsigned char>(1 + turn % 200);
+    if (model[page]) {
+      EXPECT_EQ(value_of(pages, pages->span_of(PageIndex{page})), *model[page]);
+      const SlotId slot = empty.back();
+      empty.pop_back();
+      ASSERT_EQ(below(2) == 0 ? pages->unmap(slot, page) : pages->unmap_ended(slot, page),
+                MoveResult::kMoved);
+      full.push_back(slot);
+      model[page].reset();
+    } else if (!full.empty()) {
+      std::swap(full[below(static_cast<std::uint32_t>(full.size()))], full.back());
+      const SlotId slot = full.back();
+      full.pop_back();
+      if (below(2) == 0) {
+        fill(pages, pages->span_of(slot), value);
+        pages->map(page, slot, Access::kWrite);
+      } else {
+        pages->map_fresh(page, slot);
+        fill(pages, pages->span_of(PageIndex{page}), value);
+      }
+      empty.push_back(slot);
+      model[page] = value;
+    }
+    if (below(16) == 0 && !full.empty()) {
+      pages->drop_frame(full.back());
+      pages->make_frame(full.back());
+    }
+  }
 }
 
 }  // namespace

@@ -81,8 +81,9 @@ class PageMemory : public FrameSource {
             begin_.load(std::memory_order_acquire) + std::uint64_t{page} * page_size_.count(),
             page_size_};
   }
-  /// Where the frame in a slot can be filled before it lies beneath a page.
-  virtual device::DeviceSpan span_of(SlotId slot) const = 0;
+  /// Where the frame in a slot can be filled before it lies beneath a page. It is that frame from
+  /// now on that `map` moves.
+  virtual device::DeviceSpan span_of(SlotId slot) = 0;
 
   /// Gets for `pages` pages from `first` whatever the system might refuse later. Throws
   /// UnsupportedError with the limit that refuses it; nothing has changed then.
@@ -95,6 +96,13 @@ class PageMemory : public FrameSource {
   /// Moves the frame of `page` to the empty `slot`. Nothing that uses the page may be under way,
   /// but for accesses that are reported. See MoveResult for frames that somebody holds.
   virtual MoveResult unmap(SlotId slot, PageIndex page) = 0;
+
+  /// The same where mapping takes long: the page has ended, and the frame may lie beneath it still,
+  /// until it is needed elsewhere. Whoever touches the page then reads what others have written.
+  virtual MoveResult unmap_ended(SlotId slot, PageIndex page) { return unmap(slot, page); }
+  /// Gives an empty page a frame whose bytes mean nothing, so another one at rest may change places
+  /// with that of `slot`: the one that the page had before it ended.
+  virtual void map_fresh(PageIndex page, SlotId slot) { map(page, slot, Access::kWrite); }
 
   /// For a page whose `unmap` said kBusy: copies its bytes into the frame of `slot`.
   virtual void copy(SlotId slot, PageIndex page) = 0;
