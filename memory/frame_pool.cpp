@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "spillway/base/assert.h"
+#include "spillway/base/error.h"
 
 namespace spillway::memory {
 
@@ -16,21 +17,30 @@ FramePool::FramePool(FrameSource& source, std::size_t slot_count, std::size_t li
   }
 }
 
-std::optional<SlotId> FramePool::take_frame() {
-  if (!full_.empty()) {
-    const SlotId slot = full_.back();
-    full_.pop_back();
-    if (full_.size() < to_renew_) {
-      to_renew_ = full_.size();
-      source_.drop_frame(slot);
+bool FramePool::provide(std::size_t count) {
+  while (full_.size() < count && existing_ < limit_ && refusal_.empty()) {
+    const SlotId slot = take_empty_slot();
+    try {
       source_.make_frame(slot);
+      full_.push_back(slot);
+      ++existing_;
+    } catch (const Error& refused) {
+      put_empty_slot(slot);
+      refusal_ = refused.what();
     }
-    return slot;
   }
-  if (existing_ >= limit_) return std::nullopt;
-  const SlotId slot = take_empty_slot();
-  source_.make_frame(slot);
-  ++existing_;
+  return full_.size() >= count;
+}
+
+std::optional<SlotId> FramePool::take_frame() {
+  if (!provide(1)) return std::nullopt;
+  const SlotId slot = full_.back();
+  full_.pop_back();
+  if (full_.size() < to_renew_) {
+    to_renew_ = full_.size();
+    source_.drop_frame(slot);
+    source_.make_frame(slot);
+  }
   return slot;
 }
 
@@ -71,6 +81,7 @@ void FramePool::drop_free_frame() {
   source_.drop_frame(slot);
   --existing_;
   empty_.push_back(slot);
+  ask_again();
 }
 
 }  // namespace spillway::memory

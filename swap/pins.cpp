@@ -126,7 +126,8 @@ std::size_t SwapEngine::State::held_pages_locked(const PinSet* set) const {
   return static_cast<std::size_t>(std::unique(held.begin(), held.end()) - held.begin());
 }
 
-/// How many pages are not there. `asks`: starts reading them, and keeps what is about to leave.
+/// How many pages are not there, or, to be written where writes are not reported, still being
+/// copied out. `asks`: starts reading them, and keeps what is about to leave.
 std::size_t SwapEngine::State::missing_pages_locked(std::span<const RangeUse> uses, bool asks) {
   std::size_t missing = 0;
   for (const RangeUse& use : uses) {
@@ -136,6 +137,8 @@ std::size_t SwapEngine::State::missing_pages_locked(std::span<const RangeUse> us
       if (asks && page.state == PageState::kOut) ask_for_page_locked(index, demand_reads_);
       if (has_bytes_in_memory(page.state)) {
         if (asks) keep_locked(page);
+        const bool is_copied_out = page.state == PageState::kWriting && access_ == nullptr;
+        missing += use.writes && is_copied_out ? 1 : 0;
       } else {
         ++missing;
       }
@@ -151,7 +154,8 @@ void SwapEngine::State::ask_for_page_locked(PageIndex index, std::deque<PageInde
   switch (absence_of(page)) {
     case Absence::kDropped: want_locked(range_of(page).id); return;
     case Absence::kUnfilled:
-      if (&queue == &demand_reads_ && pool_->available_frames() > frames_wanted_)
+      if (&queue == &demand_reads_ && pool_->available_frames() > frames_wanted_ &&
+          pool_->provide(1))
         return give_fresh_frame_locked(index);
       break;
     case Absence::kStored: break;

@@ -12,7 +12,9 @@ constexpr Duration kFirstPause = std::chrono::milliseconds(20);
 
 SwapEngine::State::RoomWait::RoomWait(State& state, Lock& lock, const PinSet* within,
                                       Duration& waited)
-    : state_(state), lock_(lock), within_(within), waited_(waited), refusals_(state.refusals_) {}
+    : state_(state), lock_(lock), within_(within), waited_(waited), refusals_(state.refusals_) {
+  state.pool_->ask_again();
+}
 
 SwapEngine::State::RoomWait::~RoomWait() {
   if (state_.first_in_line_ != this) return;

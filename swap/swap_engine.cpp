@@ -6,6 +6,7 @@
 
 #include "room_wait.h"
 #include "spillway/base/assert.h"
+#include "spillway/base/signals_blocked.h"
 #include "spillway/memory/kernel_refusal.h"
 
 namespace spillway::swap {
@@ -51,7 +52,13 @@ SwapEngine::State::State(const SwapEngineOptions& options,
   pool_ = std::make_unique<memory::FramePool>(*memory_, budget_pages_, budget_pages_);
   free_transfers_ = store_->queue_depth();
   try {
-    transfer_thread_ = descriptors_->start_thread([this] { run_transfers(); });
+    // Drivers of devices have files of their own, which are open in the program's table.
+    if (memory_->device().is_host()) {
+      transfer_thread_ = descriptors_->start_thread([this] { run_transfers(); });
+    } else {
+      const SignalsBlocked blocked;
+      transfer_thread_ = std::thread([this] { run_transfers(); });
+    }
   } catch (const std::system_error&) {
     throw UnsupportedError("no thread can be started that moves pages: {}",
                            memory::why_no_thread());
@@ -134,7 +141,7 @@ void SwapEngine::State::refuse_locked(std::size_t pages, const PinSet* within) c
     throw PinnedByKernelError("no room for {} under a budget of {}: {}", page_size_ * pages,
                               options_.budget, pinned_by_kernel_text_locked());
   throw NoRoomError(page_size_ * pages, page_size_ * held, Bytes(small_granted_.load()),
-                    options_.budget);
+                    options_.budget, pool_->refusal());
 }
 
 std::string SwapEngine::State::pinned_by_kernel_text_locked() const {
@@ -189,7 +196,8 @@ void SwapEngine::State::acquire_frames_locked(Lock& lock, std::vector<memory::Sl
   // All at once: two threads that each hold half of what they want would wait for ever. A fault may
   // be what the holders of all frames wait for: it goes first.
   const auto has_room = [&] {
-    return pool_->available_frames() >= count && fault_reads_.empty() && !room.stands_back();
+    return pool_->available_frames() >= count && fault_reads_.empty() && !room.stands_back() &&
+           pool_->provide(count);
   };
   while (!has_room()) {
     start_evictions_locked();
@@ -250,7 +258,8 @@ SwapEngine::Allocation SwapEngine::State::allocate_unfilled(Bytes size, PinSet* 
   Lock lock(mutex_);
   const PageIndex first = take_addresses_locked(count, size);
   const StorageId id = new_range_locked(first, count, size);
-  if (pool_->available_frames() >= count + frames_wanted_ && fault_reads_.empty()) {
+  if (pool_->available_frames() >= count + frames_wanted_ && fault_reads_.empty() &&
+      pool_->provide(count)) {
     for (std::uint32_t i = 0; i < count; ++i) give_fresh_frame_locked(first + i);
   } else {
     pressure_.store(true, std::memory_order_relaxed);  // Operators have to ask for their pages.

@@ -61,7 +61,7 @@ bool SwapEngine::State::collect_read_locked(std::deque<PageIndex>& queue,
       queue.pop_front();
       continue;
     }
-    if (pool_->available_frames() == 0) return false;
+    if (!pool_->provide(1)) return false;
     queue.pop_front();
     if (absence_of(pages_.get()[index]) == Absence::kUnfilled) {
       give_fresh_frame_locked(index);
@@ -97,7 +97,7 @@ bool SwapEngine::State::collect_fetch_locked(std::vector<Transfer>& batch) {
       for (std::uint32_t i = fetch.part.first; i < fetch.part.first + count; ++i) {
         Page& page = pages_.get()[range.first + i];
         if (page.state != PageState::kOut || !page.extent.is_some()) continue;
-        if (!room) return false;
+        if (!room || !pool_->provide(1)) return false;
         if (fetch.copy == OnFetch::kDropStoreCopy) page.writable_on_arrival = true;
         start_read_locked(range.first + i, batch);
         return true;

@@ -88,6 +88,17 @@ suppressions=${PROJECT_SOURCE_DIR}/tests/thread_sanitizer_debt.txt")
   spillway_discover_cases(${target} ${name} PROPERTIES ${properties} ENVIRONMENT ${arg_ENVIRONMENT})
 endfunction()
 
+# spillway_on_emulated_cuda(<name> <variant> [<VAR=value>...])
+#
+# The cases of spillway_<name>_test, which run on the GPU that they find, once more on the emulated one, in these
+# surroundings, named <name>_<variant>.<Suite>.<case>.
+function(spillway_on_emulated_cuda name variant)
+  add_dependencies(spillway_${name}_test spillway_emulated_driver)
+  spillway_discover_cases(spillway_${name}_test ${name}_${variant}
+    PROPERTIES LABELS cuda-emulated TIMEOUT 600
+    ENVIRONMENT LD_LIBRARY_PATH=$<TARGET_FILE_DIR:spillway_emulated_cudart> ${ARGN})
+endfunction()
+
 # spillway_add_python_test(<name> SOURCE <file> [LABELS <label>...] [ENVIRONMENT <VAR=value>...])
 #
 # One ctest case per method of a unittest file that needs the standard library alone, named

@@ -25,6 +25,7 @@ TABLE = {
     "job": {"base", "planner", "partition", "planner_schedule", "profile", "schedule"},
     "machine": {"base", "cluster", "job"},
     "memory": {"base", "device"},
+    "memory_cuda": {"base", "device", "device_cuda", "memory"},
     "allreduce": {"base", "device", "transport"},
     "recompute_call": {"base"},
     "recompute": {"base", "device", "recompute_call", "torch"},

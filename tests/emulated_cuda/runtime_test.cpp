@@ -3,11 +3,14 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "increment_kernel.h"
@@ -33,6 +36,21 @@ class EmulatedRuntime : public testing::Test {
   }
 };
 using EmulatedRuntimeDeathTest = EmulatedRuntime;
+
+TEST_F(EmulatedRuntimeDeathTest, TheDriversFilesAreOpenInOneTableOfDescriptors) {
+  const auto program = [] {
+    int device = -1;
+    cudaGetDevice(&device);
+    std::thread([&] {
+      ASSERT_EQ(unshare(CLONE_FILES), 0);
+      cudaGetDevice(&device);  // The same files, in a table of their own.
+      for (int number = 0; number < 1024; ++number) close(number);
+      std::thread([&] { cudaGetDevice(&device); }).join();
+    }).join();
+  };
+  EXPECT_DEATH(program(),
+               "cudaGetDevice is called by a thread with other descriptors than the first caller");
+}
 
 std::vector<char> on_host(const DeviceBytes& device) {
   std::vector<char> host(device.size());

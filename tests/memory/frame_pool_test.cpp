@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "spillway/base/error.h"
 #include "spillway/memory/host_pages.h"
 
 namespace spillway::memory {
@@ -36,6 +37,55 @@ class FramePoolTest : public ::testing::Test {
 };
 
 using FramePoolDeathTest = FramePoolTest;
+
+/// Makes as many frames as others leave to it.
+class ScarceFrames final : public FrameSource {
+ public:
+  explicit ScarceFrames(int left) : left_(left) {}
+  void make_frame(SlotId slot) override {
+    ++asked_;
+    if (left_ == 0) throw Error("slot {} gets no frame", slot);
+    --left_;
+  }
+  void drop_frame(SlotId) override { ++left_; }
+  void leave(int more) { left_ += more; }
+  int asked() const { return asked_; }
+
+ private:
+  int left_;
+  int asked_ = 0;
+};
+
+TEST(FramePool, GoesOnWithTheFramesThatItsSourceMakes) {
+  ScarceFrames source(2);
+  FramePool pool(source, kSlots, 4);
+  EXPECT_TRUE(pool.provide(2));
+  EXPECT_EQ(pool.available_frames(), 4U);
+  EXPECT_FALSE(pool.provide(3));
+  EXPECT_EQ(pool.refusal(), "slot 2 gets no frame");
+  EXPECT_EQ(pool.available_frames(), 2U);
+  EXPECT_EQ(pool.existing_frames(), 2U);
+  const SlotId first = pool.take_frame().value();
+  ASSERT_TRUE(pool.take_frame().has_value());
+  EXPECT_EQ(pool.take_frame(), std::nullopt);
+  EXPECT_EQ(source.asked(), 3) << "nobody asks again and again";
+  pool.put_frame(first);
+  EXPECT_EQ(pool.available_frames(), 1U);
+}
+
+TEST(FramePool, AsksAgainForFramesThatWereRefused) {
+  ScarceFrames source(1);
+  FramePool pool(source, kSlots, 4);
+  EXPECT_FALSE(pool.provide(4));
+  source.leave(2);
+  EXPECT_FALSE(pool.provide(2));
+  pool.ask_again();
+  EXPECT_EQ(pool.available_frames(), 4U);
+  EXPECT_FALSE(pool.provide(4));
+  EXPECT_EQ(pool.existing_frames(), 3U);
+  pool.drop_free_frame();
+  EXPECT_TRUE(pool.provide(3)) << "what was given back can be had again";
+}
 
 TEST_F(FramePoolTest, MakesFramesOnFirstNeedUpToTheLimit) {
   FramePool pool(frames_, kSlots, 2);

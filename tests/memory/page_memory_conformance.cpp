@@ -7,11 +7,10 @@
 
 #include <bit>
 #include <csignal>
+#include <cstring>
 
 #include "frame_mapper_conformance.h"
-#include "spillway/memory/host_pages.h"
 #include "support/lock_in_memory.h"
-#include "support/shadow_pages.h"
 
 namespace spillway::memory {
 
@@ -49,51 +48,43 @@ void PageMemoryConformance::SetUp() {
   const std::string objection = GetParam().objection();
   if (!objection.empty()) GTEST_SKIP() << objection;
   tested_ = GetParam().make();
+  if (tested_.device != nullptr) queue_ = tested_.device->make_queue("test");
   sink_ = std::make_unique<AllowingSink>(memory());
   size_ = memory().page_size().count();
   memory().reserve(kPages, kSlots, *sink_);
   memory().prepare(0, kPages);
 }
 
-void PageMemoryConformance::fill(std::uint32_t slot, int value) {
-  memory().make_frame(SlotId(slot));
-  std::byte* const frame = bytes(memory().span_of(SlotId(slot)));
-  frame[0] = frame[size_ - 1] = std::byte(value);
+void PageMemoryConformance::copy(device::DeviceSpan to, device::DeviceSpan from) {
+  if (queue_ == nullptr) {
+    std::memcpy(to.data, from.data, to.size.count());
+    return;
+  }
+  queue_->copy(to, from);
+  EXPECT_EQ(queue_->record().wait().error, "");
 }
 
-bool PageMemoryConformance::holds(device::DeviceSpan span, int value) const {
-  const std::byte* const data = bytes(span);
-  return data[0] == std::byte(value) && data[size_ - 1] == std::byte(value);
+void PageMemoryConformance::set(device::DeviceSpan span, int value) {
+  auto byte = static_cast<std::byte>(value);
+  copy(span.part(Bytes(), Bytes(1)), device::host_span_of(byte));
+  copy(span.part(Bytes(size_ - 1), Bytes(1)), device::host_span_of(byte));
+}
+
+bool PageMemoryConformance::holds(device::DeviceSpan span, int value) {
+  std::array<std::byte, 2> ends{};
+  copy(device::host_span_of(ends[0]), span.part(Bytes(), Bytes(1)));
+  copy(device::host_span_of(ends[1]), span.part(Bytes(size_ - 1), Bytes(1)));
+  return ends[0] == static_cast<std::byte>(value) && ends[1] == static_cast<std::byte>(value);
+}
+
+void PageMemoryConformance::fill(std::uint32_t slot, int value) {
+  memory().make_frame(SlotId(slot));
+  set(memory().span_of(SlotId(slot)), value);
 }
 
 namespace {
 
-PageMemoryKind host_pages(MapperKind kind) {
-  const auto objection = [kind]() -> std::string {
-    for (const MapperProbe& probe : probe_mappers())
-      if (probe.kind == kind && !probe.is_viable) return probe.reason;
-    return {};
-  };
-  return {kind_name({kind, 0}), objection,
-          [kind] {
-            return PageMemoryUnderTest{make_host_pages(kind), nullptr};
-          },
-          is_ever_busy(kind)};
-}
-
-PageMemoryKind shadow_pages() {
-  return {"Shadow", [] { return std::string(); },
-          [] {
-            auto device = std::make_shared<device::ShadowDevice>();
-            return PageMemoryUnderTest{std::make_unique<ShadowPages>(device), device};
-          }};
-}
-
-INSTANTIATE_TEST_SUITE_P(Kinds, PageMemoryConformance,
-                         ::testing::Values(host_pages(MapperKind::kUserfaultfd),
-                                           host_pages(MapperKind::kUserfaultfdUser),
-                                           host_pages(MapperKind::kSignal),
-                                           host_pages(MapperKind::kCopy), shadow_pages()),
+INSTANTIATE_TEST_SUITE_P(Kinds, PageMemoryConformance, ::testing::ValuesIn(page_memory_kinds()),
                          [](const auto& kind) { return kind.param.name; });
 
 TEST_P(PageMemoryConformance, LaysPagesSideBySide) {
@@ -110,7 +101,7 @@ TEST_P(PageMemoryConformance, MovesFramesBeneathPagesAndBackWithTheirBytes) {
   fill(0, 1);
   memory().map(5, SlotId(0), Access::kWrite);
   EXPECT_TRUE(holds(memory().span_of(PageIndex(5)), 1));
-  first(5) = last(5) = std::byte(2);
+  set(memory().span_of(PageIndex(5)), 2);
   ASSERT_EQ(memory().unmap(SlotId(3), 5), MoveResult::kMoved);
   EXPECT_TRUE(holds(memory().span_of(SlotId(3)), 2));
   memory().map(6, SlotId(3), Access::kWrite);

@@ -9,15 +9,15 @@
 #include <string>
 #include <vector>
 
+#include "spillway/device/device.h"
 #include "spillway/memory/page_memory.h"
-#include "support/shadow_device.h"
 
 namespace spillway::memory {
 
 /// A memory under test.
 struct PageMemoryUnderTest {
   std::unique_ptr<PageMemory> memory;
-  std::shared_ptr<device::ShadowDevice> device;  ///< Null: the host's own.
+  std::shared_ptr<device::Device> device;  ///< Null: the host's own.
 };
 struct PageMemoryKind {
   std::string name;
@@ -25,6 +25,9 @@ struct PageMemoryKind {
   std::function<PageMemoryUnderTest()> make;
   bool is_ever_busy = false;  ///< It may not be able to move a frame that is locked.
 };
+
+/// Those of the program.
+std::vector<PageMemoryKind> page_memory_kinds();
 
 /// Has each access that is reported allowed: with the frame of slot 0 beneath an empty page.
 class AllowingSink final : public AccessSink {
@@ -63,20 +66,25 @@ class PageMemoryConformance : public ::testing::TestWithParam<PageMemoryKind> {
 
   void SetUp() override;
 
-  /// Where the bytes of an address of the memory lie on the host.
-  std::byte* bytes(device::DeviceSpan span) const {
-    return tested_.device == nullptr ? span.data : tested_.device->bytes_of(span).data;
-  }
-  std::byte& first(PageIndex page) const { return bytes(memory().span_of(page))[0]; }
-  std::byte& last(PageIndex page) const { return bytes(memory().span_of(page))[size_ - 1]; }
+  void TearDown() override { queue_.reset(); }
+
+  /// Sets the first and the last byte of a page or frame, on a device by a copy that has ended.
+  void set(device::DeviceSpan span, int value);
+  bool holds(device::DeviceSpan span, int value);
   /// Gives a slot a frame whose first and last byte is `value`.
   void fill(std::uint32_t slot, int value);
-  bool holds(device::DeviceSpan span, int value) const;
+  /// Of the host's own memory.
+  std::byte& first(PageIndex page) const { return memory().span_of(page).data[0]; }
+  std::byte& last(PageIndex page) const { return memory().span_of(page).data[size_ - 1]; }
   PageMemory& memory() const { return *tested_.memory; }
 
   std::unique_ptr<AllowingSink> sink_;
   PageMemoryUnderTest tested_;  ///< Later: it may report until its end.
   std::size_t size_ = 0;        ///< Of a page.
+
+ private:
+  void copy(device::DeviceSpan to, device::DeviceSpan from);
+  std::unique_ptr<device::Queue> queue_;  ///< Null: the host's own.
 };
 
 }  // namespace spillway::memory

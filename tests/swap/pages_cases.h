@@ -8,25 +8,25 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "mapper_cases.h"
 #include "spillway/memory/host_pages.h"
 #include "spillway/swap/swap_engine.h"
 #include "store/ram/factory.h"
 #include "support/host_memory_before.h"
-#include "support/shadow_pages.h"
 
 namespace spillway::swap {
 
 /// Pages that the engine's suite runs on: those of the host under one kind of mapper, or, none,
-/// those of a device with addresses of its own, smaller pages, and no reports of accesses.
+/// those of a device with addresses of its own and no reports of accesses.
 using PagesCase = std::optional<memory::MapperKind>;
 
-inline auto all_pages() {
-  using enum memory::MapperKind;
-  return testing::Values(PagesCase(kUserfaultfd), PagesCase(kUserfaultfdUser), PagesCase(kSignal),
-                         PagesCase(kCopy), PagesCase());
-}
+// Each program of these cases says what it runs them on.
+std::vector<PagesCase> all_pages();
+std::string why_no_device();  ///< Empty: there is one.
+std::shared_ptr<device::Device> open_paged_device();
+std::unique_ptr<memory::PageMemory> pages_of(const std::shared_ptr<device::Device>& device);
 
 inline std::string pages_case(const testing::TestParamInfo<PagesCase>& pages) {
   return pages.param ? mapper_case({*pages.param, pages.index}) : "device";
@@ -36,7 +36,7 @@ inline std::string pages_case(const testing::TestParamInfo<PagesCase>& pages) {
 struct RunningPages {
   PagesCase pages;
   Bytes page_size = memory::kPageSize;
-  std::shared_ptr<device::ShadowDevice> device;  ///< Null on the host.
+  std::shared_ptr<device::Device> device;  ///< Null on the host.
   std::unique_ptr<device::Queue> queue;
   SwapEngine* engine = nullptr;  ///< The latest one on the device.
 };
@@ -118,8 +118,9 @@ class PagesTest : public testing::TestWithParam<PagesCase> {
   void SetUp() override {
     running.pages = GetParam();
     if (!GetParam()) {
-      running.page_size = memory::ShadowPages::kSize;
-      running.device = std::make_shared<device::ShadowDevice>();
+      if (const std::string why = why_no_device(); !why.empty()) GTEST_SKIP() << why;
+      running.device = open_paged_device();
+      running.page_size = pages_of(running.device)->page_size();
       running.queue = running.device->make_queue("trainer");
       return;
     }
@@ -136,7 +137,7 @@ class PagesTest : public testing::TestWithParam<PagesCase> {
                                                  const Clock& clock) {
     std::unique_ptr<memory::PageMemory> pages;
     if (running.device) {
-      pages = std::make_unique<memory::ShadowPages>(running.device);
+      pages = pages_of(running.device);
     } else {
       pages = memory::make_host_pages(*running.pages);
     }

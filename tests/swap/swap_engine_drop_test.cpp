@@ -270,7 +270,7 @@ TEST_P(SwapEngineDropTest, EndsAForkedChildThatTouchesIt) {
   EXPECT_TRUE(WIFSIGNALED(status)) << "exited with " << WEXITSTATUS(status);
 }
 
-INSTANTIATE_TEST_SUITE_P(Pages, SwapEngineDropTest, all_pages(), pages_case);
+INSTANTIATE_TEST_SUITE_P(Pages, SwapEngineDropTest, testing::ValuesIn(all_pages()), pages_case);
 
 }  // namespace
 }  // namespace spillway::swap

@@ -35,7 +35,7 @@ TORCH_HOMES = ("recompute", "pipeline", "bindings",
 GPU_BENCHMARK = "benchmarks/what_does_mapping_cost_on_a_gpu"
 HOMES = [
     ("CUDA", re.compile(r"^(cuda|cu(blas|rand|fft|solver|sparse|file|dnn)|nvToolsExt|nvtx3/|nccl)"),
-     ("src/device/cuda", "bindings/torch_cuda", "tests/device/cuda", "tests/bindings/torch_cuda",
+     ("src/device/cuda", "bindings/torch_cuda", "tests/device/cuda", "tests/memory/cuda", "tests/bindings/torch_cuda",
       *EMULATED_CUDA, GPU_BENCHMARK)),
     ("LibTorch's CUDA part", re.compile(r"^(c10/cuda|ATen/cuda|torch/csrc/cuda)/"),
      ("bindings/torch_cuda", "tests/bindings/torch_cuda", *EMULATED_CUDA)),

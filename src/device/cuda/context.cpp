@@ -30,8 +30,8 @@ CudaContext::CudaContext(const CudaFunctions& cuda, DeviceId device, std::vector
   CUresult result = cuda.cuDeviceGet(&ordinal, device.index);
   if (result == CUDA_SUCCESS) result = cuda.cuDevicePrimaryCtxRetain(&context_, ordinal);
   if (result != CUDA_SUCCESS)
-    throw Error("device {} cannot be opened: the driver refuses its context with error {}", device,
-                static_cast<int>(result));
+    throw Error("device {} cannot be opened: the driver refuses its context: {}", device,
+                cuda.failure(device, result));
 }
 
 CudaContext::~CudaContext() {

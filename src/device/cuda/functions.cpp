@@ -94,20 +94,42 @@ std::string why_incomplete(void* library, CudaFunctions& found) {
   return {};
 }
 
+bool is_lost(cudaError_t error) {
+  return std::find(kOfALostDevice.begin(), kOfALostDevice.end(), error) != kOfALostDevice.end();
+}
+
+// The runtime has the driver's numbers for what both know.
+cudaError_t error_of(CUresult result) { return static_cast<cudaError_t>(result); }
+
+std::string meaning_of(const CudaFunctions& cuda, cudaError_t error) {
+  return message("{} ({})", cuda.cudaGetErrorString(error), cuda.cudaGetErrorName(error));
+}
+
+std::string told(DeviceId device, const CudaFunctions& cuda, cudaError_t error) {
+  if (!is_lost(error)) return meaning_of(cuda, error);
+  return message("device {} is lost to this process: {}; start the program anew", device,
+                 meaning_of(cuda, error));
+}
+
 }  // namespace
 
 std::string CudaFunctions::text_of(cudaError_t error) const {
-  std::string text = message("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
+  std::string text = meaning_of(*this, error);
   cudaGetLastError();
   return text;
 }
 
 std::string CudaFunctions::failure(DeviceId device, cudaError_t error) const {
-  if (std::find(kOfALostDevice.begin(), kOfALostDevice.end(), error) == kOfALostDevice.end())
-    return text_of(error);
-  return message("device {} is lost to this process: {}; start the program anew", device,
-                 text_of(error));
+  std::string text = told(device, *this, error);
+  cudaGetLastError();
+  return text;
 }
+
+std::string CudaFunctions::failure(DeviceId device, CUresult result) const {
+  return told(device, *this, error_of(result));
+}
+
+bool CudaFunctions::is_of_a_lost_device(CUresult result) { return is_lost(error_of(result)); }
 
 FoundCuda find_cuda() {
   static std::mutex mutex;

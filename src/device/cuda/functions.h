@@ -43,12 +43,20 @@ namespace spillway::device {
   F(cudaStreamDestroy)                \
   F(cudaStreamWaitEvent)              \
   F(cudaThreadExchangeStreamCaptureMode)
-#define SPILLWAY_CUDA_DRIVER(F) \
-  F(cuCtxGetCurrent)            \
-  F(cuCtxSetCurrent)            \
-  F(cuDeviceGet)                \
-  F(cuDeviceGetAttribute)       \
-  F(cuDevicePrimaryCtxRetain)
+#define SPILLWAY_CUDA_DRIVER(F)    \
+  F(cuCtxGetCurrent)               \
+  F(cuCtxSetCurrent)               \
+  F(cuDeviceGet)                   \
+  F(cuDeviceGetAttribute)          \
+  F(cuDevicePrimaryCtxRetain)      \
+  F(cuMemAddressFree)              \
+  F(cuMemAddressReserve)           \
+  F(cuMemCreate)                   \
+  F(cuMemGetAllocationGranularity) \
+  F(cuMemMap)                      \
+  F(cuMemRelease)                  \
+  F(cuMemSetAccess)                \
+  F(cuMemUnmap)
 
 /// The functions, found at run time. Those of the driver are null where there is none.
 struct CudaFunctions {
@@ -65,6 +73,10 @@ struct CudaFunctions {
   /// The same for work of a device: errors after which the device is of no more use to this process
   /// are told as what they are.
   std::string failure(DeviceId device, cudaError_t error) const;
+  /// The same for a call of the driver, which leaves nothing with the thread.
+  std::string failure(DeviceId device, CUresult result) const;
+
+  static bool is_of_a_lost_device(CUresult result);
 };
 
 struct FoundCuda {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "spillway/base/strong_id.h"
@@ -17,7 +18,9 @@ class FrameSource {
  public:
   virtual ~FrameSource() = default;
 
-  /// Makes a frame in an empty slot. What cannot be had must have been refused before.
+  /// Makes a frame in an empty slot. Throws Error with the reason, and changes nothing, where
+  /// others have taken the memory meanwhile that was promised; a source whose memory is its own
+  /// ends the process.
   virtual void make_frame(SlotId slot) = 0;
   /// Gives the frame in a slot back to the system, and its bytes up.
   virtual void drop_frame(SlotId slot) = 0;
@@ -32,8 +35,16 @@ class FramePool {
   /// the frames that exist, free ones and mapped ones together.
   FramePool(FrameSource& source, std::size_t slot_count, std::size_t limit);
 
-  /// A slot that holds a frame, or nothing when all frames that may exist are taken.
+  /// Has `count` frames at rest, made now if need be. False where the limit allows no more, or the
+  /// source makes no more: `refusal` says why then, and until `ask_again` nobody asks.
+  bool provide(std::size_t count);
+
+  /// A slot that holds a frame, or nothing when there is none to be had.
   std::optional<SlotId> take_frame();
+
+  /// Why the source has made no more frames; empty: it has made all that it was asked for.
+  const std::string& refusal() const { return refusal_; }
+  void ask_again() { refusal_.clear(); }
 
   /// Gives a frame back that was taken and not mapped, or has been unmapped into `slot`.
   void put_frame(SlotId slot);
@@ -62,9 +73,11 @@ class FramePool {
   std::size_t limit() const { return limit_; }
   std::size_t free_frames() const { return full_.size(); }   ///< Frames at rest.
   std::size_t existing_frames() const { return existing_; }  ///< At rest, taken, or mapped.
-  /// How many frames `take_frame` can still give: at rest, or not made yet.
+  /// How many frames `take_frame` can still give: at rest, or not made yet and not known to be
+  /// refused.
   std::size_t available_frames() const {
-    return full_.size() + (limit_ > existing_ ? limit_ - existing_ : 0);
+    const bool can_be_made = limit_ > existing_ && refusal_.empty();
+    return full_.size() + (can_be_made ? limit_ - existing_ : 0);
   }
 
  private:
@@ -75,6 +88,7 @@ class FramePool {
   std::size_t to_renew_ = 0;  ///< So many of `full_`, from the first on, are to be renewed.
   std::vector<SlotId> full_;  ///< Last in, first out: the warmest frame is reused first.
   std::vector<SlotId> empty_;
+  std::string refusal_;
 };
 
 }  // namespace spillway::memory

@@ -132,7 +132,8 @@ class SpillStore {
   StoreReport report() const { return do_report(); }  ///< Any thread.
 
   /// Where the files of the store are open; null: it has none. The I/O thread is best started
-  /// there, and forks are announced there. Any thread.
+  /// there, unless the store has queues of a device, whose driver has its files in the program's
+  /// table; and forks are announced there. Any thread.
   const std::shared_ptr<OwnDescriptors>& descriptors() const { return descriptors_; }
 
   /// Whose memory its transfers move: the host's, or that of a device whose queues copy it.

@@ -1,16 +1,24 @@
 #pragma once
 
+#include <string>
+
 #include "spillway/base/bytes.h"
 #include "spillway/base/error.h"
 
 namespace spillway::swap {
 
-/// The pages that must be resident together exceed the budget. Nothing was changed.
+/// The pages that must be resident together exceed the budget, or, with a `reason`, what the device
+/// has left of it. Nothing was changed.
 class NoRoomError : public BudgetError {
  public:
-  NoRoomError(Bytes wanted_bytes, Bytes held_bytes, Bytes small_bytes, Bytes budget)
-      : BudgetError("no room for {} beside {} in use under a budget of {}", wanted_bytes,
-                    held_bytes + small_bytes, budget),
+  NoRoomError(Bytes wanted_bytes, Bytes held_bytes, Bytes small_bytes, Bytes budget,
+              const std::string& reason = {})
+      : BudgetError("no room for {} beside {} in use under a budget of {}{}{}", wanted_bytes,
+                    held_bytes + small_bytes, budget,
+                    reason.empty() ? ""
+                                   : ", of which not all "
+                                     "is there: ",
+                    reason),
         wanted(wanted_bytes),
         held(held_bytes) {}
   Bytes wanted;

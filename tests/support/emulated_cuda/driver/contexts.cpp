@@ -61,7 +61,7 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice dev
   SPILLWAY_COUNT_CALL();
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   if (which == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) {
-    *value = 1;
+    *value = settings().virtual_memory ? 1 : 0;
     return CUDA_SUCCESS;
   }
   // The runtime has the same numbers for the attributes.

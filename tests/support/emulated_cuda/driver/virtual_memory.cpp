@@ -20,6 +20,13 @@ bool on_a_device(const CUmemLocation& location) {
   return location.type == CU_MEM_LOCATION_TYPE_DEVICE && is_device(location.id);
 }
 
+// The runtime has the driver's numbers for errors.
+CUresult loss_at(int device) { return static_cast<CUresult>(loss_of(device)); }
+CUresult loss_at(CUdeviceptr address) {
+  const auto range = AddressSpace::of_process().find(reinterpret_cast<const void*>(address));
+  return range ? loss_at(range->device) : CUDA_SUCCESS;
+}
+
 }  // namespace
 
 extern "C" {
@@ -44,6 +51,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* address, size_t bytes, size_t alignmen
 
 CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
   SPILLWAY_COUNT_CALL();
+  if (const CUresult lost = loss_at(address); lost != CUDA_SUCCESS) return lost;
   AddressSpace& space = AddressSpace::of_process();
   const auto* start = reinterpret_cast<const void*>(address);
   const auto range = space.find(start);
@@ -62,6 +70,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
                      const CUmemAllocationProp* which, unsigned long long) {
   SPILLWAY_COUNT_CALL();
   if (!on_a_device(which->location)) return CUDA_ERROR_INVALID_DEVICE;
+  if (const CUresult lost = loss_at(which->location.id); lost != CUDA_SUCCESS) return lost;
   return Mappings::of_process().create(handle, bytes, which->location.id);
 }
 
@@ -90,6 +99,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* which,
 CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
                   CUmemGenericAllocationHandle handle, unsigned long long) {
   SPILLWAY_COUNT_CALL();
+  if (const CUresult lost = loss_at(address); lost != CUDA_SUCCESS) return lost;
   if (offset != 0) return CUDA_ERROR_INVALID_VALUE;  // As the driver of today has it.
   return Mappings::of_process().map(address, bytes, handle);
 }
@@ -98,6 +108,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
 CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* who,
                         size_t count) {
   SPILLWAY_COUNT_CALL();
+  if (const CUresult lost = loss_at(address); lost != CUDA_SUCCESS) return lost;
   if (count == 0) return CUDA_ERROR_INVALID_VALUE;
   CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
   for (size_t i = 0; i < count; ++i) {
@@ -110,6 +121,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc
 // Does not wait for the device: who unmaps too early takes the memory from under its work.
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
   SPILLWAY_COUNT_CALL();
+  if (const CUresult lost = loss_at(address); lost != CUDA_SUCCESS) return lost;
   if (!Mappings::of_process().is_whole(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   ordering::take_away(reinterpret_cast<const void*>(address), bytes, "cuMemUnmap");
   return Mappings::of_process().unmap(address, bytes);

@@ -1,11 +1,17 @@
 #include "calls.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstring>
 #include <map>
 #include <string>
 
 #include "emulation.h"
+#include "failure.h"
 #include "settings.h"
 
 namespace spillway::emulated {
@@ -15,6 +21,24 @@ std::atomic<CallCounter*>& head() {
   static std::atomic<CallCounter*> first{nullptr};
   return first;
 }
+
+/// Stands for the files that the driver opens.
+class DriverFile {
+ public:
+  DriverFile() : number_(memfd_create("emulated_driver", MFD_CLOEXEC)), inode_(inode()) {
+    if (number_ < 0) die("memfd_create is refused");
+  }
+  bool is_open() const { return inode() == inode_; }
+
+ private:
+  ino_t inode() const {
+    struct stat file = {};
+    return fstat(number_, &file) == 0 ? file.st_ino : 0;
+  }
+
+  const int number_;
+  const ino_t inode_;
+};
 
 struct PrintAtExit {
   ~PrintAtExit() {
@@ -37,6 +61,17 @@ CallCounter::CallCounter(const char* name) : name_(name), next_(head().load()) {
 }
 
 CallCounter* CallCounter::first() { return head().load(); }
+
+void need_driver_files(const char* call) {
+  static const DriverFile file;
+  thread_local const bool is_open_here = file.is_open();
+  if (is_open_here) return;
+  // Who has other descriptors may have another standard error, too.
+  const int error = open("/proc/self/fd/2", O_WRONLY | O_APPEND | O_NOCTTY | O_NONBLOCK);
+  if (error >= 0) dup2(error, STDERR_FILENO);
+  die(std::string(call) + " is called by a thread with other descriptors than the first caller of "
+                          "CUDA has (unshare): the driver's files are not open there");
+}
 
 }  // namespace spillway::emulated
 

@@ -21,6 +21,10 @@ class CallCounter {
   CallCounter* next_ = nullptr;
 };
 
+/// Dies where the calling thread has not the descriptors of the thread that called CUDA first: the
+/// driver's files are open there alone.
+void need_driver_files(const char* call);
+
 }  // namespace spillway::emulated
 
 /// First line of each function of CUDA.
@@ -28,4 +32,5 @@ class CallCounter {
   do {                                                                             \
     static auto* counter_of_calls = new spillway::emulated::CallCounter(__func__); \
     counter_of_calls->count();                                                     \
+    spillway::emulated::need_driver_files(__func__);                               \
   } while (false)

@@ -124,11 +124,16 @@ bool is_device(int device) {
   return device >= 0 && device < static_cast<int>(settings().devices.size());
 }
 
-cudaError_t error_of_lost(int device) {
+cudaError_t loss_of(int device) {
   const std::lock_guard lock(mutex_of_lost);
   const auto& all = lost_devices(lock);
   const auto at = all.find(device);
-  return at == all.end() ? cudaSuccess : fail(at->second);
+  return at == all.end() ? cudaSuccess : at->second;
+}
+
+cudaError_t error_of_lost(int device) {
+  const cudaError_t loss = loss_of(device);
+  return loss == cudaSuccess ? loss : fail(loss);
 }
 
 }  // namespace spillway::emulated

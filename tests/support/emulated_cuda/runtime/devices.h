@@ -13,5 +13,7 @@ bool is_device(int device);
 /// What a device that is lost (emu_cuda_lose) answers to everything; cudaSuccess: it is not. Kept
 /// as the thread's last error.
 cudaError_t error_of_lost(int device);
+/// The same for functions of the driver, which leave nothing with the thread.
+cudaError_t loss_of(int device);
 
 }  // namespace spillway::emulated

@@ -96,6 +96,7 @@ Settings read() {
           .memory = number("EMU_CUDA_MEMORY", std::uint64_t{8} << 30),
           .pinned_memory = number("EMU_CUDA_PINNED", std::numeric_limits<std::size_t>::max()),
           .grain = grain(),
+          .virtual_memory = flag("EMU_CUDA_VIRTUAL", true),
           .capability = capability(),
           .driver = driver(),
           .poison = flag("EMU_CUDA_POISON", true),

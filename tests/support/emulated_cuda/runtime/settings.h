@@ -14,6 +14,7 @@ struct Settings {
   std::size_t memory;         ///< EMU_CUDA_MEMORY (8GiB): bytes of each device.
   std::size_t pinned_memory;  ///< EMU_CUDA_PINNED (no limit): bytes of pinned host memory.
   std::size_t grain;          ///< EMU_CUDA_GRAIN (2MiB): granularity of virtual memory.
+  bool virtual_memory;        ///< EMU_CUDA_VIRTUAL (1): the devices have virtual memory.
   int capability;             ///< EMU_CUDA_CC (8.0), times ten.
   int driver;   ///< EMU_CUDA_DRIVER (13.0): release that the driver serves, as 13000; 0: no driver.
   bool poison;  ///< EMU_CUDA_POISON (1): new device memory is filled with 0xFF.

@@ -1,0 +1,140 @@
+// What the pages of a GPU ask of the driver, and what they make of its refusals, on the emulated
+// CUDA. Its settings are read once a process, so cases that change them are processes of their own.
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include "spillway/base/error.h"
+#include "spillway/device/cuda/cuda_backend.h"
+#include "spillway/memory/cuda/cuda_pages.h"
+#include "support/emulated_cuda/runtime/emulation.h"
+
+namespace spillway::memory {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+using testing::ThrowsMessage;
+
+constexpr Bytes kPage = 64_KiB;
+
+/// Nobody reports accesses.
+class NoSink final : public AccessSink {
+  void begin_access(PageIndex, Access) override { ADD_FAILURE(); }
+  TrapEnd serve_access(PageIndex, Access, const std::function<bool()>&) override {
+    ADD_FAILURE();
+    return TrapEnd::kServed;
+  }
+};
+
+/// Eight pages and four slots of the first GPU.
+class Pages {
+ public:
+  Pages() { memory_->reserve(8, 4, sink_); }
+  PageMemory* operator->() const { return memory_.get(); }
+  device::Device& device() const { return *device_; }
+
+ private:
+  std::shared_ptr<device::Device> device_ =
+      device::open_device({device::DeviceKind::kCuda, 0}, std::array{device::cuda_backend()});
+  NoSink sink_;
+  std::unique_ptr<PageMemory> memory_ = make_cuda_pages(device_, kPage);
+};
+
+class CudaPageCalls : public testing::Test {
+ protected:
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+/// Ends the process with 0 where `program` finds nothing wrong.
+template <class Program>
+[[noreturn]] void run_with(const char* name, const char* value, Program program) {
+  ::setenv(name, value, 1);
+  program();
+  std::_Exit(testing::Test::HasFailure() ? 1 : 0);
+}
+
+#define EXPECT_HOLDS_WITH(name, value, program) \
+  EXPECT_EXIT(run_with(name, value, program), testing::ExitedWithCode(0), "")
+
+TEST_F(CudaPageCalls, AFrameIsMemoryOfTheDeviceFromItsFirstToItsLastDay) {
+  const std::size_t before = emu_cuda_used(0);
+  {
+    const Pages pages;
+    EXPECT_EQ(emu_cuda_used(0), before) << "addresses are none";
+    pages->make_frame(SlotId(0));
+    pages->make_frame(SlotId(1));
+    pages->make_frame(SlotId(2));
+    EXPECT_EQ(emu_cuda_used(0), before + 3 * kPage.count());
+    pages->map(7, SlotId(0), Access::kWrite);
+    pages->map(3, SlotId(1), Access::kWrite);
+    EXPECT_EQ(emu_cuda_used(0), before + 3 * kPage.count());
+    ASSERT_EQ(pages->unmap(SlotId(0), 3), MoveResult::kMoved);
+    pages->drop_frame(SlotId(0));
+    EXPECT_EQ(emu_cuda_used(0), before + 2 * kPage.count());
+  }
+  EXPECT_EQ(emu_cuda_used(0), before) << "mapped or at rest";
+}
+
+TEST_F(CudaPageCalls, MovingAFrameMakesNoneAndWaitsForNothing) {
+  constexpr const char* kOnes[] = {"cuMemMap", "cuMemSetAccess", "cuMemUnmap"};
+  constexpr const char* kNone[] = {"cuMemCreate",           "cuMemRelease", "cudaDeviceSynchronize",
+                                   "cudaStreamSynchronize", "cudaFree",     "cudaEventSynchronize"};
+  const Pages pages;
+  pages->make_frame(SlotId(0));
+  std::map<std::string, unsigned long long> before;
+  for (const char* name : kOnes) before[name] = emu_cuda_calls(name);
+  for (const char* name : kNone) before[name] = emu_cuda_calls(name);
+  pages->map(2, SlotId(0), Access::kRead);
+  ASSERT_EQ(pages->unmap(SlotId(1), 2), MoveResult::kMoved);
+  for (const char* name : kOnes) EXPECT_EQ(emu_cuda_calls(name), before[name] + 1) << name;
+  for (const char* name : kNone) EXPECT_EQ(emu_cuda_calls(name), before[name]) << name;
+}
+
+TEST_F(CudaPageCalls, ADeviceThatIsFullRefusesAFrameAndNothingHasChanged) {
+  EXPECT_HOLDS_WITH("EMU_CUDA_MEMORY", "128KiB", [] {
+    const Pages pages;
+    pages->make_frame(SlotId(0));
+    pages->make_frame(SlotId(1));
+    EXPECT_THAT([&] { pages->make_frame(SlotId(2)); },
+                ThrowsMessage<Error>(
+                    AllOf(StartsWith("device cuda:0 has no 64.0 KiB of memory for tensors: out of "
+                                     "memory (cudaErrorMemoryAllocation); 0 B of 128 KiB are free"),
+                          HasSubstr("nvidia-smi shows who else holds memory of it"))));
+    EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess) << "LibTorch would take it for its own";
+    pages->drop_frame(SlotId(0));
+    pages->make_frame(SlotId(2));
+    pages->map(0, SlotId(2), Access::kWrite);
+  });
+}
+
+TEST_F(CudaPageCalls, ADeviceWithoutVirtualMemoryIsRefusedWithTheWayToMendIt) {
+  EXPECT_HOLDS_WITH("EMU_CUDA_VIRTUAL", "0", [] {
+    EXPECT_THAT([] { const Pages pages; },
+                ThrowsMessage<UnsupportedError>(
+                    AllOf(StartsWith("device cuda:0 cannot lay memory beneath addresses"),
+                          HasSubstr("have unified memory enabled for it (enable_uvm"))));
+  });
+}
+
+TEST_F(CudaPageCalls, OnALostDeviceFramesMoveWithoutAWord) {
+  EXPECT_HOLDS_WITH("EMU_CUDA_DEVICES", "1", [] {
+    const Pages pages;
+    pages->make_frame(SlotId(0));
+    pages->make_frame(SlotId(1));
+    pages->map(0, SlotId(0), Access::kWrite);
+    emu_cuda_lose(0, cudaErrorIllegalAddress);
+    pages->map(1, SlotId(1), Access::kWrite);
+    EXPECT_EQ(pages->unmap(SlotId(0), 0), MoveResult::kMoved);
+    EXPECT_EQ(pages->unmap(SlotId(1), 1), MoveResult::kMoved);
+    EXPECT_THAT([&] { pages->make_frame(SlotId(2)); },
+                ThrowsMessage<Error>(HasSubstr("device cuda:0 is lost to this process")));
+  });
+}
+
+}  // namespace
+}  // namespace spillway::memory
