@@ -15,6 +15,7 @@
 #include "spillway/base/log.h"
 #include "spillway/runtime/reporting/profile_summary.h"
 #include "spillway/runtime/reporting/summary.h"
+#include "spillway/runtime/settings/device_budget.h"
 #include "spillway/topology/atomic_file.h"
 
 namespace spillway::runtime {
@@ -78,41 +79,88 @@ RunStatistics::GivenPlan given_plan_in(const planner::PlanFile& plan, const std:
 
 Run::Run(const Settings& settings, const RunSurroundings& surroundings, const Clock& clock)
     : settings_(settings),
+      surroundings_(surroundings),
       clock_(clock),
       start_(clock.now()),
       parts_(build_runtime(settings, surroundings, clock)),
       progress_(shows_progress(settings), clock) {
   Runtime& runtime = *parts_.runtime;
   runtime.on_recorded = [this] { end_after_recording(); };
+  end_on_endless_op(runtime);
+  surroundings_.told = parts_.warnings;
+  if (progress_.is_shown()) runtime.on_step = [this](Duration step) { show_progress(step); };
+}
+
+void Run::end_on_endless_op(Runtime& runtime) {
   // What runs cannot be interrupted; ending signals are answered with all that is known.
   runtime.on_endless_op = [] { ::kill(::getpid(), SIGTERM); };
-  if (progress_.is_shown())
-    runtime.on_step = [this](Duration step) {
-      progress_.show(step, parts_.runtime->engine().statistics());
-    };
+}
+
+Runtime& Run::add_device(DeviceSurroundings device) {
+  const std::lock_guard adding(adding_mutex_);
+  for (const DeviceRun* run : devices())
+    if (run->id == device.id) return *run->parts.runtime;
+  auto made = std::make_unique<DeviceRun>(DeviceRun{device.id, device.name, device.total, {}});
+  made->parts = build_device_runtime(settings_, surroundings_, clock_, std::move(device));
+  surroundings_.pinned += made->parts.host_memory;
+  surroundings_.told.insert(surroundings_.told.end(), made->parts.warnings.begin(),
+                            made->parts.warnings.end());
+  Runtime& runtime = *made->parts.runtime;
+  end_on_endless_op(runtime);
+  const std::lock_guard lock(devices_mutex_);
+  devices_.push_back(std::move(made));
+  return runtime;
+}
+
+/// Those whose runtimes are built, in that order.
+std::vector<const Run::DeviceRun*> Run::devices() const {
+  const std::lock_guard lock(devices_mutex_);
+  std::vector<const DeviceRun*> all;
+  for (const auto& each : devices_) all.push_back(each.get());
+  return all;
+}
+
+void Run::show_progress(Duration step) {
+  std::vector<ProgressDisplay::DeviceCounts> counts;
+  for (const DeviceRun* device : devices())
+    counts.push_back({device::to_string(device->id), device->parts.runtime->engine().statistics()});
+  progress_.show(step, parts_.runtime->engine().statistics(), counts);
+}
+
+/// What one runtime tells.
+RunStatistics Run::statistics_of(const RunParts& parts) const {
+  RunStatistics statistics;
+  static_cast<RuntimeReport&>(statistics) = parts.runtime->report();
+  statistics.budget = parts.budget.budget;
+  statistics.budget_origin = parts.budget.origin;
+  statistics.is_budget_auto = parts.budget.is_auto;
+  statistics.address_limit = parts.budget.arena_reason;
+  statistics.why_no_addresses = parts.budget.why_no_addresses();
+  statistics.run_seconds = seconds(clock_.now() - start_);
+  if (settings_.store != swap::StoreKind::kRam)
+    statistics.disk_written = statistics.memory.store.written_to_disks();
+  if (statistics.memory.store.busy_time.count() > 0) statistics.rates = parts.transfers->rates();
+  statistics.store = parts.store_name;
+  statistics.prefetch = settings_.prefetch;
+  return statistics;
 }
 
 RunStatistics Run::statistics() const {
-  RunStatistics statistics;
-  static_cast<RuntimeReport&>(statistics) = parts_.runtime->report();
+  RunStatistics statistics = statistics_of(parts_);
+  for (const DeviceRun* device : devices()) {
+    RunStatistics& there = statistics.devices.emplace_back(statistics_of(device->parts));
+    there.device = device::to_string(device->id);
+    there.device_name = device->name;
+    there.device_memory = device->total;
+  }
   const TrainerFacts facts = trainer_facts();
   statistics.spillway_version = facts.spillway_version;
   statistics.libtorch_version = facts.libtorch_version;
   statistics.program = program_invocation_name;
   statistics.process_id = ::getpid();
   statistics.rank = launched_rank();
-  statistics.budget = parts_.budget.budget;
-  statistics.budget_origin = parts_.budget.origin;
-  statistics.is_budget_auto = settings_.budget.kind == BudgetRequest::Kind::kAuto;
-  statistics.address_limit = parts_.budget.arena_reason;
-  statistics.why_no_addresses = parts_.budget.why_no_addresses();
   statistics.peak_rss = peak_resident_set();
-  statistics.run_seconds = seconds(clock_.now() - start_);
-  if (settings_.store != swap::StoreKind::kRam) {
-    statistics.endurance = parts_.endurance;
-    statistics.disk_written = statistics.memory.store.written_to_disks();
-  }
-  if (statistics.memory.store.busy_time.count() > 0) statistics.rates = parts_.transfers->rates();
+  if (settings_.store != swap::StoreKind::kRam) statistics.endurance = parts_.endurance;
   if (parts_.plan != nullptr && statistics.not_reported.empty())
     statistics.given_plan = given_plan_in(*parts_.plan, settings_.plan, statistics.learned);
   statistics.recompute = facts.records_calls;
@@ -120,9 +168,7 @@ RunStatistics Run::statistics() const {
   statistics.verified = facts.verified;
   statistics.mapper = memory::name_of(parts_.mapper);
   statistics.dispatch_key = facts.dispatch_key;
-  statistics.store = parts_.store_name;
   statistics.directories = parts_.directories;
-  statistics.prefetch = settings_.prefetch;
   statistics.verify = settings_.verify;
   return statistics;
 }
@@ -177,11 +223,22 @@ void Run::finish(Runtime::Ending ending) noexcept {
       log_error("{}", error.what());
     }
   };
+  for (const DeviceRun* device : devices()) attempt([&] { device->parts.runtime->finish(ending); });
+  attempt([&] { warn_of_needless_budgets(); });
   attempt([&] { parts_.runtime->finish(ending); });
   attempt([&] { tell_statistics(); });
   if (parts_.trace != nullptr) attempt([&] { write_trace(); });
   if (parts_.recording != nullptr && writes(settings_, settings_.profile_out))
     attempt([&] { write_profile(); });
+}
+
+/// Other ranks of this machine may use the other devices.
+void Run::warn_of_needless_budgets() const {
+  if (surroundings_.ranks_here > 1) return;
+  std::vector<device::DeviceId> used;
+  for (const DeviceRun* device : devices()) used.push_back(device->id);
+  for (const std::string& name : needless_budgets(settings_, used))
+    log_warning("the budget of {} had no effect: the program has not used that device", name);
 }
 
 void Run::tell_statistics() {

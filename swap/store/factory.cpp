@@ -44,7 +44,7 @@ struct Opening {
   std::map<std::uint64_t, std::string> path_by_device;
 };
 
-bool is_of_a_device(const SpillStoreOptions& options) {
+bool is_behind_device(const SpillStoreOptions& options) {
   return options.device != nullptr && !options.device->id().is_host();
 }
 
@@ -58,12 +58,10 @@ void check(const SpillStoreOptions& options) {
                       options.ram_capacity);
   if (is_ram && !options.directories.empty())
     throw ConfigError("a store in RAM uses no directory: {}", options.directories.front().path);
-  if (is_of_a_device(options) && options.host_tier < Bytes(2 * kExtentBytes))
-    throw ConfigError(
-        "pages of {} leave by way of host memory, and {} of it are too little: give {} "
-        "or more",
-        options.device->id(), options.host_tier, Bytes(2 * kExtentBytes));
-  if (is_ram && options.host_tier > Bytes() && !is_of_a_device(options))
+  if (is_behind_device(options) && options.host_tier < 2 * Bytes(kExtentBytes))
+    throw ConfigError("{} of host memory are too little for what leaves {}: {} are the least",
+                      options.host_tier, options.device->id(), 2 * Bytes(kExtentBytes));
+  if (is_ram && options.host_tier > Bytes() && !is_behind_device(options))
     throw ConfigError("a store in RAM needs no {} of host memory before it", options.host_tier);
   if (options.host_tier > Bytes() && options.host_tier < Bytes(kExtentBytes))
     throw ConfigError("{} of host memory hold no page of {}", options.host_tier,
@@ -141,26 +139,27 @@ std::shared_ptr<std::byte> map_memory(Bytes size) {
   return {std::move(mapped), begin};
 }
 
-/// Queues of a device reach pinned memory past the cores; the CPU's have no need of it.
+/// Nothing reaches the memory of the CPU past its cores: only for other devices slabs are pinned.
 void put_host_memory_before(OpenedSpillStore& opened, const Opening& opening) {
   const std::uint64_t pages = opening.options.host_tier.count() / kExtentBytes;
   if (pages >= ExtentId::kNone)
     throw ConfigError("{} of host memory are more than can be managed", opening.options.host_tier);
-  const bool is_pinned = is_of_a_device(opening.options);
-  std::shared_ptr<device::Device> device = opening.options.device;
-  if (device == nullptr) device = device::make_cpu_device();
+  using enum device::Pinning;
+  const bool pins = is_behind_device(opening.options);
+  std::shared_ptr<device::Device> device =
+      pins ? opening.options.device : device::make_cpu_device();
   auto slabs = std::make_unique<device::HostSlabs>(
-      *device, device::HostSlabsOptions{
-                   .slab_size = Bytes(kExtentBytes),
-                   .slab_count = static_cast<std::uint32_t>(pages),
-                   .pinning = is_pinned ? device::Pinning::kPinned : device::Pinning::kPageable,
-                   .memory = map_memory});
-  if (!slabs->why_pageable().empty())
+      *device, device::HostSlabsOptions{.slab_size = Bytes(kExtentBytes),
+                                        .slab_count = static_cast<std::uint32_t>(pages),
+                                        .pinning = pins ? kPinned : kPageable,
+                                        .memory = map_memory});
+  if (pins && slabs->pinning() == kPageable)
     opened.warnings.push_back(
-        message("transfers between {} and host memory take some times as long as they could, and "
-                "wait for each other: {}",
-                device->id(), slabs->why_pageable()));
-  opened.description = message("host memory, {}, before {}", slabs->capacity(), opened.description);
+        message("{} of host memory for what leaves {} are not pinned, so copies are slower: {}",
+                slabs->capacity(), device->id(), slabs->why_pageable()));
+  opened.description =
+      message("{}host memory, {}, before {}", slabs->pinning() == kPinned ? "pinned " : "",
+              slabs->capacity(), opened.description);
   opened.store = make_tiered_store(std::move(device), std::move(slabs), std::move(opened.store),
                                    opening.notifier);
 }

@@ -48,8 +48,8 @@ TEST_P(CudaSpillStore, IsRefusedWithoutHostMemory) {
   for (const Bytes little : {0_B, 2_MiB})
     EXPECT_THAT([&] { make_spill_store(behind(little)); },
                 ThrowsMessage<ConfigError>(
-                    HasSubstr("pages of cuda:0 leave by way of host memory, and " +
-                              to_string(little) + " of it are too little: give 4.00 MiB or more")));
+                    HasSubstr(to_string(little) + " of host memory are too little for what leaves "
+                                                  "cuda:0: 4.00 MiB are the least")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Pages, CudaSpillStore, testing::ValuesIn(all_pages()), pages_case);

@@ -41,8 +41,8 @@ struct SpillStoreOptions {
   std::size_t queue_depth = 16;  ///< Transfers in flight per directory.
   bool verify = false;           ///< Checksum every extent on disk, at 2 to 6 % of a CPU.
   Bytes host_tier;  ///< Host memory in front of the directories, in whole pages; 0: none.
-  /// Whose memory the pages of transfers lie in; null: the host's. Those of another device go by
-  /// way of the host tier, which then is pinned, and has two pages at least.
+  /// Whose pages are stored; null: the CPU's. Those of another device leave through host memory,
+  /// which is pinned for it, and of which two pages are the least.
   std::shared_ptr<device::Device> device = nullptr;
 };
 
