@@ -30,7 +30,7 @@ class CudaSpillStore : public PagesTest {
 TEST_P(CudaSpillStore, HasPinnedHostMemoryBeforeItsDisks) {
   const OpenedSpillStore opened = make_spill_store(behind(8_MiB));
   EXPECT_EQ(opened.store->device(), running.device->id());
-  EXPECT_THAT(opened.description, StartsWith("host memory, 8.00 MiB, before "));
+  EXPECT_THAT(opened.description, StartsWith("pinned host memory, 8.00 MiB, before "));
   EXPECT_THAT(opened.warnings, IsEmpty());
   EXPECT_EQ(opened.store->report().host.capacity, 6_MiB) << "one slab stages what goes past it";
 }
