@@ -1,11 +1,13 @@
 #include "spillway/runtime/build_runtime.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/memory/host_pages.h"
 #include "spillway/runtime/host_tier.h"
+#include "spillway/runtime/settings/device_budget.h"
 #include "spillway/runtime/settings/mapper_choice.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "spillway/topology/machine.h"
@@ -19,11 +21,23 @@ constexpr Bytes kTrustInMeasuredDisk{std::uint64_t{1} << 30};
 /// Builds the parts one after the other; each step reads what the ones before it have set.
 class Builder {
  public:
-  Builder(const Settings& settings, const RunSurroundings& surroundings, const Clock& clock)
-      : settings_(settings), surroundings_(surroundings), clock_(clock) {}
+  /// `device`: none for the host.
+  Builder(const Settings& settings, const RunSurroundings& surroundings, const Clock& clock,
+          DeviceSurroundings device = {})
+      : settings_(settings),
+        surroundings_(surroundings),
+        clock_(clock),
+        device_(std::move(device)),
+        about_(is_host() ? std::string() : message("{}: ", device_.id)) {}
 
   RunParts build() {
-    choose_budget();
+    if (is_host()) {
+      choose_budget();
+    } else {
+      leave_records_to_host();
+      choose_device_budget();
+    }
+    take_budget();
     choose_plans();
     make_trace();
     auto engine = make_engine();
@@ -33,13 +47,56 @@ class Builder {
   }
 
  private:
+  bool is_host() const { return device_.device == nullptr; }
+
+  /// Once in a process, whichever of its runtimes has to say it.
+  void warn(const std::string& warning) {
+    parts_.warnings.push_back(warning);
+    const std::vector<std::string>& told = surroundings_.told;
+    if (std::find(told.begin(), told.end(), warning) == told.end()) log_warning("{}", warning);
+  }
+
   void choose_budget() {
     parts_.budget = resolve_budget(settings_, surroundings_.machine, surroundings_.ranks_here);
     parts_.mapper = choose_mapper(settings_.mapper, surroundings_.mappers);
     hold_to_mapper(parts_.budget, settings_, surroundings_.machine, parts_.mapper);
     hold_to_limits(parts_.budget, settings_, surroundings_.machine);
-    log_info("budget {}: {}", parts_.budget.budget, parts_.budget.origin);
-    for (const std::string& warning : parts_.budget.warnings) log_warning("{}", warning);
+    parts_.host_memory = settings_.host_tier;
+  }
+
+  /// Of each there is one file, and what it is about is one runtime's.
+  void leave_records_to_host() {
+    const std::pair<const char*, std::string*> records[] = {
+        {"plan", &settings_.plan},
+        {"trace", &settings_.trace},
+        {"profile-out", &settings_.profile_out}};
+    for (const auto& [option, value] : records) {
+      if (value->empty()) continue;
+      warn(message("--{} {} is about tensors of the CPU alone, and {} does without", option, *value,
+                   device_.id));
+      value->clear();
+    }
+  }
+
+  void choose_device_budget() {
+    device::MemoryInfo memory = device_.device->memory();
+    memory.total = device_.total;
+    memory.free = std::min(memory.free, memory.total);
+    const DeviceFacts facts{device_.id, device_.name, memory, device_.pages->page_size()};
+    parts_.budget = resolve_device_budget(settings_, facts);
+    const HostMemory behind =
+        host_memory_behind(facts, settings_, surroundings_.machine, parts_.budget.budget,
+                           surroundings_.pinned, surroundings_.ranks_here);
+    log_info("{}{} of host memory behind it: {}", about_, behind.size, behind.origin);
+    parts_.host_memory = behind.size;
+    // A store in memory has none of its own.
+    settings_.host_tier = settings_.store == swap::StoreKind::kRam ? Bytes() : behind.size;
+    settings_.min_storage = std::max(settings_.min_storage, facts.page_size / 2);
+  }
+
+  void take_budget() {
+    log_info("{}budget {}: {}", about_, parts_.budget.budget, parts_.budget.origin);
+    for (const std::string& warning : parts_.budget.warnings) warn(warning);
     options_.budget = parts_.budget.budget;
     options_.min_storage = settings_.min_storage;
     options_.learns = settings_.prefetch;
@@ -52,10 +109,9 @@ class Builder {
         topology::usable_processors(surroundings_.machine.processors, surroundings_.ranks_here);
     parts_.plan = options_.planning.stored;
     if (parts_.plan != nullptr && parts_.plan->budget < options_.budget)
-      log_warning(
-          "the plan {} was made for {} and leaves the rest of these {} alone (spillway plan "
-          "makes one for this budget)",
-          settings_.plan, parts_.plan->budget, options_.budget);
+      warn(message("the plan {} was made for {} and leaves the rest of these {} alone (spillway "
+                   "plan makes one for this budget)",
+                   settings_.plan, parts_.plan->budget, options_.budget));
   }
 
   void make_trace() {
@@ -77,9 +133,10 @@ class Builder {
   std::unique_ptr<swap::SwapEngine> make_engine() {
     const ResolvedDirectories places = resolve_spill_directories(
         settings_, options_.budget, surroundings_.directories, surroundings_.ranks_here);
-    for (const std::string& warning : places.warnings) log_warning("{}", warning);
-    set_rates(places);
+    for (const std::string& warning : places.warnings)
+      warn(warning == places.shortage ? about_ + warning : warning);
     swap::OpenedSpillStore opened = open_store(places);
+    set_rates(places, opened.store->report().host.capacity);
     meter_transfers(places.read_bytes_per_second().has_value());
     swap::SwapEngineOptions engine;
     engine.budget = options_.budget;
@@ -87,11 +144,13 @@ class Builder {
     engine.arena_reason = parts_.budget.why_no_addresses();
     engine.observers = {parts_.transfers.get()};
     if (parts_.trace != nullptr) engine.observers.push_back(parts_.trace.get());
-    return std::make_unique<swap::SwapEngine>(engine, memory::make_host_pages(parts_.mapper),
-                                              std::move(opened.store), clock_);
+    auto pages = is_host() ? memory::make_host_pages(parts_.mapper) : std::move(device_.pages);
+    return std::make_unique<swap::SwapEngine>(engine, std::move(pages), std::move(opened.store),
+                                              clock_);
   }
 
-  void set_rates(const ResolvedDirectories& places) {
+  /// `host_memory`: before the disks, without what pages on their way there take.
+  void set_rates(const ResolvedDirectories& places, Bytes host_memory) {
     planner::TransferRates& rates = options_.rates;
     rates = places.rates(rates);
     if (settings_.verify)
@@ -99,11 +158,11 @@ class Builder {
           places.checksum_bytes_per_second(), options_.planning.processors);
     const std::string assumed = places.assumed();
     log_info(
-        "plans reckon with {} bytes/s written, {} read, {} of both at once, {} s that operators "
+        "{}plans reckon with {} bytes/s written, {} read, {} of both at once, {} s that operators "
         "lose per byte{}{}",
-        rates.write_bytes_per_second, rates.read_bytes_per_second, rates.duplex_share,
+        about_, rates.write_bytes_per_second, rates.read_bytes_per_second, rates.duplex_share,
         rates.slowdown_seconds_per_byte(), assumed.empty() ? "" : "; assumed: ", assumed);
-    const TierRates tiers = tier_rates(settings_, rates);
+    const TierRates tiers = tier_rates(host_memory, rates, device_.device.get());
     rates = tiers.rates;
     options_.far = tiers.far;
   }
@@ -113,17 +172,20 @@ class Builder {
     store.kind = settings_.store;
     store.queue_depth = settings_.queue_depth;
     store.verify = settings_.verify;
-    store.ram_capacity = 8 * options_.budget;
-    store.host_tier = settings_.host_tier;
+    // A page takes an extent, however small it is.
+    const Bytes page_size = is_host() ? memory::kPageSize : device_.pages->page_size();
+    store.ram_capacity = 8 * (options_.budget / page_size) * Bytes(swap::kExtentBytes);
+    store.host_tier = parts_.host_memory;
+    store.device = device_.device;
     std::uint64_t wearing_directories = 0;
     for (const ResolvedDirectory& place : places.directories) {
-      log_info("spills to {}", describe(place));
+      log_info("{}spills to {}", about_, describe(place));
       store.directories.push_back({place.facts.path, place.limit});
       parts_.directories.push_back(place.facts.path);
       wearing_directories += place.facts.is_ram_disk ? 0 : 1;
     }
     swap::OpenedSpillStore opened = swap::make_spill_store(store);
-    for (const std::string& warning : opened.warnings) log_warning("{}", warning);
+    for (const std::string& warning : opened.warnings) warn(warning);
     parts_.store_name = opened.description;
     if (settings_.store != swap::StoreKind::kRam)
       parts_.endurance = options_.endurance = settings_.endurance * wearing_directories;
@@ -142,9 +204,11 @@ class Builder {
       options_.rates_now = [transfers] { return transfers->rates(); };
   }
 
-  const Settings& settings_;
+  Settings settings_;
   const RunSurroundings& surroundings_;
   const Clock& clock_;
+  DeviceSurroundings device_;
+  const std::string about_;  ///< Begins messages about a device: "cuda:0: ".
   RuntimeOptions options_;
   RunParts parts_;
 };
@@ -159,6 +223,11 @@ RunSurroundings surroundings_of_this_process(const Settings& settings) {
 RunParts build_runtime(const Settings& settings, const RunSurroundings& surroundings,
                        const Clock& clock) {
   return Builder(settings, surroundings, clock).build();
+}
+
+RunParts build_device_runtime(const Settings& settings, const RunSurroundings& surroundings,
+                              const Clock& clock, DeviceSurroundings device) {
+  return Builder(settings, surroundings, clock, std::move(device)).build();
 }
 
 }  // namespace spillway::runtime

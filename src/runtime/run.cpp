@@ -78,18 +78,48 @@ RunStatistics::GivenPlan given_plan_in(const planner::PlanFile& plan, const std:
 
 Run::Run(const Settings& settings, const RunSurroundings& surroundings, const Clock& clock)
     : settings_(settings),
+      surroundings_(surroundings),
       clock_(clock),
       start_(clock.now()),
       parts_(build_runtime(settings, surroundings, clock)),
       progress_(shows_progress(settings), clock) {
   Runtime& runtime = *parts_.runtime;
   runtime.on_recorded = [this] { end_after_recording(); };
-  // What runs cannot be interrupted; ending signals are answered with all that is known.
-  runtime.on_endless_op = [] { ::kill(::getpid(), SIGTERM); };
+  end_on_endless_op(runtime);
+  surroundings_.told = parts_.warnings;
   if (progress_.is_shown())
     runtime.on_step = [this](Duration step) {
       progress_.show(step, parts_.runtime->engine().statistics());
     };
+}
+
+void Run::end_on_endless_op(Runtime& runtime) {
+  // What runs cannot be interrupted; ending signals are answered with all that is known.
+  runtime.on_endless_op = [] { ::kill(::getpid(), SIGTERM); };
+}
+
+Runtime& Run::add_device(DeviceSurroundings device) {
+  const std::lock_guard adding(adding_mutex_);
+  for (const DeviceRun* run : devices())
+    if (run->id == device.id) return *run->parts.runtime;
+  auto made = std::make_unique<DeviceRun>(DeviceRun{device.id, device.name, device.total, {}});
+  made->parts = build_device_runtime(settings_, surroundings_, clock_, std::move(device));
+  surroundings_.pinned += made->parts.host_memory;
+  surroundings_.told.insert(surroundings_.told.end(), made->parts.warnings.begin(),
+                            made->parts.warnings.end());
+  Runtime& runtime = *made->parts.runtime;
+  end_on_endless_op(runtime);
+  const std::lock_guard lock(devices_mutex_);
+  devices_.push_back(std::move(made));
+  return runtime;
+}
+
+/// Those whose runtimes are built, in that order.
+std::vector<const Run::DeviceRun*> Run::devices() const {
+  const std::lock_guard lock(devices_mutex_);
+  std::vector<const DeviceRun*> all;
+  for (const auto& each : devices_) all.push_back(each.get());
+  return all;
 }
 
 RunStatistics Run::statistics() const {
@@ -177,6 +207,7 @@ void Run::finish(Runtime::Ending ending) noexcept {
       log_error("{}", error.what());
     }
   };
+  for (const DeviceRun* device : devices()) attempt([&] { device->parts.runtime->finish(ending); });
   attempt([&] { parts_.runtime->finish(ending); });
   attempt([&] { tell_statistics(); });
   if (parts_.trace != nullptr) attempt([&] { write_trace(); });

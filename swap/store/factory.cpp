@@ -44,6 +44,10 @@ struct Opening {
   std::map<std::uint64_t, std::string> path_by_device;
 };
 
+bool is_behind_device(const SpillStoreOptions& options) {
+  return options.device != nullptr && !options.device->id().is_host();
+}
+
 void check(const SpillStoreOptions& options) {
   if (options.queue_depth < 1 || options.queue_depth > kDeepestQueue)
     throw ConfigError("a queue of {} transfers is not possible: give from 1 to {}",
@@ -54,7 +58,10 @@ void check(const SpillStoreOptions& options) {
                       options.ram_capacity);
   if (is_ram && !options.directories.empty())
     throw ConfigError("a store in RAM uses no directory: {}", options.directories.front().path);
-  if (is_ram && options.host_tier > Bytes())
+  if (is_behind_device(options) && options.host_tier < 2 * Bytes(kExtentBytes))
+    throw ConfigError("{} of host memory are too little for what leaves {}: {} are the least",
+                      options.host_tier, options.device->id(), 2 * Bytes(kExtentBytes));
+  if (is_ram && options.host_tier > Bytes() && !is_behind_device(options))
     throw ConfigError("a store in RAM needs no {} of host memory before it", options.host_tier);
   if (options.host_tier > Bytes() && options.host_tier < Bytes(kExtentBytes))
     throw ConfigError("{} of host memory hold no page of {}", options.host_tier,
@@ -132,18 +139,27 @@ std::shared_ptr<std::byte> map_memory(Bytes size) {
   return {std::move(mapped), begin};
 }
 
-/// Nothing reaches the memory of the CPU past its cores, so these slabs need no pinning.
+/// Nothing reaches the memory of the CPU past its cores: only for other devices slabs are pinned.
 void put_host_memory_before(OpenedSpillStore& opened, const Opening& opening) {
   const std::uint64_t pages = opening.options.host_tier.count() / kExtentBytes;
   if (pages >= ExtentId::kNone)
     throw ConfigError("{} of host memory are more than can be managed", opening.options.host_tier);
-  std::shared_ptr<device::Device> device = device::make_cpu_device();
+  using enum device::Pinning;
+  const bool pins = is_behind_device(opening.options);
+  std::shared_ptr<device::Device> device =
+      pins ? opening.options.device : device::make_cpu_device();
   auto slabs = std::make_unique<device::HostSlabs>(
       *device, device::HostSlabsOptions{.slab_size = Bytes(kExtentBytes),
                                         .slab_count = static_cast<std::uint32_t>(pages),
-                                        .pinning = device::Pinning::kPageable,
+                                        .pinning = pins ? kPinned : kPageable,
                                         .memory = map_memory});
-  opened.description = message("host memory, {}, before {}", slabs->capacity(), opened.description);
+  if (pins && slabs->pinning() == kPageable)
+    opened.warnings.push_back(
+        message("{} of host memory for what leaves {} are not pinned, so copies are slower: {}",
+                slabs->capacity(), device->id(), slabs->why_pageable()));
+  opened.description =
+      message("{}host memory, {}, before {}", slabs->pinning() == kPinned ? "pinned " : "",
+              slabs->capacity(), opened.description);
   opened.store = make_tiered_store(std::move(device), std::move(slabs), std::move(opened.store),
                                    opening.notifier);
 }

@@ -41,7 +41,7 @@ TABLE = {
     "runtime_recomputing": {"base", "memory", "profile", "recompute_call", "swap"},
     "runtime_learning": {"base", "memory", "planner", "profile", "runtime_recording",
                          "swap"},
-    "runtime_settings": {"base", "memory", "planner", "profile", "runtime_learning", "swap",
+    "runtime_settings": {"base", "device", "memory", "planner", "profile", "runtime_learning", "swap",
                          "topology"},
     "runtime_reporting": {"base", "planner", "profile", "runtime_learning", "swap", "topology"},
     "runtime": {"base", "device", "transport", "topology", "profile", "device_cuda", "planner",

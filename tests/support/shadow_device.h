@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -20,8 +21,9 @@ namespace spillway::device {
 /// address of it. Its bytes lie elsewhere on the host, and its queues are those of the CPU.
 class ShadowDevice final : public Device {
  public:
-  explicit ShadowDevice(DeviceId id = {DeviceKind::kCuda, 7})
-      : Device(id, {.pinned_host_memory = true}) {}
+  /// `memory`: as it tells of itself; none: the host's.
+  explicit ShadowDevice(DeviceId id = {DeviceKind::kCuda, 7}, std::optional<MemoryInfo> memory = {})
+      : Device(id, {.pinned_host_memory = true}), told_memory_(memory) {}
 
   /// Where the bytes of a span of this device lie on the host; other spans as they are. Null where
   /// nothing lies.
@@ -52,6 +54,8 @@ class ShadowDevice final : public Device {
     const std::lock_guard lock(mutex_);
     mapped_.erase(mapped_.lower_bound(begin), mapped_.lower_bound(end));
   }
+
+  std::string why_not_pinned;  ///< Refuses to pin host memory; empty: does so.
 
  private:
   template <typename Map>
@@ -109,7 +113,7 @@ class ShadowDevice final : public Device {
     const std::unique_ptr<Queue> real_;
   };
 
-  MemoryInfo do_memory() const override { return real_->memory(); }
+  MemoryInfo do_memory() const override { return told_memory_.value_or(real_->memory()); }
 
   std::byte* do_allocate(Bytes size) override {
     if (size > do_memory().total) throw Error("device {} has no {} of memory", id(), size);
@@ -132,9 +136,10 @@ class ShadowDevice final : public Device {
     return std::make_unique<ShadowQueue>(*this, real_->make_queue(name));
   }
 
-  std::string do_pin_host(DeviceSpan) override { return {}; }
+  std::string do_pin_host(DeviceSpan) override { return why_not_pinned; }
   void do_unpin_host(DeviceSpan) noexcept override {}
 
+  const std::optional<MemoryInfo> told_memory_;
   const std::unique_ptr<Device> real_ = make_cpu_device();
   mutable std::mutex mutex_;
   std::map<std::byte*, Block> blocks_;

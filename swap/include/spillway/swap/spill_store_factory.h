@@ -9,6 +9,7 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/base/named_values.h"
+#include "spillway/device/device.h"
 #include "spillway/swap/spill_store.h"
 
 namespace spillway::swap {
@@ -40,6 +41,9 @@ struct SpillStoreOptions {
   std::size_t queue_depth = 16;  ///< Transfers in flight per directory.
   bool verify = false;           ///< Checksum every extent on disk, at 2 to 6 % of a CPU.
   Bytes host_tier;  ///< Host memory in front of the directories, in whole pages; 0: none.
+  /// Whose pages are stored; null: the CPU's. Those of another device leave through host memory,
+  /// which is pinned for it, and of which two pages are the least.
+  std::shared_ptr<device::Device> device = nullptr;
 };
 
 struct OpenedSpillStore {

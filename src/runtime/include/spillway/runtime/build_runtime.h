@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "spillway/base/clock.h"
+#include "spillway/device/device.h"
 #include "spillway/memory/frame_mapper.h"
+#include "spillway/memory/page_memory.h"
 #include "spillway/runtime/recording/profile_recording.h"
 #include "spillway/runtime/recording/step_trace_recorder.h"
 #include "spillway/runtime/recording/transfer_meter.h"
@@ -24,6 +26,17 @@ struct RunSurroundings {
   unsigned ranks_here = 1;  ///< Processes of the same job on the machine, this one included.
   MapperSurroundings mappers;
   DirectorySurroundings directories;
+  Bytes pinned = {};                   ///< Host memory that stands behind devices already.
+  std::vector<std::string> told = {};  ///< Warnings that were given already.
+};
+
+/// A device with memory of its own that the program uses, opened.
+struct DeviceSurroundings {
+  device::DeviceId id;
+  std::string name;  ///< Of the card: "NVIDIA H100 80GB HBM3".
+  Bytes total;       ///< Its memory.
+  std::shared_ptr<device::Device> device;
+  std::unique_ptr<memory::PageMemory> pages;  ///< Of the device, not reserved yet.
 };
 
 /// This machine, as `settings` want to know it. Throws as `real_surroundings`.
@@ -34,10 +47,12 @@ RunSurroundings surroundings_of_this_process(const Settings& settings);
 struct RunParts {
   ResolvedBudget budget;
   memory::MapperKind mapper{};
+  Bytes host_memory;  ///< Before the disks; 0: none.
   std::string store_name;
   std::vector<std::string> directories;
   Bytes endurance;  ///< Rated writes of all spill drives together; 0: they do not wear.
   std::shared_ptr<const planner::PlanFile> plan;  ///< Plan that the user gave; may be null.
+  std::vector<std::string> warnings;              ///< Given while it was built.
   std::unique_ptr<StepTraceRecorder> trace;       ///< With `trace` only.
   std::unique_ptr<ProfileRecording> recording;    ///< With `profile_out` only.
   std::unique_ptr<TransferMeter> transfers;
@@ -48,5 +63,10 @@ struct RunParts {
 /// Spillway's errors for what cannot be, with nothing left behind. `clock` outlives the parts.
 RunParts build_runtime(const Settings& settings, const RunSurroundings& surroundings,
                        const Clock& clock);
+
+/// The same for a device beside the host, with the settings that concern it: plans and records of
+/// steps that the user names are the host's. The first build of a process is the host's.
+RunParts build_device_runtime(const Settings& settings, const RunSurroundings& surroundings,
+                              const Clock& clock, DeviceSurroundings device);
 
 }  // namespace spillway::runtime

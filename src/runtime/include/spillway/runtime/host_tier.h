@@ -2,8 +2,9 @@
 
 #include <optional>
 
+#include "spillway/base/bytes.h"
+#include "spillway/device/device.h"
 #include "spillway/planner/swap_plan.h"
-#include "spillway/runtime/settings/settings.h"
 
 namespace spillway::runtime {
 
@@ -13,8 +14,9 @@ struct TierRates {
   std::optional<planner::FarTier> far;  ///< The disks, where host memory lies before them.
 };
 
-/// Of a run with these settings, whose disks have these rates. Where there is host memory before
-/// them, measures in some milliseconds how fast this machine copies.
-TierRates tier_rates(const Settings& settings, const planner::TransferRates& disks);
+/// With so much host memory before disks of these rates. Where there is some, measures in some
+/// milliseconds how fast pages of `device` are copied to it; null: the CPU's.
+TierRates tier_rates(Bytes host_memory, const planner::TransferRates& disks,
+                     device::Device* device = nullptr);
 
 }  // namespace spillway::runtime

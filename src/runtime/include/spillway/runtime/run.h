@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -46,6 +47,10 @@ class Run {
 
   Runtime& runtime() { return *parts_.runtime; }
   const RunParts& parts() const { return parts_; }
+
+  /// The runtime of a device with memory of its own: made by the first call for it, whose pages it
+  /// takes. Lives as long as the run. Any thread. Throws as `build_device_runtime`.
+  Runtime& add_device(DeviceSurroundings device);
   const Settings& settings() const { return settings_; }
 
   /// Asked at the end of the run, on the thread that ends it.
@@ -65,15 +70,29 @@ class Run {
   RunStatistics statistics() const;
 
  private:
+  /// Of a device beside the host.
+  struct DeviceRun {
+    device::DeviceId id;
+    std::string name;
+    Bytes total;
+    RunParts parts;
+  };
+
+  std::vector<const DeviceRun*> devices() const;
+  void end_on_endless_op(Runtime& runtime);
   void tell_statistics();
   void write_profile();
   void write_trace();
   [[noreturn]] void end_after_recording() noexcept;
 
   Settings settings_;
+  RunSurroundings surroundings_;  ///< Changed by `add_device`.
   const Clock& clock_;
   TimePoint start_;
   RunParts parts_;
+  std::mutex adding_mutex_;           ///< Held while a runtime is built, which takes its time.
+  mutable std::mutex devices_mutex_;  ///< Of the list alone.
+  std::vector<std::unique_ptr<const DeviceRun>> devices_;
   ProgressDisplay progress_;
   std::mutex finish_mutex_;
   bool is_finished_ = false;

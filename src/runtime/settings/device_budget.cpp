@@ -1,0 +1,106 @@
+#include "spillway/runtime/settings/device_budget.h"
+
+#include <algorithm>
+
+#include "spillway/base/error.h"
+#include "spillway/swap/spill_store.h"
+
+namespace spillway::runtime {
+namespace {
+
+constexpr Bytes kMostReserve = 1_GiB;
+
+// As the host has in its 1 TiB, so that tables of pages take as much memory.
+constexpr std::uint64_t kPagesOfAddresses = std::uint64_t{1} << 19;
+
+constexpr Bytes kExtent{swap::kExtentBytes};
+
+// One for what stays there, one for pages on their way to the disks.
+constexpr Bytes kLeastHostMemory = 2 * kExtent;
+
+ResolvedBudget budget_of_card(const BudgetRequest& request, const DeviceFacts& facts) {
+  const Bytes reserve = default_device_reserve(facts.memory.total);
+  const bool is_percent = request.kind == BudgetRequest::Kind::kPercent;
+  const std::string history =
+      message("{} free of {}, less {} reserve", facts.memory.free, facts.memory.total, reserve);
+  if (facts.memory.free < reserve + 2 * facts.page_size)
+    throw ConfigError("no budget is left on {} ({}): {} (end what else holds its memory, or give "
+                      "the budget as a size)",
+                      facts.id, facts.name, history);
+  const double share = is_percent ? request.percent / 100.0 : 1.0;
+  ResolvedBudget result;
+  result.budget = Bytes(static_cast<std::uint64_t>(
+      static_cast<double>((facts.memory.free - reserve).count()) * share));
+  result.origin = message(
+      "{}: {}", is_percent ? message("{} %", request.percent) : std::string("auto"), history);
+  return result;
+}
+
+}  // namespace
+
+Bytes default_device_reserve(Bytes total) { return std::min(kMostReserve, total / 8); }
+
+ResolvedBudget resolve_device_budget(const Settings& settings, const DeviceFacts& facts) {
+  const BudgetRequest& request = settings.budget;
+  ResolvedBudget result;
+  if (request.kind != BudgetRequest::Kind::kSize) {
+    result = budget_of_card(request, facts);
+  } else if (request.size > facts.memory.total) {
+    result = budget_of_card({}, facts);
+    result.warnings.push_back(message("the budget of {} is larger than the memory of {} ({}), {}: "
+                                      "it is lowered there to {}",
+                                      request.size, facts.id, facts.name, facts.memory.total,
+                                      result.budget));
+    result.origin += message(", as the card is smaller than {}", request.size);
+  } else {
+    result.budget = request.size;
+    result.origin = "given";
+    if (request.size > facts.memory.free)
+      result.warnings.push_back(
+          message("the budget of {} is larger than what is free on {} ({}) now, {} of {}: the "
+                  "program ends when it needs more than that",
+                  request.size, facts.id, facts.name, facts.memory.free, facts.memory.total));
+  }
+  if (result.budget < 2 * facts.page_size)
+    throw ConfigError("a budget of {} is too small for {}: tensors move in pages of {}, so {} is "
+                      "the least, and a trainer needs what its largest operator holds",
+                      result.budget, facts.id, facts.page_size, 2 * facts.page_size);
+  result.arena = kPagesOfAddresses * facts.page_size;
+  return result;
+}
+
+HostMemory host_memory_behind(const DeviceFacts& facts, const Settings& settings,
+                              const topology::Machine& machine, Bytes budget, Bytes pinned,
+                              unsigned sharers) {
+  const auto usable = topology::usable_memory(machine.memory);
+  const bool is_given = settings.host_tier > Bytes();
+  if (!usable && !is_given)
+    throw ConfigError("cannot tell how much host memory there is for what leaves {}: neither "
+                      "/proc/meminfo nor a cgroup limit is readable (give its size, for example "
+                      "--nvme ram:8GiB,DIR)",
+                      facts.id);
+  Bytes left;
+  std::string history;
+  if (usable) {
+    const Bytes share = usable->bytes / sharers;
+    left = share - std::min(share, pinned);
+    history = message(
+        "{} usable ({}){}{}", usable->bytes, usable->limited_by,
+        sharers > 1 ? message(" for {} ranks", sharers) : std::string(),
+        pinned > Bytes() ? message(", {} pinned for other devices", pinned) : std::string());
+  }
+  const std::string advice = "(ram: of --nvme, for each device)";
+  if (is_given && usable && settings.host_tier > left)
+    throw ConfigError("{} of host memory for what leaves {} {} are more than there is: {}",
+                      settings.host_tier, facts.id, advice, history);
+  Bytes size = is_given ? settings.host_tier : std::min(left / 2, budget);
+  size = Bytes(size.count() / kExtent.count() * kExtent.count());
+  if (size < kLeastHostMemory)
+    throw ConfigError("{} of host memory for what leaves {} are too little, {} is the least{}{} "
+                      "(give --nvme ram:SIZE,DIR)",
+                      size, facts.id, kLeastHostMemory, is_given ? "" : ": ",
+                      is_given ? std::string() : history);
+  return {size, is_given ? std::string("given") : message("auto: {}", history)};
+}
+
+}  // namespace spillway::runtime

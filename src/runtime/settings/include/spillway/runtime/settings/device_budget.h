@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string>
+
+#include "spillway/base/bytes.h"
+#include "spillway/device/device.h"
+#include "spillway/runtime/settings/budget.h"
+#include "spillway/runtime/settings/settings.h"
+#include "spillway/topology/machine.h"
+
+namespace spillway::runtime {
+
+/// A device with memory of its own, as its budget wants to know it.
+struct DeviceFacts {
+  device::DeviceId id;
+  std::string name;  ///< Of the card: "NVIDIA H100 80GB HBM3".
+  device::MemoryInfo memory;
+  Bytes page_size;
+};
+
+/// Bytes that a budget derived from a card of that size leaves free, for kernels and libraries:
+/// 1 GiB, or an eighth of a smaller one.
+Bytes default_device_reserve(Bytes total);
+
+/// Turns the request for a device into bytes: a size, or a share of what is free there less the
+/// reserve; of addresses as many pages as the host's tensors have. A size for all devices that this
+/// card does not have is lowered, with a warning. Throws ConfigError when nothing sensible remains,
+/// or where the size is below two pages.
+ResolvedBudget resolve_device_budget(const Settings& settings, const DeviceFacts& facts);
+
+/// Pinned host memory for what leaves a device.
+struct HostMemory {
+  Bytes size;          ///< In whole extents.
+  std::string origin;  ///< "given", or how it was derived.
+};
+
+/// As `ram:` of `nvme` says for each device, or as much as its `budget`, at most half of what this
+/// process can use beside the `pinned` bytes of other devices. Throws ConfigError for more than
+/// there is, for less than two extents, and when the machine does not tell what there is.
+HostMemory host_memory_behind(const DeviceFacts& facts, const Settings& settings,
+                              const topology::Machine& machine, Bytes budget, Bytes pinned,
+                              unsigned sharers);
+
+}  // namespace spillway::runtime

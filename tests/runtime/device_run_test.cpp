@@ -1,0 +1,270 @@
+// A device with memory of its own beside the host: from the settings to its runtime, and to its
+// end.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <thread>
+
+#include "spillway/base/error.h"
+#include "spillway/memory/frame_mapper.h"
+#include "spillway/runtime/run.h"
+#include "support/named_op.h"
+#include "support/shadow_pages.h"
+#include "support/temporary_directory.h"
+
+namespace spillway::runtime {
+namespace {
+
+using device::DeviceId;
+using device::DeviceKind;
+using device::ShadowDevice;
+using memory::ShadowPages;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+constexpr DeviceId kFirst{DeviceKind::kCuda, 0};
+constexpr DeviceId kSecond{DeviceKind::kCuda, 1};
+constexpr Bytes kTensor = 1_MiB;
+
+/// A trainer on a device: each call is an operator that ends when the device has done its work.
+class Trainer {
+ public:
+  Trainer(Runtime& runtime, ShadowDevice& device)
+      : runtime_(runtime), device_(device), queue_(device.make_queue("trainer")) {}
+
+  /// A new tensor, full of that byte.
+  std::byte* fill(std::uint8_t value) {
+    begin({});
+    auto* const tensor = static_cast<std::byte*>(runtime_.allocate(kTensor.count()));
+    std::vector<std::byte> bytes(kTensor.count(), std::byte{value});
+    move(tensor, bytes, true);
+    runtime_.end_op();
+    return tensor;
+  }
+
+  std::vector<std::byte> read(std::byte* tensor) {
+    begin(std::array{runtime_.find(tensor, kTensor)});
+    std::vector<std::byte> bytes(kTensor.count());
+    move(tensor, bytes, false);
+    runtime_.end_op();
+    return bytes;
+  }
+
+ private:
+  void begin(std::span<const RangeUse> uses) {
+    runtime_.announce_op();
+    runtime_.begin_op(uses.empty() ? 1 : 2, uses, text_);
+  }
+
+  /// Page by page, as beneath each lies a piece of its own.
+  void move(std::byte* tensor, std::vector<std::byte>& bytes, bool to_device) {
+    for (Bytes at; at < kTensor; at += ShadowPages::kSize) {
+      const device::DeviceSpan there{device_.id(), tensor + at.count(), ShadowPages::kSize};
+      const auto here = device::host_span(bytes.data() + at.count(), ShadowPages::kSize);
+      queue_->copy(to_device ? there : here, to_device ? here : there);
+    }
+    EXPECT_EQ(queue_->record().wait().error, "");
+  }
+
+  Runtime& runtime_;
+  ShadowDevice& device_;
+  std::unique_ptr<device::Queue> queue_;
+  const NamedOp text_{"aten::fill"};
+};
+
+class DeviceRunCase : public ::testing::Test {
+ protected:
+  DeviceRunCase() {
+    surroundings_.machine.memory.total = 16_GiB;
+    surroundings_.machine.memory.available = 1_GiB;
+    surroundings_.mappers.probe = &memory::probe_mapper;
+    surroundings_.directories = surroundings_without_rates();
+#ifdef __SANITIZE_THREAD__
+    // ThreadSanitizer refuses a mapping as large as a run reserves where nothing limits it.
+    surroundings_.machine.limits.address_space_bytes = (64_GiB).count();
+    surroundings_.machine.use.address_space_bytes = (1_GiB).count();
+#endif
+    set("quiet", "on");
+    set("progress", "off");
+    set("budget", "8MiB");
+    set("nvme", "ram:4MiB," + directory_.path());
+    set("store", "posix");
+  }
+
+  void set(const std::string& key, const std::string& value) {
+    assign_setting(settings_, key, value, "test");
+  }
+
+  /// A card of 64 MiB, of which 40 MiB are free.
+  std::shared_ptr<ShadowDevice> card(DeviceId id = kFirst) {
+    return std::make_shared<ShadowDevice>(id, device::MemoryInfo{64_MiB, 40_MiB});
+  }
+
+  static DeviceSurroundings opened(const std::shared_ptr<ShadowDevice>& card) {
+    return {card->id(), "Shadow 64", card->memory().total, card,
+            std::make_unique<ShadowPages>(card)};
+  }
+
+  RunParts build(const std::shared_ptr<ShadowDevice>& card) {
+    return build_device_runtime(settings_, surroundings_, clock_, opened(card));
+  }
+
+  std::string refusal() {
+    try {
+      build(card());
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "built";
+  }
+
+  std::unique_ptr<runtime::Run> start() {
+    auto run = std::make_unique<runtime::Run>(settings_, surroundings_, clock_);
+    run->trainer_facts = [] { return TrainerFacts{}; };
+    return run;
+  }
+
+  TemporaryDirectory directory_;
+  Settings settings_;
+  RunSurroundings surroundings_;
+  SteadyClock clock_;
+};
+
+TEST_F(DeviceRunCase, IsBuiltAsTheSettingsSay) {
+  const RunParts parts = build(card());
+  EXPECT_EQ(parts.runtime->budget(), 8_MiB);
+  EXPECT_EQ(parts.budget.origin, "given");
+  EXPECT_EQ(parts.host_memory, 4_MiB);
+  EXPECT_EQ(parts.runtime->engine().page_size(), ShadowPages::kSize);
+  EXPECT_THAT(parts.store_name, StartsWith("pinned host memory, 4.00 MiB, before posix, "));
+  EXPECT_THAT(parts.directories, ElementsAre(directory_.path()));
+  EXPECT_THAT(parts.warnings, IsEmpty());
+}
+
+/// Eight tensors fit on the device, a page behind it, and the disk takes the rest.
+TEST_F(DeviceRunCase, KeepsEveryByteUnderItsBudget) {
+  const auto device = card();
+  const RunParts parts = build(device);
+  Trainer trainer(*parts.runtime, *device);
+  std::vector<std::byte*> tensors;
+  for (std::uint8_t i = 0; i < 20; ++i) tensors.push_back(trainer.fill(i));
+  for (std::uint8_t i = 0; i < 20; ++i) {
+    const std::vector<std::byte> bytes = trainer.read(tensors[i]);
+    EXPECT_EQ(std::count(bytes.begin(), bytes.end(), std::byte{i}), kTensor.count()) << int{i};
+  }
+  const swap::SwapStatistics counted = parts.runtime->engine().statistics();
+  EXPECT_LE(counted.counted_peak, 8_MiB);
+  EXPECT_EQ(counted.live_peak, 20 * kTensor);
+  EXPECT_GT(counted.store.host.written, 0_B);
+  EXPECT_GT(counted.store.written_to_disks(), 0_B);
+  for (std::byte* tensor : tensors) parts.runtime->deallocate(tensor);
+}
+
+/// A store in memory has no disks to lie before, and moves memory of the host alone.
+TEST_F(DeviceRunCase, HasAStoreInMemoryBehindHostMemory) {
+  set("nvme", directory_.path());
+  set("store", "ram");
+  const auto device = card();
+  const RunParts parts = build(device);
+  EXPECT_THAT(parts.store_name, StartsWith("pinned host memory, 8.00 MiB, before RAM, "));
+  Trainer trainer(*parts.runtime, *device);
+  std::vector<std::byte*> tensors;
+  for (std::uint8_t i = 0; i < 20; ++i) tensors.push_back(trainer.fill(i));
+  EXPECT_EQ(trainer.read(tensors[0])[0], std::byte{0});
+  EXPECT_EQ(trainer.read(tensors[7])[99], std::byte{7});
+  for (std::byte* tensor : tensors) parts.runtime->deallocate(tensor);
+}
+
+TEST_F(DeviceRunCase, TakesItsBudgetFromWhatIsFreeOnTheCard) {
+  set("budget", "auto");
+  EXPECT_EQ(build(card()).budget.budget, 40_MiB - 8_MiB);
+}
+
+TEST_F(DeviceRunCase, TellsThatHostMemoryIsNotPinned) {
+  const auto device = card();
+  device->why_not_pinned = "the limit RLIMIT_MEMLOCK is 64.0 KiB";
+  const RunParts parts = build(device);
+  EXPECT_THAT(parts.warnings, ElementsAre(AllOf(HasSubstr("what leaves cuda:0 are not pinned"),
+                                                HasSubstr("RLIMIT_MEMLOCK is 64.0 KiB"))));
+  EXPECT_THAT(parts.store_name, StartsWith("host memory, "));
+}
+
+TEST_F(DeviceRunCase, IsRefusedWithTheReasonAndLeavesNothingBehind) {
+  set("nvme", "ram:200MiB," + directory_.path());
+  surroundings_.pinned = 900_MiB;
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("200 MiB of host memory for what leaves cuda:0"),
+                               HasSubstr("1.00 GiB usable")));
+  const auto run = start();
+  EXPECT_THROW(run->add_device(opened(card())), ConfigError);
+  EXPECT_THROW(run->add_device(opened(card())), ConfigError);
+}
+
+TEST_F(DeviceRunCase, LeavesPlansAndRecordsOfStepsToTheHost) {
+  set("trace", directory_.path() + "/trace.json");
+  set("profile-out", directory_.path() + "/step.profile.json");
+  const RunParts parts = build(card());
+  EXPECT_EQ(parts.trace, nullptr);
+  EXPECT_EQ(parts.recording, nullptr);
+  EXPECT_THAT(parts.warnings, ElementsAre(HasSubstr("--trace"), HasSubstr("--profile-out")));
+}
+
+TEST_F(DeviceRunCase, HasOneRuntimeForEachDevice) {
+  const auto run = start();
+  Runtime& first = run->add_device(opened(card()));
+  Runtime& second = run->add_device(opened(card(kSecond)));
+  EXPECT_NE(&first, &second);
+  EXPECT_NE(&first, &run->runtime());
+  EXPECT_EQ(&run->add_device(opened(card())), &first);
+  EXPECT_EQ(&run->add_device(opened(card(kSecond))), &second);
+}
+
+TEST_F(DeviceRunCase, IsAddedOnceByManyThreads) {
+  const auto run = start();
+  std::array<Runtime*, 4> got{};
+  std::vector<std::thread> threads;
+  for (Runtime*& mine : got) threads.emplace_back([&] { mine = &run->add_device(opened(card())); });
+  for (std::thread& thread : threads) thread.join();
+  for (const Runtime* each : got) EXPECT_EQ(each, got[0]);
+}
+
+/// Half of what this process can use, at most as much as the budget; the next one of what is left.
+/// A fourth of that is for pages on their way to the disks.
+TEST_F(DeviceRunCase, SharesHostMemoryWithOtherDevices) {
+  surroundings_.machine.memory.available = 20_MiB;
+  set("nvme", directory_.path());
+  const auto run = start();
+  const auto host_memory_of = [&](DeviceId id) {
+    return run->add_device(opened(card(id))).engine().statistics().store.host.capacity;
+  };
+  EXPECT_EQ(host_memory_of(kFirst), 8_MiB - 2_MiB);
+  EXPECT_EQ(host_memory_of(kSecond), 6_MiB - 2_MiB);
+}
+
+TEST_F(DeviceRunCase, RepeatsNoWarningOfTheHost) {
+  surroundings_.directories.warnings = {"plans start from guesses: no file"};
+  testing::internal::CaptureStderr();
+  const auto run = start();
+  run->add_device(opened(card()));
+  run->add_device(opened(card(kSecond)));
+  const std::string told = testing::internal::GetCapturedStderr();
+  const auto first = told.find("plans start from guesses");
+  ASSERT_NE(first, std::string::npos);
+  EXPECT_EQ(told.find("plans start from guesses", first + 1), std::string::npos) << told;
+}
+
+TEST_F(DeviceRunCase, EndsTheRuntimesOfAllDevices) {
+  const auto run = start();
+  Runtime& runtime = run->add_device(opened(card()));
+  runtime.step_updated();
+  EXPECT_FALSE(runtime.report().has_whole_step);
+  run->finish(Runtime::Ending::kByItself);
+  EXPECT_TRUE(runtime.report().has_whole_step);
+}
+
+}  // namespace
+}  // namespace spillway::runtime

@@ -1,0 +1,152 @@
+#include "spillway/runtime/settings/device_budget.h"
+
+#include <gmock/gmock.h>
+
+#include "spillway/base/error.h"
+
+namespace spillway::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+topology::Machine machine_with(Bytes available) {
+  topology::Machine machine;
+  machine.memory.total = 256_GiB;
+  machine.memory.available = available;
+  return machine;
+}
+
+DeviceFacts card(Bytes total = 16_GiB, Bytes free = 15_GiB) {
+  return {{device::DeviceKind::kCuda, 0}, "Fast 16", {total, free}, 2_MiB};
+}
+
+Settings settings_with(const std::string& budget, const std::string& nvme = "/scratch") {
+  Settings settings;
+  assign_setting(settings, "budget", budget, "test");
+  assign_setting(settings, "nvme", nvme, "test");
+  return settings;
+}
+
+template <typename Call>
+std::string refusal_of(const Call& call) {
+  try {
+    call();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+std::string refusal_of_budget(const std::string& budget, const DeviceFacts& facts) {
+  return refusal_of([&] { resolve_device_budget(settings_with(budget), facts); });
+}
+
+HostMemory behind(const Settings& settings, Bytes budget = 8_GiB, Bytes pinned = 0_B,
+                  unsigned sharers = 1) {
+  return host_memory_behind(card(), settings, machine_with(12_GiB), budget, pinned, sharers);
+}
+
+TEST(DefaultDeviceReserve, IsAnEighthOfSmallCards) {
+  EXPECT_EQ(default_device_reserve(80_GiB), 1_GiB);
+  EXPECT_EQ(default_device_reserve(4_GiB), 512_MiB);
+}
+
+TEST(ResolveDeviceBudget, LeavesTheReserveByDefault) {
+  const ResolvedBudget budget = resolve_device_budget({}, card());
+  EXPECT_EQ(budget.budget, 14_GiB);
+  EXPECT_EQ(budget.origin, "auto: 15.0 GiB free of 16.0 GiB, less 1.00 GiB reserve");
+  EXPECT_THAT(budget.warnings, IsEmpty());
+}
+
+TEST(ResolveDeviceBudget, TakesAPercentageOfThat) {
+  const ResolvedBudget budget = resolve_device_budget(settings_with("50%"), card());
+  EXPECT_EQ(budget.budget, 7_GiB);
+  EXPECT_THAT(budget.origin, HasSubstr("50 %: 15.0 GiB free"));
+}
+
+TEST(ResolveDeviceBudget, TakesASizeAsItIs) {
+  const ResolvedBudget budget = resolve_device_budget(settings_with("3GiB"), card());
+  EXPECT_EQ(budget.budget, 3_GiB);
+  EXPECT_EQ(budget.origin, "given");
+  EXPECT_THAT(budget.warnings, IsEmpty());
+}
+
+/// As tables of pages are as large then.
+TEST(ResolveDeviceBudget, HasAsManyPagesOfAddressesAsTheHost) {
+  DeviceFacts facts = card();
+  EXPECT_EQ(resolve_device_budget({}, facts).arena, 1_TiB);
+  facts.page_size = 64_KiB;
+  EXPECT_EQ(resolve_device_budget({}, facts).arena, 32_GiB);
+}
+
+/// It may be meant for the host, which is larger.
+TEST(ResolveDeviceBudget, LowersASizeForAllDevicesThatTheCardDoesNotHave) {
+  const ResolvedBudget budget = resolve_device_budget(settings_with("64GiB"), card());
+  EXPECT_EQ(budget.budget, 14_GiB);
+  EXPECT_THAT(budget.warnings,
+              ElementsAre("the budget of 64.0 GiB is larger than the memory of cuda:0 (Fast 16), "
+                          "16.0 GiB: it is lowered there to 14.0 GiB"));
+}
+
+TEST(ResolveDeviceBudget, WarnsWhereOthersHoldTheMemory) {
+  const ResolvedBudget budget = resolve_device_budget(settings_with("8GiB"), card(16_GiB, 5_GiB));
+  EXPECT_EQ(budget.budget, 8_GiB);
+  EXPECT_THAT(budget.warnings, ElementsAre(HasSubstr("5.00 GiB of 16.0 GiB")));
+}
+
+TEST(ResolveDeviceBudget, RefusesWhatIsTooLittle) {
+  EXPECT_THAT(refusal_of_budget("3MiB", card()),
+              AllOf(HasSubstr("a budget of 3.00 MiB is too small for cuda:0"),
+                    HasSubstr("4.00 MiB is the least")));
+  EXPECT_THAT(refusal_of_budget("auto", card(16_GiB, 1_GiB)),
+              AllOf(HasSubstr("no budget is left on cuda:0 (Fast 16): 1.00 GiB free of 16.0 GiB"),
+                    HasSubstr("give the budget as a size")));
+}
+
+TEST(HostMemoryBehind, IsAsLargeAsTheBudgetWhereThereIsPlenty) {
+  const HostMemory memory = behind(settings_with("auto"), 4_GiB);
+  EXPECT_EQ(memory.size, 4_GiB);
+  EXPECT_THAT(memory.origin, HasSubstr("auto: 12.0 GiB usable"));
+}
+
+TEST(HostMemoryBehind, IsHalfOfWhatIsLeftWhereThereIsLess) {
+  EXPECT_EQ(behind(settings_with("auto")).size, 6_GiB);
+  EXPECT_EQ(behind(settings_with("auto"), 8_GiB, 6_GiB).size, 3_GiB);
+  EXPECT_EQ(behind(settings_with("auto"), 8_GiB, 0_B, 4).size, 1536_MiB);
+  EXPECT_EQ(behind(settings_with("auto"), 5_MiB).size, 4_MiB);
+}
+
+TEST(HostMemoryBehind, IsWhatWasGivenForEachDevice) {
+  const HostMemory memory = behind(settings_with("auto", "ram:5GiB,/scratch"), 1_GiB, 6_GiB);
+  EXPECT_EQ(memory.size, 5_GiB);
+  EXPECT_EQ(memory.origin, "given");
+}
+
+TEST(HostMemoryBehind, RefusesMoreThanThereIs) {
+  EXPECT_THAT(refusal_of([] { behind(settings_with("auto", "ram:7GiB,/scratch"), 1_GiB, 6_GiB); }),
+              AllOf(HasSubstr("7.00 GiB of host memory for what leaves cuda:0"),
+                    HasSubstr("(ram: of --nvme, for each device)"), HasSubstr("12.0 GiB usable"),
+                    HasSubstr("6.00 GiB pinned for other devices")));
+}
+
+TEST(HostMemoryBehind, RefusesLessThanTwoExtents) {
+  EXPECT_THAT(refusal_of([] { behind(settings_with("auto", "ram:2MiB,/scratch")); }),
+              AllOf(HasSubstr("2.00 MiB of host memory for what leaves cuda:0 are too little"),
+                    HasSubstr("4.00 MiB is the least"), HasSubstr("--nvme ram:SIZE,DIR")));
+  EXPECT_THAT(refusal_of([] { behind(settings_with("auto"), 8_GiB, 12_GiB); }),
+              HasSubstr("12.0 GiB pinned for other devices"));
+}
+
+TEST(HostMemoryBehind, HasToBeGivenWhereTheMachineTellsNothing) {
+  const auto call = [](const std::string& nvme) {
+    return host_memory_behind(card(), settings_with("auto", nvme), {}, 1_GiB, 0_B, 1);
+  };
+  EXPECT_THAT(refusal_of([&] { call("/scratch"); }), HasSubstr("--nvme ram:8GiB,DIR"));
+  EXPECT_EQ(call("ram:1GiB,/scratch").size, 1_GiB);
+}
+
+}  // namespace
+}  // namespace spillway::runtime
