@@ -34,6 +34,7 @@ class Builder {
     if (is_host()) {
       choose_budget();
     } else {
+      choose_number();
       leave_records_to_host();
       choose_device_budget();
     }
@@ -76,6 +77,15 @@ class Builder {
                    device_.id));
       value->clear();
     }
+  }
+
+  void choose_number() {
+    options_.number = 1U + device_.id.index;
+    options_.given_so_far = device_.given_so_far;
+    if (options_.number >= Runtime::kMostRuntimes)
+      throw UnsupportedError("{} is one GPU too many: the first {} can be used (choose among them "
+                             "with CUDA_VISIBLE_DEVICES)",
+                             device_.id, Runtime::kMostRuntimes - 1);
   }
 
   void choose_device_budget() {

@@ -31,34 +31,41 @@ constexpr DeviceId kFirst{DeviceKind::kCuda, 0};
 constexpr DeviceId kSecond{DeviceKind::kCuda, 1};
 constexpr Bytes kTensor = 1_MiB;
 
-/// A trainer on a device: each call is an operator that ends when the device has done its work.
+/// A trainer that does not wait for its device: each call is an operator that gives it work.
 class Trainer {
  public:
-  Trainer(Runtime& runtime, ShadowDevice& device)
-      : runtime_(runtime), device_(device), queue_(device.make_queue("trainer")) {}
+  explicit Trainer(ShadowDevice& device) : device_(device), queue_(device.make_queue("trainer")) {}
+
+  std::function<device::Event()> given_so_far() {
+    return [this] { return queue_->record(); };
+  }
+  void use(Runtime& runtime) { runtime_ = &runtime; }
 
   /// A new tensor, full of that byte.
   std::byte* fill(std::uint8_t value) {
     begin({});
-    auto* const tensor = static_cast<std::byte*>(runtime_.allocate(kTensor.count()));
-    std::vector<std::byte> bytes(kTensor.count(), std::byte{value});
-    move(tensor, bytes, true);
-    runtime_.end_op();
+    auto* const tensor = static_cast<std::byte*>(runtime_->allocate(kTensor.count()));
+    const auto bytes = std::make_shared<std::vector<std::byte>>(kTensor.count(), std::byte{value});
+    move(tensor, *bytes, true);
+    queue_->run([bytes] { return device::Outcome{}; });
+    runtime_->end_op(std::array{runtime_->find(tensor).storage});
     return tensor;
   }
 
   std::vector<std::byte> read(std::byte* tensor) {
-    begin(std::array{runtime_.find(tensor, kTensor)});
+    begin(std::array{runtime_->find(tensor, kTensor)});
     std::vector<std::byte> bytes(kTensor.count());
     move(tensor, bytes, false);
-    runtime_.end_op();
+    const device::Event done = queue_->record();
+    runtime_->end_op();
+    EXPECT_EQ(done.wait().error, "");
     return bytes;
   }
 
  private:
   void begin(std::span<const RangeUse> uses) {
-    runtime_.announce_op();
-    runtime_.begin_op(uses.empty() ? 1 : 2, uses, text_);
+    runtime_->announce_op();
+    runtime_->begin_op(uses.empty() ? 1 : 2, uses, text_);
   }
 
   /// Page by page, as beneath each lies a piece of its own.
@@ -68,10 +75,9 @@ class Trainer {
       const auto here = device::host_span(bytes.data() + at.count(), ShadowPages::kSize);
       queue_->copy(to_device ? there : here, to_device ? here : there);
     }
-    EXPECT_EQ(queue_->record().wait().error, "");
   }
 
-  Runtime& runtime_;
+  Runtime* runtime_ = nullptr;
   ShadowDevice& device_;
   std::unique_ptr<device::Queue> queue_;
   const NamedOp text_{"aten::fill"};
@@ -106,12 +112,17 @@ class DeviceRunCase : public ::testing::Test {
   }
 
   static DeviceSurroundings opened(const std::shared_ptr<ShadowDevice>& card) {
-    return {card->id(), "Shadow 64", card->memory().total, card,
-            std::make_unique<ShadowPages>(card)};
+    return {
+        card->id(), "Shadow 64", card->memory().total, card, std::make_unique<ShadowPages>(card),
+        {}};
   }
 
-  RunParts build(const std::shared_ptr<ShadowDevice>& card) {
-    return build_device_runtime(settings_, surroundings_, clock_, opened(card));
+  RunParts build(const std::shared_ptr<ShadowDevice>& card, Trainer* trainer = nullptr) {
+    DeviceSurroundings device = opened(card);
+    if (trainer != nullptr) device.given_so_far = trainer->given_so_far();
+    RunParts parts = build_device_runtime(settings_, surroundings_, clock_, std::move(device));
+    if (trainer != nullptr) trainer->use(*parts.runtime);
+    return parts;
   }
 
   std::string refusal() {
@@ -149,8 +160,8 @@ TEST_F(DeviceRunCase, IsBuiltAsTheSettingsSay) {
 /// Eight tensors fit on the device, a page behind it, and the disk takes the rest.
 TEST_F(DeviceRunCase, KeepsEveryByteUnderItsBudget) {
   const auto device = card();
-  const RunParts parts = build(device);
-  Trainer trainer(*parts.runtime, *device);
+  Trainer trainer(*device);
+  const RunParts parts = build(device, &trainer);
   std::vector<std::byte*> tensors;
   for (std::uint8_t i = 0; i < 20; ++i) tensors.push_back(trainer.fill(i));
   for (std::uint8_t i = 0; i < 20; ++i) {
@@ -170,9 +181,9 @@ TEST_F(DeviceRunCase, HasAStoreInMemoryBehindHostMemory) {
   set("nvme", directory_.path());
   set("store", "ram");
   const auto device = card();
-  const RunParts parts = build(device);
+  Trainer trainer(*device);
+  const RunParts parts = build(device, &trainer);
   EXPECT_THAT(parts.store_name, StartsWith("pinned host memory, 8.00 MiB, before RAM, "));
-  Trainer trainer(*parts.runtime, *device);
   std::vector<std::byte*> tensors;
   for (std::uint8_t i = 0; i < 20; ++i) tensors.push_back(trainer.fill(i));
   EXPECT_EQ(trainer.read(tensors[0])[0], std::byte{0});
@@ -202,6 +213,14 @@ TEST_F(DeviceRunCase, IsRefusedWithTheReasonAndLeavesNothingBehind) {
   const auto run = start();
   EXPECT_THROW(run->add_device(opened(card())), ConfigError);
   EXPECT_THROW(run->add_device(opened(card())), ConfigError);
+}
+
+TEST_F(DeviceRunCase, IsRefusedForMoreDevicesThanCanBeTold) {
+  const auto of = [&](std::uint16_t index) { return build(card({DeviceKind::kCuda, index})); };
+  EXPECT_NO_THROW(of(15));
+  EXPECT_THAT([&] { of(16); },
+              testing::ThrowsMessage<UnsupportedError>(AllOf(
+                  HasSubstr("cuda:16"), HasSubstr("first 16"), HasSubstr("CUDA_VISIBLE_DEVICES"))));
 }
 
 TEST_F(DeviceRunCase, LeavesPlansAndRecordsOfStepsToTheHost) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,7 +37,8 @@ struct DeviceSurroundings {
   std::string name;  ///< Of the card: "NVIDIA H100 80GB HBM3".
   Bytes total;       ///< Its memory.
   std::shared_ptr<device::Device> device;
-  std::unique_ptr<memory::PageMemory> pages;  ///< Of the device, not reserved yet.
+  std::unique_ptr<memory::PageMemory> pages;         ///< Of the device, not reserved yet.
+  std::function<device::Event()> given_so_far = {};  ///< See RuntimeOptions.
 };
 
 /// This machine, as `settings` want to know it. Throws as `real_surroundings`.
@@ -65,7 +67,8 @@ RunParts build_runtime(const Settings& settings, const RunSurroundings& surround
                        const Clock& clock);
 
 /// The same for a device beside the host, with the settings that concern it: plans and records of
-/// steps that the user names are the host's. The first build of a process is the host's.
+/// steps that the user names are the host's. The first build of a process is the host's. Throws
+/// UnsupportedError for a device of too high a number (Runtime::kMostRuntimes).
 RunParts build_device_runtime(const Settings& settings, const RunSurroundings& surroundings,
                               const Clock& clock, DeviceSurroundings device);
 
