@@ -15,6 +15,7 @@
 #include "spillway/base/log.h"
 #include "spillway/runtime/reporting/profile_summary.h"
 #include "spillway/runtime/reporting/summary.h"
+#include "spillway/runtime/settings/device_budget.h"
 #include "spillway/topology/atomic_file.h"
 
 namespace spillway::runtime {
@@ -208,11 +209,21 @@ void Run::finish(Runtime::Ending ending) noexcept {
     }
   };
   for (const DeviceRun* device : devices()) attempt([&] { device->parts.runtime->finish(ending); });
+  attempt([&] { warn_of_needless_budgets(); });
   attempt([&] { parts_.runtime->finish(ending); });
   attempt([&] { tell_statistics(); });
   if (parts_.trace != nullptr) attempt([&] { write_trace(); });
   if (parts_.recording != nullptr && writes(settings_, settings_.profile_out))
     attempt([&] { write_profile(); });
+}
+
+/// Other ranks of this machine may use the other devices.
+void Run::warn_of_needless_budgets() const {
+  if (surroundings_.ranks_here > 1) return;
+  std::vector<device::DeviceId> used;
+  for (const DeviceRun* device : devices()) used.push_back(device->id);
+  for (const std::string& name : needless_budgets(settings_, used))
+    log_warning("the budget of {} had no effect: the program has not used that device", name);
 }
 
 void Run::tell_statistics() {

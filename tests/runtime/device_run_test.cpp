@@ -25,6 +25,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::StartsWith;
 
 constexpr DeviceId kFirst{DeviceKind::kCuda, 0};
@@ -194,6 +195,29 @@ TEST_F(DeviceRunCase, HasAStoreInMemoryBehindHostMemory) {
 TEST_F(DeviceRunCase, TakesItsBudgetFromWhatIsFreeOnTheCard) {
   set("budget", "auto");
   EXPECT_EQ(build(card()).budget.budget, 40_MiB - 8_MiB);
+}
+
+TEST_F(DeviceRunCase, HasABudgetOfItsOwn) {
+  set("budget", "cuda=6MiB,cpu=16MiB,cuda:1=7MiB");
+  const auto run = start();
+  EXPECT_EQ(run->runtime().budget(), 16_MiB);
+  EXPECT_EQ(run->add_device(opened(card())).budget(), 6_MiB);
+  EXPECT_EQ(run->add_device(opened(card(kSecond))).budget(), 7_MiB);
+}
+
+TEST_F(DeviceRunCase, WarnsOfTheBudgetOfADeviceThatWasNotUsed) {
+  set("budget", "cuda:0=6MiB,cpu=16MiB,cuda:1=7MiB");
+  const auto told_at_end = [&] {
+    const auto run = start();
+    run->add_device(opened(card()));
+    testing::internal::CaptureStderr();
+    run->finish(Runtime::Ending::kByItself);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(told_at_end(),
+              AllOf(HasSubstr("the budget of cuda:1 had no effect"), Not(HasSubstr("cuda:0"))));
+  surroundings_.ranks_here = 2;
+  EXPECT_THAT(told_at_end(), Not(HasSubstr("cuda:1")));
 }
 
 TEST_F(DeviceRunCase, TellsThatHostMemoryIsNotPinned) {

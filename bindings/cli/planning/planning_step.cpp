@@ -69,6 +69,10 @@ Bytes budget_in(const PlanningStep& step, std::string_view text) {
         shown_text(text), step.needed);
   }
   const runtime::BudgetRequest& asked = settings.budget;
+  if (!settings.device_budgets.empty())
+    throw ConfigError("--budget: '{}' names devices, which is for runs; a plan is for one device "
+                      "(give a size, 4GiB, or a share of the {} that the step needs, 50%)",
+                      shown_text(text), step.needed);
   if (asked.kind == runtime::BudgetRequest::Kind::kAuto)
     throw ConfigError("--budget: 'auto' is for runs; a plan needs a size (4GiB) or a share of the "
                       "{} that the step needs (50%)",

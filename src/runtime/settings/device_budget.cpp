@@ -18,6 +18,20 @@ constexpr Bytes kExtent{swap::kExtentBytes};
 // One for what stays there, one for pages on their way to the disks.
 constexpr Bytes kLeastHostMemory = 2 * kExtent;
 
+/// Whose budget it is, and how much.
+struct Request {
+  std::string device;  ///< Empty: it is for all devices.
+  BudgetRequest budget;
+};
+
+Request request_for(const Settings& settings, device::DeviceId id) {
+  if (settings.device_budgets.empty()) return {{}, settings.budget};
+  for (const std::string& name : {device::to_string(id), std::string(device::name_of(id.kind))})
+    for (const DeviceBudget& each : settings.device_budgets)
+      if (each.device == name) return {name, each.request};
+  return {};
+}
+
 ResolvedBudget budget_of_card(const BudgetRequest& request, const DeviceFacts& facts) {
   const Bytes reserve = default_device_reserve(facts.memory.total);
   const bool is_percent = request.kind == BudgetRequest::Kind::kPercent;
@@ -41,10 +55,14 @@ ResolvedBudget budget_of_card(const BudgetRequest& request, const DeviceFacts& f
 Bytes default_device_reserve(Bytes total) { return std::min(kMostReserve, total / 8); }
 
 ResolvedBudget resolve_device_budget(const Settings& settings, const DeviceFacts& facts) {
-  const BudgetRequest& request = settings.budget;
+  const auto [device, request] = request_for(settings, facts.id);
   ResolvedBudget result;
   if (request.kind != BudgetRequest::Kind::kSize) {
     result = budget_of_card(request, facts);
+  } else if (request.size > facts.memory.total && !device.empty()) {
+    throw ConfigError("the budget {}={} is larger than the memory of {} ({}), {} (give less, or "
+                      "{}=auto)",
+                      device, request.size, facts.id, facts.name, facts.memory.total, device);
   } else if (request.size > facts.memory.total) {
     result = budget_of_card({}, facts);
     result.warnings.push_back(message("the budget of {} is larger than the memory of {} ({}), {}: "
@@ -67,6 +85,17 @@ ResolvedBudget resolve_device_budget(const Settings& settings, const DeviceFacts
                       result.budget, facts.id, facts.page_size, 2 * facts.page_size);
   result.arena = kPagesOfAddresses * facts.page_size;
   return result;
+}
+
+std::vector<std::string> needless_budgets(const Settings& settings,
+                                          std::span<const device::DeviceId> used) {
+  std::vector<std::string> names;
+  for (const DeviceBudget& each : settings.device_budgets) {
+    const bool is_one = each.device.find(':') != std::string::npos;
+    const auto is_this = [&](device::DeviceId id) { return device::to_string(id) == each.device; };
+    if (is_one && std::none_of(used.begin(), used.end(), is_this)) names.push_back(each.device);
+  }
+  return names;
 }
 
 HostMemory host_memory_behind(const DeviceFacts& facts, const Settings& settings,

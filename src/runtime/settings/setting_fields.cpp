@@ -7,6 +7,7 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/named_values.h"
+#include "spillway/device/device_span.h"
 #include "spillway/memory/frame_mapper.h"
 #include "spillway/runtime/recording/profile_recording.h"
 
@@ -65,6 +66,50 @@ BudgetRequest parse_budget(std::string_view text) {
   if (status != std::errc() || stop != end || !(request.percent > 0.0 && request.percent <= 100.0))
     throw ConfigError("'{}' is not a percentage above 0% and up to 100%", text);
   return request;
+}
+
+void check_device(std::string_view name) {
+  if (name == "cpu" || name == "cuda") return;
+  constexpr std::string_view kNumbered = "cuda:";
+  std::uint16_t index = 0;
+  if (name.starts_with(kNumbered))
+    std::from_chars(name.data() + kNumbered.size(), name.data() + name.size(), index);
+  if (name != device::to_string({device::DeviceKind::kCuda, index}))
+    throw ConfigError("'{}' is no device (write cpu, cuda:0, cuda:1 and so on, or cuda for each "
+                      "GPU that is not named)",
+                      name);
+}
+
+// "DEVICE=BUDGET".
+void add_budget(std::string_view text, std::vector<DeviceBudget>& budgets) {
+  const auto equals = text.find('=');
+  if (equals == Text::npos)
+    throw ConfigError("'{}' is the budget of no device (write for example cuda=4GiB)", text);
+  const std::string_view name = text.substr(0, equals);
+  check_device(name);
+  for (const DeviceBudget& other : budgets)
+    if (other.device == name)
+      throw ConfigError("{} is given a budget twice (leave one of them out)", name);
+  budgets.push_back({std::string(name), parse_budget(text.substr(equals + 1))});
+}
+
+// One budget for each device, or "cuda:0=20GiB,cuda=10GiB,cpu=64GiB".
+void assign_budgets(Settings& settings, std::string_view text) {
+  std::vector<DeviceBudget> budgets;
+  BudgetRequest host;
+  if (text.find('=') == Text::npos) {
+    host = parse_budget(text);
+  } else {
+    for (auto comma = text.find(','); comma != Text::npos; comma = text.find(',')) {
+      add_budget(text.substr(0, comma), budgets);
+      text.remove_prefix(comma + 1);
+    }
+    add_budget(text, budgets);
+    for (const DeviceBudget& each : budgets)
+      if (each.device == "cpu") host = each.request;
+  }
+  settings.budget = host;
+  settings.device_budgets = std::move(budgets);
 }
 
 // "DIR" or "DIR:SIZE". A colon belongs to the directory's name unless a digit follows it, and no
@@ -186,12 +231,16 @@ std::string_view mapper_names() {
 // clang-format off
 constexpr std::array<SettingField, 38> kFields{{
   {{"budget", "SIZE|PERCENT%|auto", "auto",
-    "Limit on the bytes of tensors in memory at once. auto is the memory that this process can "
-    "use, less --reserve; a percentage is a share of that."},
-   [](Settings& s, Text t) { s.budget = parse_budget(t); }},
+    "Limit on the bytes of tensors in memory at once, of the CPU and of each GPU. auto is the memory that "
+    "this process can use, less --reserve (on a GPU what is free there, less 1GiB); a percentage is a share of "
+    "that. cuda:0=20GiB,cuda=10GiB,cpu=64GiB limits each by itself: cuda is each GPU that is not named; "
+    "devices that are left out have auto."},
+   &assign_budgets},
   {{"nvme", "[ram:SIZE,]DIR[:SIZE],...", "the roomiest of $TMPDIR, /var/tmp, /tmp, .",
     "Directories that tensors spill to, each with a limit on the bytes in it; several are used in "
-    "parallel. ram:SIZE puts a host memory tier of that size, beside the budget, before them.", false, true},
+    "parallel. ram:SIZE puts a host memory tier of that size, beside the budget, before them. What leaves a GPU "
+    "always goes through one of its own, pinned; without ram: it is as large as the budget of the GPU, or half of "
+    "the memory that this process can use where that is less.", false, true},
    &assign_places},
   {{"reserve", "SIZE", "512MiB or 8 %",
     "Memory that --budget auto and percentages leave for everything but tensors: libraries, "

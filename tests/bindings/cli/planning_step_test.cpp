@@ -148,6 +148,7 @@ TEST(BudgetIn, RefusesWhatIsNoBudget) {
     EXPECT_THAT(refusal(text), HasSubstr("--budget")) << text;
   EXPECT_THAT(refusal("auto"), HasSubstr("'auto' is for runs"));
   EXPECT_THAT(refusal("0%"), HasSubstr("'0%' is neither a size (4GiB) nor a share above 0 of the"));
+  EXPECT_THAT(refusal("cuda=4GiB"), HasSubstr("'cuda=4GiB' names devices, which is for runs"));
   EXPECT_THAT(refusal("0%"), Not(HasSubstr("auto")));
 }
 

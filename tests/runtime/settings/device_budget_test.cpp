@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
+
 #include "spillway/base/error.h"
 
 namespace spillway::runtime {
@@ -89,6 +91,32 @@ TEST(ResolveDeviceBudget, LowersASizeForAllDevicesThatTheCardDoesNotHave) {
   EXPECT_THAT(budget.warnings,
               ElementsAre("the budget of 64.0 GiB is larger than the memory of cuda:0 (Fast 16), "
                           "16.0 GiB: it is lowered there to 14.0 GiB"));
+}
+
+TEST(ResolveDeviceBudget, IsThatOfTheDeviceOrElseOfItsKind) {
+  const auto budget_of = [](const std::string& text) {
+    return resolve_device_budget(settings_with(text), card()).budget;
+  };
+  EXPECT_EQ(budget_of("cuda=2GiB,cuda:0=3GiB,cpu=5GiB"), 3_GiB);
+  EXPECT_EQ(budget_of("cuda:1=3GiB,cuda=2GiB"), 2_GiB);
+  EXPECT_EQ(budget_of("cuda:1=3GiB,cpu=5GiB"), 14_GiB);
+  EXPECT_EQ(budget_of("cuda:0=50%"), 7_GiB);
+}
+
+TEST(ResolveDeviceBudget, RefusesASizeForGpusThatTheCardDoesNotHave) {
+  EXPECT_EQ(refusal_of_budget("cuda:0=17GiB", card()),
+            "the budget cuda:0=17.0 GiB is larger than the memory of cuda:0 (Fast 16), 16.0 GiB "
+            "(give less, or cuda:0=auto)");
+  EXPECT_THAT(refusal_of_budget("cuda=64GiB", card()), HasSubstr("or cuda=auto)"));
+}
+
+TEST(NeedlessBudgets, AreThoseOfDevicesThatNobodyUses) {
+  const std::array used{device::DeviceId{device::DeviceKind::kCuda, 0}};
+  const auto needless = [&](const std::string& text) {
+    return needless_budgets(settings_with(text), used);
+  };
+  EXPECT_THAT(needless("cuda:0=2GiB,cuda:1=1GiB,cuda=1GiB,cpu=4GiB"), ElementsAre("cuda:1"));
+  EXPECT_THAT(needless("4GiB"), IsEmpty());
 }
 
 TEST(ResolveDeviceBudget, WarnsWhereOthersHoldTheMemory) {

@@ -85,6 +85,47 @@ TEST(LoadSettings, ReadsEachKindOfBudget) {
   EXPECT_EQ(with_option("budget", "auto").budget.kind, BudgetRequest::Kind::kAuto);
 }
 
+TEST(LoadSettings, TakesABudgetForEachDevice) {
+  const Settings settings = with_option("budget", "cuda:0=20GiB,cuda=50%,cpu=64GiB");
+  EXPECT_EQ(settings.budget.size, 64_GiB);
+  ASSERT_EQ(settings.device_budgets.size(), 3u);
+  EXPECT_EQ(settings.device_budgets[0].device, "cuda:0");
+  EXPECT_EQ(settings.device_budgets[0].request.size, 20_GiB);
+  EXPECT_EQ(settings.device_budgets[1].device, "cuda");
+  EXPECT_EQ(settings.device_budgets[1].request.percent, 50.0);
+  EXPECT_EQ(with_option("budget", "cuda=4GiB").budget.kind, BudgetRequest::Kind::kAuto);
+  EXPECT_TRUE(with_option("budget", "4GiB").device_budgets.empty());
+}
+
+TEST(LoadSettings, LetsABudgetForAllDevicesWinOverThoseOfEach) {
+  const Settings settings =
+      load_settings({{{"budget", "4GiB"}}, {{"SPILLWAY_BUDGET", "cuda=8GiB,cpu=2GiB"}}});
+  EXPECT_EQ(settings.budget.size, 4_GiB);
+  EXPECT_TRUE(settings.device_budgets.empty());
+}
+
+TEST(LoadSettings, RefusesBudgetsOfNoDevice) {
+  for (const char* name :
+       {"gpu", "cuda:", "cuda:x", "cuda:00", "cuda:-1", "cuda:99999", "cpu:0", "CUDA", ""})
+    EXPECT_EQ(refusal_of_option("budget", std::string(name) + "=4GiB"),
+              message("--budget: '{}' is no device (write cpu, cuda:0, cuda:1 and so on, or cuda "
+                      "for each GPU that is not named)",
+                      name));
+  for (const char* list : {"4GiB,cpu=2GiB", "cpu=2GiB,4GiB"})
+    EXPECT_EQ(refusal_of_option("budget", list),
+              "--budget: '4GiB' is the budget of no device (write for example cuda=4GiB)");
+  EXPECT_THAT(refusal_of_option("budget", "cpu=2GiB,"), HasSubstr("'' is the budget of no device"));
+}
+
+TEST(LoadSettings, RefusesABudgetTwiceOrWithoutSense) {
+  EXPECT_EQ(refusal_of_option("budget", "cuda:1=4GiB,cpu=2GiB,cuda:1=8GiB"),
+            "--budget: cuda:1 is given a budget twice (leave one of them out)");
+  EXPECT_THAT(refusal_of_option("budget", "cuda="), HasSubstr("for example 4GiB, 50% or auto"));
+  EXPECT_THAT(refusal_of_option("budget", "cuda=4"), HasSubstr("unit"));
+  EXPECT_THAT(refusal_of_option("budget", "cuda=0GiB"), HasSubstr("zero"));
+  EXPECT_THAT(refusal_of_option("budget", "cuda=101%"), HasSubstr("101%"));
+}
+
 TEST(LoadSettings, RefusesBudgetsThatMeanNothing) {
   EXPECT_THAT(refusal_of_option("budget", "4"), AllOf(HasSubstr("--budget"), HasSubstr("unit")));
   EXPECT_THAT(refusal_of_option("budget", "0GiB"), HasSubstr("zero"));

@@ -80,6 +80,7 @@ class Run {
 
   std::vector<const DeviceRun*> devices() const;
   void end_on_endless_op(Runtime& runtime);
+  void warn_of_needless_budgets() const;
   void tell_statistics();
   void write_profile();
   void write_trace();

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <span>
 #include <string>
+#include <vector>
 
 #include "spillway/base/bytes.h"
 #include "spillway/device/device.h"
@@ -23,10 +25,14 @@ struct DeviceFacts {
 Bytes default_device_reserve(Bytes total);
 
 /// Turns the request for a device into bytes: a size, or a share of what is free there less the
-/// reserve; of addresses as many pages as the host's tensors have. A size for all devices that this
-/// card does not have is lowered, with a warning. Throws ConfigError when nothing sensible remains,
-/// or where the size is below two pages.
+/// reserve; of addresses as many pages as the host's tensors have. A size that this card does not
+/// have is lowered, with a warning, where it is for all devices. Throws ConfigError where it is for
+/// GPUs, when nothing sensible remains, or where the size is below two pages.
 ResolvedBudget resolve_device_budget(const Settings& settings, const DeviceFacts& facts);
+
+/// The devices named by the budgets of `settings`, each by itself, that are none of `used`.
+std::vector<std::string> needless_budgets(const Settings& settings,
+                                          std::span<const device::DeviceId> used);
 
 /// Pinned host memory for what leaves a device.
 struct HostMemory {

@@ -22,6 +22,12 @@ struct BudgetRequest {
   Bytes size;
 };
 
+/// The budget of a device by name.
+struct DeviceBudget {
+  std::string device;  ///< "cpu", "cuda:0", or "cuda": each GPU that is not named.
+  BudgetRequest request;
+};
+
 enum class ProgressMode : std::uint8_t { kAuto, kOn, kOff };
 enum class ChildPrograms : std::uint8_t { kInherit, kStrip };
 enum class GradientOrder : std::uint8_t { kOrdered, kFast };
@@ -29,10 +35,11 @@ enum class GradientOrder : std::uint8_t { kOrdered, kFast };
 /// Settings of a user. Each field is one key of the config file, one variable SPILLWAY_<KEY>
 /// and one option --<key>; `setting_catalogue` says what it means. Sizes carry units.
 struct Settings {
-  BudgetRequest budget;
-  std::optional<Bytes> reserve;            ///< Unset: see `default_reserve`.
-  std::vector<swap::SpillDirectory> nvme;  ///< Empty: see `resolve_spill_directories`.
-  Bytes host_tier;  ///< Host memory tier before the directories of `nvme`; 0: none.
+  BudgetRequest budget;                      ///< Of the host.
+  std::vector<DeviceBudget> device_budgets;  ///< Empty: all devices have one as the host's.
+  std::optional<Bytes> reserve;              ///< Unset: see `default_reserve`.
+  std::vector<swap::SpillDirectory> nvme;    ///< Empty: see `resolve_spill_directories`.
+  Bytes host_tier;  ///< Host memory tier before the directories of `nvme`; 0: none was named.
   swap::StoreKind store = swap::StoreKind::kAuto;
   std::uint32_t queue_depth = 16;  ///< Transfers of 2 MiB in flight, per directory.
   Bytes endurance{std::uint64_t{600'000'000'000'000}};  ///< Rated writes of one spill drive.
