@@ -88,10 +88,7 @@ Run::Run(const Settings& settings, const RunSurroundings& surroundings, const Cl
   runtime.on_recorded = [this] { end_after_recording(); };
   end_on_endless_op(runtime);
   surroundings_.told = parts_.warnings;
-  if (progress_.is_shown())
-    runtime.on_step = [this](Duration step) {
-      progress_.show(step, parts_.runtime->engine().statistics());
-    };
+  if (progress_.is_shown()) runtime.on_step = [this](Duration step) { show_progress(step); };
 }
 
 void Run::end_on_endless_op(Runtime& runtime) {
@@ -123,27 +120,47 @@ std::vector<const Run::DeviceRun*> Run::devices() const {
   return all;
 }
 
-RunStatistics Run::statistics() const {
+void Run::show_progress(Duration step) {
+  std::vector<ProgressDisplay::DeviceCounts> counts;
+  for (const DeviceRun* device : devices())
+    counts.push_back({device::to_string(device->id), device->parts.runtime->engine().statistics()});
+  progress_.show(step, parts_.runtime->engine().statistics(), counts);
+}
+
+/// What one runtime tells.
+RunStatistics Run::statistics_of(const RunParts& parts) const {
   RunStatistics statistics;
-  static_cast<RuntimeReport&>(statistics) = parts_.runtime->report();
+  static_cast<RuntimeReport&>(statistics) = parts.runtime->report();
+  statistics.budget = parts.budget.budget;
+  statistics.budget_origin = parts.budget.origin;
+  statistics.is_budget_auto = parts.budget.is_auto;
+  statistics.address_limit = parts.budget.arena_reason;
+  statistics.why_no_addresses = parts.budget.why_no_addresses();
+  statistics.run_seconds = seconds(clock_.now() - start_);
+  if (settings_.store != swap::StoreKind::kRam)
+    statistics.disk_written = statistics.memory.store.written_to_disks();
+  if (statistics.memory.store.busy_time.count() > 0) statistics.rates = parts.transfers->rates();
+  statistics.store = parts.store_name;
+  statistics.prefetch = settings_.prefetch;
+  return statistics;
+}
+
+RunStatistics Run::statistics() const {
+  RunStatistics statistics = statistics_of(parts_);
+  for (const DeviceRun* device : devices()) {
+    RunStatistics& there = statistics.devices.emplace_back(statistics_of(device->parts));
+    there.device = device::to_string(device->id);
+    there.device_name = device->name;
+    there.device_memory = device->total;
+  }
   const TrainerFacts facts = trainer_facts();
   statistics.spillway_version = facts.spillway_version;
   statistics.libtorch_version = facts.libtorch_version;
   statistics.program = program_invocation_name;
   statistics.process_id = ::getpid();
   statistics.rank = launched_rank();
-  statistics.budget = parts_.budget.budget;
-  statistics.budget_origin = parts_.budget.origin;
-  statistics.is_budget_auto = settings_.budget.kind == BudgetRequest::Kind::kAuto;
-  statistics.address_limit = parts_.budget.arena_reason;
-  statistics.why_no_addresses = parts_.budget.why_no_addresses();
   statistics.peak_rss = peak_resident_set();
-  statistics.run_seconds = seconds(clock_.now() - start_);
-  if (settings_.store != swap::StoreKind::kRam) {
-    statistics.endurance = parts_.endurance;
-    statistics.disk_written = statistics.memory.store.written_to_disks();
-  }
-  if (statistics.memory.store.busy_time.count() > 0) statistics.rates = parts_.transfers->rates();
+  if (settings_.store != swap::StoreKind::kRam) statistics.endurance = parts_.endurance;
   if (parts_.plan != nullptr && statistics.not_reported.empty())
     statistics.given_plan = given_plan_in(*parts_.plan, settings_.plan, statistics.learned);
   statistics.recompute = facts.records_calls;
@@ -151,9 +168,7 @@ RunStatistics Run::statistics() const {
   statistics.verified = facts.verified;
   statistics.mapper = memory::name_of(parts_.mapper);
   statistics.dispatch_key = facts.dispatch_key;
-  statistics.store = parts_.store_name;
   statistics.directories = parts_.directories;
-  statistics.prefetch = settings_.prefetch;
   statistics.verify = settings_.verify;
   return statistics;
 }

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <thread>
 
 #include "spillway/base/error.h"
 #include "spillway/memory/frame_mapper.h"
 #include "spillway/runtime/run.h"
+#include "support/file_text.h"
 #include "support/named_op.h"
 #include "support/shadow_pages.h"
 #include "support/temporary_directory.h"
@@ -298,6 +300,41 @@ TEST_F(DeviceRunCase, RepeatsNoWarningOfTheHost) {
   const auto first = told.find("plans start from guesses");
   ASSERT_NE(first, std::string::npos);
   EXPECT_EQ(told.find("plans start from guesses", first + 1), std::string::npos) << told;
+}
+
+TEST_F(DeviceRunCase, IsReportedBesideTheHost) {
+  set("stats", directory_.path() + "/run.json");
+  set("budget", "cuda=6MiB,cpu=16MiB");
+  set("quiet", "off");
+  const auto device = card();
+  Trainer trainer(*device);
+  const auto run = start();
+  DeviceSurroundings surroundings = opened(device);
+  surroundings.given_so_far = trainer.given_so_far();
+  trainer.use(run->add_device(std::move(surroundings)));
+  std::vector<std::byte*> tensors;
+  for (std::uint8_t i = 0; i < 12; ++i) tensors.push_back(trainer.fill(i));
+  for (std::byte* tensor : tensors) run->add_device(opened(device)).deallocate(tensor);
+  testing::internal::CaptureStderr();
+  run->finish(Runtime::Ending::kByItself);
+  const std::string summary = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(summary, HasSubstr("[spillway] budget   16.0 MiB  given\n"));
+  EXPECT_THAT(summary, HasSubstr("[spillway] cuda:0   needed 12.0 MiB"));
+  EXPECT_THAT(summary, HasSubstr(", budget 6.00 MiB (given), peak "));
+  EXPECT_THAT(summary, HasSubstr("Shadow 64, 64.0 MiB\n"));
+  const auto json = nlohmann::json::parse(file_text(directory_.path() + "/run.json"));
+  EXPECT_EQ(json.at("needed_bytes"), 0);
+  ASSERT_EQ(json.at("devices").size(), 1u);
+  const auto& there = json.at("devices").at(0);
+  EXPECT_EQ(there.at("device"), "cuda:0");
+  EXPECT_EQ(there.at("ops"), 12);
+  EXPECT_EQ(there.at("needed_bytes"), (12_MiB).count());
+  EXPECT_LE(there.at("peak_bytes"), (6_MiB).count());
+  EXPECT_GT(there.at("host_tier_peak_bytes"), 0);
+  EXPECT_EQ(there.at("disk_written_bytes").get<std::uint64_t>(),
+            there.at("spilled_bytes").get<std::uint64_t>() -
+                there.at("host_written_bytes").get<std::uint64_t>() +
+                there.at("demoted_bytes").get<std::uint64_t>());
 }
 
 TEST_F(DeviceRunCase, EndsTheRuntimesOfAllDevices) {

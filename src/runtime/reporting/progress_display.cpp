@@ -27,7 +27,8 @@ ProgressDisplay::ProgressDisplay(bool is_shown, const Clock& clock)
       clock_(clock),
       last_shown_(clock.now()) {}
 
-void ProgressDisplay::show(Duration step, const swap::SwapStatistics& memory) {
+void ProgressDisplay::show(Duration step, const swap::SwapStatistics& memory,
+                           std::span<const DeviceCounts> devices) {
   if (!is_shown_) return;
   const std::lock_guard lock(mutex_);
   ++steps_;
@@ -40,13 +41,21 @@ void ProgressDisplay::show(Duration step, const swap::SwapStatistics& memory) {
   progress.step_seconds = seconds(step);
   progress.resident = memory.counted;
   progress.spilled = memory.store.extents_in_use;
-  if (passed > 0.0) {
-    progress.read_bytes_per_second =
-        static_cast<double>((memory.store.read - last_report_.read).count()) / passed;
-    progress.write_bytes_per_second =
-        static_cast<double>((memory.store.written - last_report_.written).count()) / passed;
+  Bytes read = memory.store.read;
+  Bytes written = memory.store.written;
+  for (const DeviceCounts& each : devices) {
+    progress.on_devices.emplace_back(each.device, each.memory.counted);
+    progress.spilled += each.memory.store.extents_in_use;
+    read += each.memory.store.read;
+    written += each.memory.store.written;
   }
-  last_report_ = memory.store;
+  if (passed > 0.0) {
+    progress.read_bytes_per_second = static_cast<double>((read - last_read_).count()) / passed;
+    progress.write_bytes_per_second =
+        static_cast<double>((written - last_written_).count()) / passed;
+  }
+  last_read_ = read;
+  last_written_ = written;
   // A line that stays open would run into what the program prints on the same terminal.
   const char* const format = shares_terminal_ ? "%s\n" : "\r%s\033[K";
   std::fprintf(stderr, format, progress_line(progress, terminal_width()).c_str());

@@ -14,6 +14,12 @@ Bytes RunStatistics::planned_peak() const {
   return std::min(budget, learned.planned_peak + memory.small_peak + beside);
 }
 
+Bytes RunStatistics::all_disk_written() const {
+  Bytes all = disk_written;
+  for (const RunStatistics& each : devices) all += each.disk_written;
+  return all;
+}
+
 std::string to_json(const RunStatistics& statistics) {
   nlohmann::ordered_json json;
   for (const StatisticsField& field : statistics_fields())

@@ -92,22 +92,39 @@ Json layer_moves(const S& s) {
           {"seconds_after", moves.seconds_after ? Json(*moves.seconds_after) : Json()}};
 }
 
+Json devices(const S& s) {
+  auto list = Json::array();
+  for (const S& device : s.devices) {
+    Json json;
+    for (const StatisticsField& field : statistics_fields())
+      if (!field.is_of_process) json[std::string(field.key)] = field.value(device);
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+constexpr bool kOfProcess = true;
+
 // clang-format off
 constexpr StatisticsField kFields[] = {
   {"format", "", [](const S&) -> Json { return "spillway run statistics"; },
-   "\"spillway run statistics\""},
-  {"version", "", [](const S&) -> Json { return 1; }, "1"},
+   "\"spillway run statistics\"", kOfProcess},
+  {"version", "", [](const S&) -> Json { return 1; }, "1", kOfProcess},
   {"spillway_version", "", [](const S& s) -> Json { return s.spillway_version; },
-   "version of Spillway"},
+   "version of Spillway", kOfProcess},
   {"libtorch_version", "", [](const S& s) -> Json { return s.libtorch_version; },
-   "version of the trainer's LibTorch"},
-  {"device", "", [](const S& s) -> Json { return s.device; }, "\"cpu\" for trainers on the CPU"},
+   "version of the trainer's LibTorch", kOfProcess},
+  {"device", "", [](const S& s) -> Json { return s.device; },
+   "whose memory and tensors the figures are about: \"cpu\", and in `devices` \"cuda:0\" and so on"},
+  {"device_name", "", [](const S& s) -> Json { return s.device_name; }, "name of the card; empty for the CPU"},
+  {"device_memory_bytes", "bytes", [](const S& s) -> Json { return s.device_memory.count(); },
+   "memory of the card; 0 for the CPU"},
   {"program", "", [](const S& s) -> Json { return s.program; },
-   "name of the program, as the process was called"},
+   "name of the program, as the process was called", kOfProcess},
   {"process_id", "", [](const S& s) -> Json { return s.process_id; },
-   "process id"},
+   "process id", kOfProcess},
   {"rank", "", [](const S& s) -> Json { return s.rank ? Json(*s.rank) : Json(); },
-   "rank in a launched job; null outside of one"},
+   "rank in a launched job; null outside of one", kOfProcess},
   {"ranks", "", ranks,
    "in the file of the first rank of a split program, a row for each rank; else null. `host`; `stages` that it "
    "computes; `threads` of operators; `budget_bytes`, `peak_bytes`, `spilled_bytes` and `steps`, as above; "
@@ -117,13 +134,20 @@ constexpr StatisticsField kFields[] = {
    "the next task, and `idle_for_program_seconds`, until the program had come to the next task; "
    "`most_awaited_rank`, whose messages ended most of the idle time for ranks (null: nobody's), and "
    "`idle_for_most_awaited_seconds`; `reads`, times that the program waited for the bytes of a tensor, "
-   "`reads_seconds`, how long, and `most_reads`, by `most_read_by`, the operator that waited longest"},
+   "`reads_seconds`, how long, and `most_reads`, by `most_read_by`, the operator that waited longest", kOfProcess},
 
   {"layer_moves", "", layer_moves,
    "layers that moved between the ranks of a split program: `times`; `parameters` and `bytes` that moved; "
    "of the slowest stage for a micro-batch `seconds_before`, as measured before the first move, `seconds_forecast`, "
    "what it was to take behind the last one, and `seconds_after`, as measured there (null: the run ended or went "
-   "on with another model before it was known). Null where `ranks` is"},
+   "on with another model before it was known). Null where `ranks` is", kOfProcess},
+
+  {"devices", "", devices,
+   "an object for each GPU that the program used, in the order of their first use, with all keys of this table but "
+   "those about the process: `format`, `version`, `spillway_version`, `libtorch_version`, `program`, `process_id`, "
+   "`rank`, `ranks`, `layer_moves`, `devices`, `peak_rss_bytes`, `run_seconds`, `endurance_bytes`, `given_plan`, "
+   "`recompute`, `recorded_peak_bytes`, `verified_kinds`, `verified_operators`, `differing_kinds`, `mapper`, "
+   "`dispatch_key`, `directories`, `prefetch`, `verify`", kOfProcess},
 
   {"budget_bytes", "bytes", [](const S& s) -> Json { return s.budget.count(); },
    "limit on the bytes of tensors in memory"},
@@ -141,7 +165,7 @@ constexpr StatisticsField kFields[] = {
   {"shared_peak_bytes", "bytes", [](const S& s) -> Json { return s.shared_peak.count(); },
    "largest bytes of pages, in memory or not, that storages from 4 KiB to `--min-storage` shared at any time"},
   {"peak_rss_bytes", "bytes", [](const S& s) -> Json { return s.peak_rss.count(); },
-   "largest resident set of the process, libraries included"},
+   "largest resident set of the process, libraries included", kOfProcess},
   {"largest_op_needs_bytes", "bytes", [](const S& s) -> Json { return s.smallest_budget.count(); },
    "what the largest operator so far held at once, with all that is too small to leave and a page to spare: the "
    "smallest budget that surely does for what has run; 0 when none was seen"},
@@ -169,7 +193,7 @@ constexpr StatisticsField kFields[] = {
   {"step_seconds_median", "s", [](const S& s) -> Json { return s.step_seconds_median; },
    "median time of the latest 65536 steps (of the latest 64 where only their repetition showed them)"},
   {"run_seconds", "s", [](const S& s) -> Json { return s.run_seconds; },
-   "time since Spillway started in the process"},
+   "time since Spillway started in the process", kOfProcess},
   {"stall_seconds", "s", [](const S& s) -> Json { return s.stall_seconds(); },
    "time that threads of the trainer waited for Spillway, summed over threads: the sum of the next three"},
   {"fetch_wait_seconds", "s", [](const S& s) -> Json { return seconds(s.memory.fetch_wait); },
@@ -195,7 +219,7 @@ constexpr StatisticsField kFields[] = {
    "bytes that the store wrote to its disks, which wears them; 0 for stores in memory"},
   {"host_tier_bytes", "bytes", [](const S& s) -> Json { return s.memory.store.host.capacity.count(); },
    "size of the host memory tier before the disks, as set by `ram:` of `--nvme`; 0 without it, as the next "
-   "four"},
+   "four. Of GPUs, where it is pinned, without what pages on their way past it take"},
   {"host_tier_peak_bytes", "bytes", [](const S& s) -> Json { return s.memory.store.host.peak.count(); },
    "largest bytes in that tier"},
   {"host_written_bytes", "bytes", [](const S& s) -> Json { return s.memory.store.host.written.count(); },
@@ -209,7 +233,7 @@ constexpr StatisticsField kFields[] = {
   {"spill_space_peak_bytes", "bytes", [](const S& s) -> Json { return s.memory.store.extents_peak.count(); },
    "largest space used in the store"},
   {"endurance_bytes", "bytes", [](const S& s) -> Json { return s.endurance.count(); },
-   "rated endurance of the spill drives, as set; 0 for stores in memory"},
+   "rated endurance of the spill drives, as set; 0 for stores in memory", kOfProcess},
   {"write_bytes_per_second", "B/s", [](const S& s) { return rate(s, &profile::TransferRates::write_bytes_per_second); },
    "recent bandwidth of the store while it only writes (the rate known before, where this run wrote little); "
    "null when nothing was swapped"},
@@ -252,17 +276,17 @@ constexpr StatisticsField kFields[] = {
    "about the plan of `--plan`, null without: `file`; `budget_bytes`, `write_bytes_per_second` and "
    "`read_bytes_per_second` that it was made for; `step_seconds` as predicted then; `followed_steps` of all "
    "`steps` that ended went by it from their first operator to the last (then all other keys about plans are "
-   "about it); `misfit`, why it was for none of them, or empty"},
+   "about it); `misfit`, why it was for none of them, or empty", kOfProcess},
 
   {"recompute", "", [](const S& s) -> Json { return s.recompute; },
    "whether operators may run again: as set, but false where they cannot be recorded (`--prefetch off`, or a "
-   "`dispatch_key` other than Fake)"},
+   "`dispatch_key` other than Fake)", kOfProcess},
   {"dropped_bytes", "bytes", [](const S& s) -> Json { return s.memory.dropped.count(); },
    "bytes that left memory without a copy, to be recomputed"},
   {"recorded_peak_bytes", "bytes", [](const S& s) -> Json { return s.recorded_peak.count(); },
    "the most bytes at once, beside the budget, of copies of what recorded operators have read and no page holds: "
    "small tensors, and larger ones (weights below `--min-storage`) that were written while an operator might "
-   "still run again with them"},
+   "still run again with them", kOfProcess},
   {"replays", "", [](const S& s) -> Json { return s.replays; },
    "number of operators that ran a second time to bring dropped tensors back"},
   {"unplanned_replays", "", [](const S& s) -> Json { return s.unplanned_replays; },
@@ -281,11 +305,11 @@ constexpr StatisticsField kFields[] = {
    "number of pages that were such, and right when they were read again"},
   {"verified_kinds", "", [](const S& s) -> Json { return s.verified.equal_kinds; },
    "with `verify` and `recompute`: number of kinds of call (operator, shapes and types of its tensors, other "
-   "arguments) that ran twice and gave the same bits"},
+   "arguments) that ran twice and gave the same bits", kOfProcess},
   {"verified_operators", "", [](const S& s) -> Json { return s.verified.operators; },
-   "number of these kinds of each operator"},
+   "number of these kinds of each operator", kOfProcess},
   {"differing_kinds", "", [](const S& s) -> Json { return s.verified.differing_kinds; },
-   "number of kinds of call that gave other bits; calls of these kinds are not replayed"},
+   "number of kinds of call that gave other bits; calls of these kinds are not replayed", kOfProcess},
 
   {"stalls", "", stalls,
    "the operators that waited longest, by kind: `op`, `times`, `fetch_wait_seconds`, `write_wait_seconds`"},
@@ -296,17 +320,17 @@ constexpr StatisticsField kFields[] = {
    "(to find room at its birth)"},
 
   {"mapper", "", [](const S& s) -> Json { return s.mapper; },
-   "mapper of pages, as chosen at start"},
+   "mapper of pages, as chosen at start", kOfProcess},
   {"dispatch_key", "", [](const S& s) -> Json { return s.dispatch_key; },
-   "dispatch key at which operators are intercepted, as chosen at start"},
+   "dispatch key at which operators are intercepted, as chosen at start", kOfProcess},
   {"store", "", [](const S& s) -> Json { return s.store; },
    "I/O interface of the store, as chosen at start"},
   {"directories", "", [](const S& s) -> Json { return s.directories; },
-   "directories of the store"},
+   "directories of the store", kOfProcess},
   {"prefetch", "", [](const S& s) -> Json { return s.prefetch; },
-   "setting `prefetch`"},
+   "setting `prefetch`", kOfProcess},
   {"verify", "", [](const S& s) -> Json { return s.verify; },
-   "setting `verify`"},
+   "setting `verify`", kOfProcess},
 };
 // clang-format on
 

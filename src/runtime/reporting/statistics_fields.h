@@ -14,7 +14,8 @@ struct StatisticsField {
   std::string_view key;
   std::string_view unit;  ///< "bytes", "s", "B/s", "" for counts, words and lists.
   nlohmann::ordered_json (*value)(const RunStatistics&);
-  std::string_view meaning;  ///< One line of Markdown.
+  std::string_view meaning;    ///< One line of Markdown.
+  bool is_of_process = false;  ///< It says nothing of a device by itself.
 };
 
 /// All keys in the order of the file. A new figure needs its member and one row here; the page

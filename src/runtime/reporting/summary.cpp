@@ -47,8 +47,8 @@ std::string where(const RunStatistics& s) {
                              seconds_text(seconds(s.memory.store.busy_time)));
   const swap::HostTierReport& host = s.memory.store.host;
   if (host.capacity > Bytes())
-    text += message("; {} into host memory and {} back, {} on to the disks", host.written,
-                    host.read, host.demoted);
+    text += message("; {} into host memory (at most {} at once) and {} back, {} on to the disks",
+                    host.written, host.peak, host.read, host.demoted);
   if (s.rates)
     text += message("; about {} out, {} in", gb_per_s(s.rates->write_bytes_per_second),
                     gb_per_s(s.rates->read_bytes_per_second));
@@ -58,7 +58,8 @@ std::string where(const RunStatistics& s) {
 // How the writes compare with what drives are rated for. Flash wears by writing.
 std::string worn(const RunStatistics& s) {
   constexpr double kDaySeconds = 86400.0;
-  const double per_day = static_cast<double>(s.disk_written.count()) / s.run_seconds * kDaySeconds;
+  const double per_day =
+      static_cast<double>(s.all_disk_written().count()) / s.run_seconds * kDaySeconds;
   std::array<char, 160> text{};
   std::snprintf(text.data(), text.size(),
                 "%.3g TB a day at this pace; disks rated for %.3g TB of writes (--endurance) would "
@@ -200,17 +201,22 @@ std::string stalled(const ValueStall& stall) {
                  seconds_text(seconds(stall.for_inputs)), seconds_text(seconds(stall.for_room)));
 }
 
+// As `--budget` takes it.
+std::string budget_option(const RunStatistics& s, Bytes size) {
+  return s.device_name.empty() ? as_option(size) : message("{}={}", s.device, as_option(size));
+}
+
 // With how much less it would run, too.
 std::string with_less(const RunStatistics& s) {
   if (!s.has_whole_step || s.smallest_budget == Bytes() || s.smallest_budget >= s.budget) return {};
   return message("; with less memory, down to {}, it runs more slowly",
-                 as_option(s.smallest_budget));
+                 budget_option(s, s.smallest_budget));
 }
 
 // Within its first step a run knows what has run alone: rerun with that it would name more.
 std::string larger_budget(const RunStatistics& s) {
   if (s.smallest_budget <= s.budget) return "allow more memory";
-  std::string text = message("give a budget of at least {}", as_option(s.smallest_budget));
+  std::string text = message("give a budget of at least {}", budget_option(s, s.smallest_budget));
   if (!s.has_whole_step)
     text += message(
         ", below which what has run does not fit; the first step did not end, and the rest of it "
@@ -273,24 +279,14 @@ class Screen {
   std::ostringstream out_;
 };
 
-}  // namespace
-
-std::string summary(const RunStatistics& s) {
-  Screen screen;
-  screen.line("needed", message("{}  of tensors alive at once{}, wherever they were{}",
-                                s.memory.live_peak, s.has_whole_step ? "" : " so far",
-                                s.has_whole_step ? ""
-                                                 : "; no step came to its end, which may need "
-                                                   "more"));
-  screen.line("budget", message("{}  {}", s.budget, s.budget_origin));
-  screen.line("peak", message("{}  of tensors in memory; the whole process took {}",
-                              s.memory.counted_peak, s.peak_rss));
+/// What moved, how long that took, and what was known of it before.
+void show_work(Screen& screen, const RunStatistics& s) {
   screen.line("steps", s.step_seconds_median > 0.0
                            ? message("{}, median {}", s.steps, seconds_text(s.step_seconds_median))
                            : message("{}", s.steps));
   screen.line("swapped", moved(s));
   if (s.memory.spilled > Bytes(0)) screen.line("to", where(s));
-  if (s.disk_written > Bytes(0) && s.endurance > Bytes(0) && s.run_seconds > kSteadySeconds)
+  if (s.all_disk_written() > Bytes(0) && s.endurance > Bytes(0) && s.run_seconds > kSteadySeconds)
     screen.line("wear", worn(s));
   if (s.replays > 0) screen.line("replayed", recompute_text(s));
   if (s.verify) screen.line("verified", verified(s));
@@ -303,6 +299,9 @@ std::string summary(const RunStatistics& s) {
   }
   if (s.learned.shapes > 0 || !s.prefetch || !s.not_reported.empty())
     screen.line("learned", learned(s));
+}
+
+void show_plans(Screen& screen, const RunStatistics& s) {
   if (s.given_plan) screen.line("plan", given(*s.given_plan, s.steps));
   for (const std::string& why : {less_memory(s), other_rates(s)})
     if (!why.empty()) screen.line("", why);
@@ -313,24 +312,57 @@ std::string summary(const RunStatistics& s) {
     screen.line("planned", planned(s));
     if (s.learned.bound_step_seconds() > 0.0) screen.line("bound", bound(s));
   }
+}
+
+/// What would help most, first; never nothing.
+std::vector<std::string> all_advice(const RunStatistics& s) {
+  std::vector<std::string> lines;
+  if (s.ranks) lines = ranks_advice(*s.ranks);
+  for (const RunStatistics& device : s.devices)
+    lines.push_back(message("{}: {}", device.device, advice(device)));
+  const std::string of_memory = advice(s);
+  if (lines.empty() || !of_memory.starts_with("nothing")) lines.push_back(of_memory);
+  return lines;
+}
+
+}  // namespace
+
+std::string summary(const RunStatistics& s) {
+  Screen screen;
+  screen.line("needed", message("{}  of tensors alive at once{}, wherever they were{}",
+                                s.memory.live_peak, s.has_whole_step ? "" : " so far",
+                                s.has_whole_step ? ""
+                                                 : "; no step came to its end, which may need "
+                                                   "more"));
+  screen.line("budget", message("{}  {}", s.budget, s.budget_origin));
+  screen.line("peak", message("{}  of tensors in memory; the whole process took {}",
+                              s.memory.counted_peak, s.peak_rss));
+  show_work(screen, s);
+  show_plans(screen, s);
+  for (const RunStatistics& device : s.devices) {
+    screen.line(device.device,
+                message("needed {}{}, budget {} ({}), peak {}; {}, {}", device.memory.live_peak,
+                        device.has_whole_step ? "" : " so far", device.budget, device.budget_origin,
+                        device.memory.counted_peak, device.device_name, device.device_memory));
+    show_work(screen, device);
+    show_plans(screen, device);
+  }
   if (s.ranks) {
     std::string_view word = "ranks";
     for (const std::string& line : ranks_table(*s.ranks))
       screen.line(std::exchange(word, ""), line);
   }
-  std::vector<std::string> all_advice;
-  if (s.ranks) all_advice = ranks_advice(*s.ranks);
-  const std::string of_memory = advice(s);
-  if (all_advice.empty() || !of_memory.starts_with("nothing")) all_advice.push_back(of_memory);
   std::string_view word = "advice";
-  for (const std::string& line : all_advice) screen.line(std::exchange(word, ""), line);
+  for (const std::string& line : all_advice(s)) screen.line(std::exchange(word, ""), line);
   return screen.text();
 }
 
 std::string progress_line(const Progress& p, std::size_t width) {
-  std::string text = message("[spillway] step {}  {}  memory {}  spilled {}  in {}, out {}", p.step,
-                             seconds_text(p.step_seconds), p.resident, p.spilled,
-                             gb_per_s(p.read_bytes_per_second), gb_per_s(p.write_bytes_per_second));
+  std::string text = message("[spillway] step {}  {}  memory {}", p.step,
+                             seconds_text(p.step_seconds), p.resident);
+  for (const auto& [device, resident] : p.on_devices) text += message(", {} {}", device, resident);
+  text += message("  spilled {}  in {}, out {}", p.spilled, gb_per_s(p.read_bytes_per_second),
+                  gb_per_s(p.write_bytes_per_second));
   if (text.size() > width) text.resize(width);
   return text;
 }

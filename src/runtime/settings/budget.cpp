@@ -43,6 +43,7 @@ ResolvedBudget budget_of_machine(const Settings& settings, const topology::Machi
   const bool is_auto = settings.budget.kind == BudgetRequest::Kind::kAuto;
   const double percent = is_auto ? 100.0 : settings.budget.percent;
   ResolvedBudget result;
+  result.is_auto = is_auto;
   result.budget = Bytes(static_cast<std::uint64_t>(
       static_cast<double>((share - reserve - tier).count()) * (percent / 100.0)));
   result.origin = message("{}: {}, less {} reserve{}{}",

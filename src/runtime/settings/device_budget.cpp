@@ -43,6 +43,7 @@ ResolvedBudget budget_of_card(const BudgetRequest& request, const DeviceFacts& f
                       facts.id, facts.name, history);
   const double share = is_percent ? request.percent / 100.0 : 1.0;
   ResolvedBudget result;
+  result.is_auto = !is_percent;
   result.budget = Bytes(static_cast<std::uint64_t>(
       static_cast<double>((facts.memory.free - reserve).count()) * share));
   result.origin = message(

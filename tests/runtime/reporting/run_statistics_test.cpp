@@ -35,7 +35,7 @@ TEST(RunStatistics, HaveTheKeysThatScriptsReadWithTheirTypes) {
 
 TEST(RunStatistics, HaveTheDocumentedKeysAndNoOthers) {
   RunStatistics statistics;
-  statistics.given_plan.emplace();
+  statistics.given_plan = RunStatistics::GivenPlan{};
   statistics.ranks.emplace().rows.emplace_back();
   statistics.stalls.emplace_back();
   statistics.learned.stalls.emplace_back();
@@ -73,7 +73,7 @@ TEST(RunStatistics, ComeOutWithTheirValues) {
   statistics.memory.room_wait = std::chrono::milliseconds(500);
   statistics.memory.fault_wait = std::chrono::milliseconds(250);
   statistics.directories = {"/a", "/b"};
-  statistics.given_plan.emplace();
+  statistics.given_plan = RunStatistics::GivenPlan{};
   statistics.given_plan->file = "net.plan";
   statistics.given_plan->steps = 7;
   const auto json = nlohmann::json::parse(to_json(statistics));
@@ -85,6 +85,30 @@ TEST(RunStatistics, ComeOutWithTheirValues) {
   EXPECT_EQ(json.at("refusal_cause"), "unreadable");
   EXPECT_EQ(json.at("stall_seconds"), 1.75);
   EXPECT_EQ(json.at("directories").size(), 2u);
+}
+
+TEST(RunStatistics, HaveAnObjectForEachDeviceWithoutWhatIsAboutTheProcess) {
+  RunStatistics statistics;
+  RunStatistics& there = statistics.devices.emplace_back();
+  there.device = "cuda:1";
+  there.device_name = "Fast 16";
+  there.device_memory = 16_GiB;
+  there.budget = 2_GiB;
+  there.memory.store.host.peak = 1_GiB;
+  const auto json = nlohmann::json::parse(to_json(statistics));
+  ASSERT_EQ(json.at("devices").size(), 1u);
+  const auto& device = json.at("devices").at(0);
+  EXPECT_EQ(json.at("device"), "cpu");
+  EXPECT_EQ(device.at("device"), "cuda:1");
+  EXPECT_EQ(device.at("device_name"), "Fast 16");
+  EXPECT_EQ(device.at("device_memory_bytes"), (16_GiB).count());
+  EXPECT_EQ(device.at("budget_bytes"), (2_GiB).count());
+  EXPECT_EQ(device.at("host_tier_peak_bytes"), (1_GiB).count());
+  // The page names what is left out.
+  const Keys missing = keys_in(documented(SPILLWAY_TEST_STATISTICS).at("devices").text);
+  Keys all = keys_of(device);
+  for (const std::string& key : missing) EXPECT_TRUE(all.insert(key).second) << key;
+  EXPECT_EQ(all, keys_of(json));
 }
 
 TEST(RunStatistics, TellWhichValuesWereWaitedFor) {

@@ -120,6 +120,60 @@ TEST(Summary, KeepsTheWordsThatScriptsLookFor) {
   }
 }
 
+/// A run that trains on a GPU: the host has little to do.
+RunStatistics device_run() {
+  RunStatistics s;
+  s.budget = 8_GiB;
+  s.budget_origin = "auto";
+  s.memory.live_peak = s.memory.counted_peak = 12_MiB;
+  s.has_whole_step = true;
+  s.run_seconds = 80.0;
+  s.endurance = Bytes(1'200'000'000'000'000);
+  RunStatistics there = busy_run();
+  there.endurance = 0_B;
+  there.device = "cuda:0";
+  there.device_name = "Fast 16";
+  there.device_memory = 16_GiB;
+  there.memory.store.host.capacity = 4_GiB;
+  there.memory.store.host.written = 30_GiB;
+  there.memory.store.host.read = 28_GiB;
+  there.memory.store.host.demoted = 2_GiB;
+  there.memory.store.host.peak = 3_GiB;
+  s.devices = {there};
+  return s;
+}
+
+TEST(Summary, TellsOfEachDevice) {
+  const std::string text = summary(device_run());
+  EXPECT_THAT(text, HasSubstr("[spillway] needed   12.0 MiB  of tensors"));
+  EXPECT_THAT(text, HasSubstr("\n[spillway] cuda:0   needed 5.00 GiB, budget 2.00 GiB (given), "
+                              "peak 1.99 GiB; Fast 16, 16.0 GiB\n"
+                              "[spillway] steps    10, median 3.91 s\n"
+                              "[spillway] swapped  30.0 GiB out, 28.0 GiB in"));
+  EXPECT_THAT(text, HasSubstr("30.0 GiB into host memory (at most 3.00 GiB at once) and 28.0 GiB "
+                              "back, 2.00 GiB on to the disks"));
+  EXPECT_THAT(text, HasSubstr("[spillway] advice   cuda:0: nothing; with less memory, down to "
+                              "cuda:0=810MiB, it runs more slowly\n"));
+  // Of the host, which moved nothing itself.
+  EXPECT_THAT(text, Not(HasSubstr("everything fitted")));
+}
+
+/// All of them write to the same disks.
+TEST(Summary, CountsWhatAllDevicesWroteAsWear) {
+  RunStatistics s = device_run();
+  const std::string text = summary(s);
+  EXPECT_THAT(text, HasSubstr("[spillway] wear     69.6 TB a day at this pace"));
+  s.disk_written = 60_GiB;
+  EXPECT_THAT(summary(s), HasSubstr("[spillway] wear     139 TB a day at this pace"));
+}
+
+TEST(Summary, AdvisesOnTheBudgetOfADevice) {
+  RunStatistics s = device_run();
+  s.devices[0].refusal = {RefusalCause::kBudget, "it does not fit"};
+  s.devices[0].smallest_budget = 3_GiB;
+  EXPECT_THAT(summary(s), HasSubstr("cuda:0: give a budget of at least cuda:0=3GiB"));
+}
+
 TEST(Summary, FitsOnAScreen) {
   const std::string text = summary(busy_run());
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 24);
@@ -146,8 +200,11 @@ TEST(Summary, NamesBothTiersAndWhatWentThrough) {
   EXPECT_THAT(summary(s),
               HasSubstr("to       host memory, 64.0 MiB, before io_uring, direct I/O, /scratch "
                         "(ext4); busy "));
-  EXPECT_THAT(summary(s), HasSubstr("; 40.0 GiB into host memory and 30.0 GiB back, 5.00 GiB on to "
-                                    "the disks"));
+  EXPECT_THAT(
+      summary(s),
+      HasSubstr(
+          "; 40.0 GiB into host memory (at most 0 B at once) and 30.0 GiB back, 5.00 GiB on to "
+          "the disks"));
 }
 
 TEST(Summary, SaysThatWhatWasNeededIsOfAPartOfTheFirstStep) {
@@ -400,6 +457,12 @@ TEST(ProgressLine, ShowsStepMemoryAndRates) {
   EXPECT_EQ(progress_line({12, 3.91, 1900_MiB, 3_GiB, 1.25e9, 2.5e9}, 100),
             "[spillway] step 12  3.91 s  memory 1.86 GiB  spilled 3.00 GiB  in 1.25 GB/s, "
             "out 2.50 GB/s");
+}
+
+TEST(ProgressLine, ShowsWhatIsOnEachDevice) {
+  EXPECT_EQ(progress_line({12, 3.91, 12_MiB, 3_GiB, 1.25e9, 2.5e9, {{"cuda:0", 2_GiB}}}, 110),
+            "[spillway] step 12  3.91 s  memory 12.0 MiB, cuda:0 2.00 GiB  spilled 3.00 GiB  in "
+            "1.25 GB/s, out 2.50 GB/s");
 }
 
 TEST(ProgressLine, KeepsToTheWidth) { EXPECT_EQ(progress_line({}, 20).size(), 20u); }

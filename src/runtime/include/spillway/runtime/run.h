@@ -79,6 +79,8 @@ class Run {
   };
 
   std::vector<const DeviceRun*> devices() const;
+  RunStatistics statistics_of(const RunParts& parts) const;
+  void show_progress(Duration step);
   void end_on_endless_op(Runtime& runtime);
   void warn_of_needless_budgets() const;
   void tell_statistics();

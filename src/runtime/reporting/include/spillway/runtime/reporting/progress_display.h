@@ -3,6 +3,8 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <span>
+#include <string>
 
 #include "spillway/base/clock.h"
 #include "spillway/swap/spill_store.h"
@@ -17,8 +19,14 @@ class ProgressDisplay {
   ProgressDisplay(bool is_shown, const Clock& clock);
 
   bool is_shown() const { return is_shown_; }
-  /// A step of that length has ended; `memory` is what the engine counts now.
-  void show(Duration step, const swap::SwapStatistics& memory);
+  /// What the engine of a device counts now.
+  struct DeviceCounts {
+    std::string device;
+    swap::SwapStatistics memory;
+  };
+  /// A step of that length has ended; `memory` is what the host's engine counts now.
+  void show(Duration step, const swap::SwapStatistics& memory,
+            std::span<const DeviceCounts> devices = {});
   /// Ends a line that is still open, so that what follows begins a new one.
   void end_line();
 
@@ -29,7 +37,7 @@ class ProgressDisplay {
   std::mutex mutex_;
   std::atomic<std::uint64_t> steps_{0};
   TimePoint last_shown_;
-  swap::StoreReport last_report_;
+  Bytes last_read_, last_written_;  ///< By all stores, when it was shown last.
 };
 
 }  // namespace spillway::runtime

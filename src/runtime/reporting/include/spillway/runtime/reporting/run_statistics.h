@@ -21,12 +21,16 @@ struct VerifiedReplays {
   std::map<std::string, std::uint64_t> operators;  ///< How many of the equal kinds each has.
 };
 
-/// How one process fared: what the statistics file and the summary are made of.
+/// How one process fared with the memory of the host, and in `devices` with that of each other
+/// device: what the statistics file and the summary are made of.
 /// `statistics_fields` says what each key of the file is called and means.
 struct RunStatistics : RuntimeReport {
   std::string spillway_version;
   std::string libtorch_version;
-  std::string device = "cpu";
+  std::string device = "cpu";          ///< Whose memory the figures are about.
+  std::string device_name;             ///< Of the card; empty: the host.
+  Bytes device_memory;                 ///< Of the card; 0: the host.
+  std::vector<RunStatistics> devices;  ///< Without what is about the process.
   std::string program;
   std::int64_t process_id = 0;
   std::optional<std::string> rank;
@@ -34,7 +38,7 @@ struct RunStatistics : RuntimeReport {
 
   Bytes budget;
   std::string budget_origin;     ///< As ResolvedBudget tells it.
-  bool is_budget_auto = false;   ///< Nobody gave one: all that the machine has.
+  bool is_budget_auto = false;   ///< As ResolvedBudget tells it.
   std::string address_limit;     ///< `arena_reason` of ResolvedBudget: ends advice on budgets.
   std::string why_no_addresses;  ///< The same with more advice: ends advice on addresses.
   Bytes peak_rss;
@@ -72,6 +76,8 @@ struct RunStatistics : RuntimeReport {
   double stall_seconds() const {
     return seconds(memory.fetch_wait + memory.room_wait + memory.fault_wait);
   }
+  /// By the stores of all devices.
+  Bytes all_disk_written() const;
   /// The most bytes that the followed plan takes at once, with what never leaves; 0 without one.
   Bytes planned_peak() const;
 };

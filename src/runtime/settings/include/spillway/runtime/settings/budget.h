@@ -13,7 +13,8 @@ namespace spillway::runtime {
 /// A budget in bytes with its history.
 struct ResolvedBudget {
   Bytes budget;
-  std::string origin;  ///< "auto: 21.3 GiB available memory less 1.7 GiB reserve"
+  std::string origin;    ///< "auto: 21.3 GiB available memory less 1.7 GiB reserve"
+  bool is_auto = false;  ///< Nobody gave one: all that there is.
   std::vector<std::string> warnings;
   Bytes arena{
       std::uint64_t{1} << 40};  ///< Address space to reserve for tensors, wherever they are.
