@@ -119,10 +119,10 @@ HostMemory host_memory_behind(const DeviceFacts& facts, const Settings& settings
         sharers > 1 ? message(" for {} ranks", sharers) : std::string(),
         pinned > Bytes() ? message(", {} pinned for other devices", pinned) : std::string());
   }
-  const std::string advice = "(ram: of --nvme, for each device)";
   if (is_given && usable && settings.host_tier > left)
-    throw ConfigError("{} of host memory for what leaves {} {} are more than there is: {}",
-                      settings.host_tier, facts.id, advice, history);
+    throw ConfigError("{} of host memory for what leaves {} are more than there is: {} (lower ram: "
+                      "of --nvme, which is for each device)",
+                      settings.host_tier, facts.id, history);
   Bytes size = is_given ? settings.host_tier : std::min(left / 2, budget);
   size = Bytes(size.count() / kExtent.count() * kExtent.count());
   if (size < kLeastHostMemory)

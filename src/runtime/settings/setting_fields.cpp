@@ -237,10 +237,10 @@ constexpr std::array<SettingField, 38> kFields{{
     "devices that are left out have auto."},
    &assign_budgets},
   {{"nvme", "[ram:SIZE,]DIR[:SIZE],...", "the roomiest of $TMPDIR, /var/tmp, /tmp, .",
-    "Directories that tensors spill to, each with a limit on the bytes in it; several are used in "
-    "parallel. ram:SIZE puts a host memory tier of that size, beside the budget, before them. What leaves a GPU "
-    "always goes through one of its own, pinned; without ram: it is as large as the budget of the GPU, or half of "
-    "the memory that this process can use where that is less.", false, true},
+    "Directories that tensors spill to, each with a limit on the bytes in it (of the CPU, and as much of each GPU); "
+    "several are used in parallel. ram:SIZE puts a host memory tier of that size, beside the budget, before them. "
+    "What leaves a GPU always goes through one of its own, pinned; without ram: it is as large as the budget of the "
+    "GPU, or half of the memory that this process can use where that is less.", false, true},
    &assign_places},
   {{"reserve", "SIZE", "512MiB or 8 %",
     "Memory that --budget auto and percentages leave for everything but tensors: libraries, "

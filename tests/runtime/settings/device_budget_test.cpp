@@ -156,8 +156,8 @@ TEST(HostMemoryBehind, IsWhatWasGivenForEachDevice) {
 TEST(HostMemoryBehind, RefusesMoreThanThereIs) {
   EXPECT_THAT(refusal_of([] { behind(settings_with("auto", "ram:7GiB,/scratch"), 1_GiB, 6_GiB); }),
               AllOf(HasSubstr("7.00 GiB of host memory for what leaves cuda:0"),
-                    HasSubstr("(ram: of --nvme, for each device)"), HasSubstr("12.0 GiB usable"),
-                    HasSubstr("6.00 GiB pinned for other devices")));
+                    HasSubstr("(lower ram: of --nvme, which is for each device)"),
+                    HasSubstr("12.0 GiB usable"), HasSubstr("6.00 GiB pinned for other devices")));
 }
 
 TEST(HostMemoryBehind, RefusesLessThanTwoExtents) {
