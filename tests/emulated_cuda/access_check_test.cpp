@@ -44,6 +44,28 @@ TEST_F(TwoStreams, OperatorThatDoesNotWaitForACopyInIsNamedWithIt) {
             "stream 1");
 }
 
+TEST_F(TwoStreams, AConflictAtTwoAddressesTellsBoth) {
+  check_.begin(copies_);
+  EXPECT_EQ(check_.use(copies_, kBlock, kBytes, Use::kWrite, "copy in", 0x70000), std::nullopt);
+  check_.begin(compute_);
+  EXPECT_THAT(
+      check_.use(compute_, kBlock + 16, 8, Use::kRead, "aten::add", 0x90000)->text(),
+      testing::HasSubstr("'aten::add' on stream 0 reads memory at 0x91010 that 'copy in' on "
+                         "stream 1 wrote at 0x71010, and nothing"));
+}
+
+TEST_F(TwoStreams, AddressesAreTakenAwayFromWhoUsesThem) {
+  check_.begin(copies_);
+  EXPECT_EQ(check_.use(copies_, kBlock, kBytes, Use::kRead, "copy out", 0x70000), std::nullopt);
+  EXPECT_EQ(check_.take_away(kBlock, kBytes, "cuMemUnmap", 0x90000), std::nullopt);
+  EXPECT_EQ(check_.ranges(), 1U) << "the copy is not forgotten";
+  EXPECT_THAT(check_.take_away(kBlock, kBytes, "cuMemUnmap", 0x70000)->text(),
+              testing::HasSubstr("takes away memory at 0x71000 that 'copy out' on stream 1 read"));
+  check_.host_learns(check_.clock_of(copies_));
+  EXPECT_EQ(check_.take_away(kBlock, kBytes, "cuMemUnmap", 0x90000), std::nullopt);
+  EXPECT_EQ(check_.ranges(), 0U);
+}
+
 TEST_F(TwoStreams, CopyOutThatDoesNotWaitForTheOperatorIsNamed) {
   EXPECT_EQ(used(compute_, Use::kWrite, "aten::add"), "");
   EXPECT_THAT(

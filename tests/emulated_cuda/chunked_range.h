@@ -43,6 +43,10 @@ class ChunkedRange {
 
   CUresult try_map() { return SPILLWAY_DRIVER(cuMemMap)(address_, bytes_, 0, chunk_, 0); }
   void map() { EXPECT_EQ(try_map(), CUDA_SUCCESS); }
+  /// The other's chunk, which may lie beneath its addresses, too.
+  void map_chunk_of(const ChunkedRange& other) {
+    EXPECT_EQ(SPILLWAY_DRIVER(cuMemMap)(address_, bytes_, 0, other.chunk_, 0), CUDA_SUCCESS);
+  }
   void give_access() {
     CUmemAccessDesc who{};
     who.location.type = CU_MEM_LOCATION_TYPE_DEVICE;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "chunked_range.h"
+#include "streams_and_memory.h"
 #include "support/emulated_cuda/runtime/emulation.h"
 
 namespace spillway::emulated {
@@ -109,6 +110,81 @@ TEST_F(EmulatedDriverDeathTest, AddressesAreNotFreedUnderAMapping) {
   };
   EXPECT_DEATH(program(),
                "cuMemAddressFree of 0x[0-9a-f]+, where chunks are mapped; call cuMemUnmap before");
+}
+
+/// One chunk beneath two ranges of addresses.
+class TwoAddresses {
+ public:
+  TwoAddresses() {
+    one_.map();
+    one_.give_access();
+    other_.map_chunk_of(one_);
+    other_.give_access();
+  }
+  ~TwoAddresses() {
+    one_.unmap();
+    other_.unmap();
+  }
+  ChunkedRange& one() { return one_; }
+  ChunkedRange& other() { return other_; }
+
+ private:
+  ChunkedRange one_;
+  ChunkedRange other_;
+};
+
+void fill(const ChunkedRange& range, cudaStream_t stream) {
+  EXPECT_EQ(cudaMemsetAsync(range.data(), 5, range.bytes(), stream), cudaSuccess);
+}
+
+TEST_F(EmulatedDriver, AChunkIsTheSameMemoryAtEachOfItsAddresses) {
+  TwoAddresses both;
+  const FreeStream first;
+  const FreeStream second;
+  cudaEvent_t filled = nullptr;
+  EXPECT_EQ(cudaEventCreateWithFlags(&filled, cudaEventDisableTiming), cudaSuccess);
+  fill(both.one(), first);
+  EXPECT_EQ(cudaEventRecord(filled, first), cudaSuccess);
+  EXPECT_EQ(cudaStreamWaitEvent(second, filled, 0), cudaSuccess);
+  fill(both.other(), second);
+  EXPECT_EQ(cudaStreamSynchronize(second), cudaSuccess);
+  EXPECT_EQ(bytes_of(both.one()), std::vector<char>(both.one().bytes(), 5));
+  EXPECT_EQ(cudaEventDestroy(filled), cudaSuccess);
+}
+
+TEST_F(EmulatedDriverDeathTest, AMissingWaitIsNamedWhateverAddressesTheMemoryIsUsedBy) {
+  const auto program = [] {
+    TwoAddresses both;
+    const FreeStream first;
+    const FreeStream second;
+    fill(both.one(), first);
+    fill(both.other(), second);
+  };
+  EXPECT_DEATH(
+      program(),
+      "not ordered: 'fill' on .* writes memory at (0x[0-9a-f]+) that 'fill' on .* wrote at "
+      "0x[0-9a-f]+, and nothing makes the second wait");
+}
+
+TEST_F(EmulatedDriver, AddressesMayGoWhileTheMemoryIsUsedByOthers) {
+  TwoAddresses both;
+  const FreeStream stream;
+  Gate gate(stream);
+  fill(both.one(), stream);
+  both.other().unmap();
+  gate.open();
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  both.other().map_chunk_of(both.one());
+}
+
+TEST_F(EmulatedDriverDeathTest, AddressesMayNotGoWhileTheMemoryIsUsedByThem) {
+  const auto program = [] {
+    TwoAddresses both;
+    const FreeStream stream;
+    fill(both.one(), stream);
+    both.one().unmap();
+  };
+  EXPECT_DEATH(program(), "not ordered: 'cuMemUnmap' on the host takes away memory at");
 }
 
 }  // namespace

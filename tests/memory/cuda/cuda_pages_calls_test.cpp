@@ -99,6 +99,28 @@ TEST_F(CudaPageCalls, MovingAFrameMakesNoneAndWaitsForNothing) {
   for (const char* name : kNone) EXPECT_EQ(emu_cuda_calls(name), before[name]) << name;
 }
 
+/// Fills a frame at its alias, and reads it at the page above it.
+void use_at_both(bool waits) {
+  const Pages pages;
+  const auto in = pages.device().make_queue("in");
+  const auto trainer = pages.device().make_queue("trainer");
+  std::vector<char> bytes(kPage.count(), 7);
+  pages->make_frame(SlotId(0));
+  in->copy(pages->span_of(SlotId(0)), device::host_span_of_all(bytes));
+  pages->map(3, SlotId(0), Access::kRead);
+  if (waits) trainer->wait(in->record());
+  trainer->copy(device::host_span_of_all(bytes), pages->span_of(PageIndex(3)));
+  EXPECT_EQ(trainer->record().wait().error, "");
+  EXPECT_EQ(bytes, std::vector<char>(kPage.count(), 7));
+}
+
+TEST_F(CudaPageCalls, WhoUsesAPageWaitsForWhatFilledItsFrame) {
+  use_at_both(/*waits=*/true);
+  EXPECT_DEATH(use_at_both(/*waits=*/false),
+               "not ordered: 'copy, device to host' on .* that 'copy, host to device' on .* wrote "
+               "at 0x");
+}
+
 TEST_F(CudaPageCalls, ADeviceThatIsFullRefusesAFrameAndNothingHasChanged) {
   EXPECT_HOLDS_WITH("EMU_CUDA_MEMORY", "128KiB", [] {
     const Pages pages;

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -189,6 +190,28 @@ std::optional<Mappings::Hole> Mappings::first_hole(std::uintptr_t address,
     at = end;
   }
   return std::nullopt;
+}
+
+std::vector<Mappings::Piece> Mappings::beneath(std::uintptr_t address, std::size_t bytes) const {
+  constexpr std::uintptr_t kFirstNumber = std::uintptr_t{1} << 63;  // No address of a program.
+  const std::uintptr_t end = address + bytes;
+  const std::lock_guard lock(mutex_);
+  std::vector<Piece> pieces;
+  auto at = mappings_.upper_bound(address);
+  if (at != mappings_.begin()) --at;
+  for (; at != mappings_.end() && at->first < end; ++at) {
+    const std::uintptr_t from = std::max(address, at->first);
+    const std::uintptr_t to = std::min(end, at->first + at->second.bytes);
+    if (from >= to) continue;
+    const std::uintptr_t physical = kFirstNumber + at->second.chunk->offset + (from - at->first);
+    const bool is_next = !pieces.empty() && pieces.back().address + pieces.back().bytes == from &&
+                         pieces.back().physical + pieces.back().bytes == physical;
+    if (is_next)
+      pieces.back().bytes += to - from;
+    else
+      pieces.push_back({from, physical, to - from});
+  }
+  return pieces;
 }
 
 }  // namespace spillway::emulated

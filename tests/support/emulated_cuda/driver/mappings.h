@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <unordered_set>
+#include <vector>
 
 namespace spillway::emulated {
 
@@ -45,6 +46,15 @@ class Mappings {
     const char* why;
   };
   std::optional<Hole> first_hole(std::uintptr_t address, std::size_t bytes) const;
+
+  /// Bytes of physical memory that lie side by side beneath addresses that do, too.
+  struct Piece {
+    std::uintptr_t address;
+    std::uintptr_t physical;  ///< Number of the first byte, which is no address.
+    std::size_t bytes;
+  };
+  /// What lies beneath the addresses, as far as something does.
+  std::vector<Piece> beneath(std::uintptr_t address, std::size_t bytes) const;
 
  private:
   struct Mapping {

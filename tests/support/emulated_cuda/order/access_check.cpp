@@ -1,5 +1,7 @@
 #include "access_check.h"
 
+#include <algorithm>
+#include <iterator>
 #include <sstream>
 #include <utility>
 
@@ -9,7 +11,9 @@ std::string Conflict::text() const {
   std::ostringstream out;
   out << "not ordered: '" << later << "' on " << later_place << " " << later_verb << " memory at 0x"
       << std::hex << address << " that '" << earlier << "' on " << earlier_place << " "
-      << earlier_verb << ", and nothing makes the second wait; let " << later_place
+      << earlier_verb;
+  if (earlier_address != address) out << " at 0x" << earlier_address;
+  out << ", and nothing makes the second wait; let " << later_place
       << " wait for an event that is recorded behind it on " << earlier_place;
   return out.str();
 }
@@ -42,23 +46,27 @@ void AccessCheck::split(std::uintptr_t address) {
   ranges_.emplace(address, std::move(right));
 }
 
-// What of `range` has not happened before `now`; the parties of the earlier use alone are filled
-// in.
-std::optional<Conflict> AccessCheck::against(const Range& range, Use kind, const Clock& now) const {
-  const auto conflict = [this](const Access& earlier, const char* verb) {
-    Conflict found;
-    found.earlier = *earlier.what;
-    found.earlier_place = streams_[index(earlier.stream)].name;
-    found.earlier_verb = verb;
-    return found;
-  };
+Conflict AccessCheck::conflict_with(const Access& earlier, const char* verb,
+                                    std::uintptr_t first) const {
+  Conflict found;
+  found.earlier = *earlier.what;
+  found.earlier_place = streams_[index(earlier.stream)].name;
+  found.earlier_verb = verb;
+  found.earlier_address = first + earlier.offset;
+  return found;
+}
+
+// What of the range at `first` has not happened before `now`; the parties of the earlier use alone
+// are filled in.
+std::optional<Conflict> AccessCheck::against(const Range& range, Use kind, const Clock& now,
+                                             std::uintptr_t first) const {
   const auto unknown = [&now](const Access& earlier) {
     return earlier.stream >= 0 && now.of(earlier.stream) < earlier.tick;
   };
-  if (unknown(range.write)) return conflict(range.write, "wrote");
+  if (unknown(range.write)) return conflict_with(range.write, "wrote", first);
   if (kind == Use::kRead) return std::nullopt;
   for (const Access& earlier : range.reads) {
-    if (unknown(earlier)) return conflict(earlier, "read");
+    if (unknown(earlier)) return conflict_with(earlier, "read", first);
   }
   return std::nullopt;
 }
@@ -82,52 +90,65 @@ void AccessCheck::read(std::uintptr_t address, std::uintptr_t end, const Access&
   }
 }
 
-std::optional<Conflict> AccessCheck::use(int stream, std::uintptr_t address, std::size_t bytes,
-                                         Use kind, std::string_view what) {
+std::optional<Conflict> AccessCheck::use(int stream, std::uintptr_t first, std::size_t bytes,
+                                         Use kind, std::string_view what, std::uintptr_t offset) {
   if (bytes == 0) return std::nullopt;
-  const std::uintptr_t end = address + bytes;
-  split(address);
+  const std::uintptr_t end = first + bytes;
+  split(first);
   split(end);
   const Stream& mine = streams_[index(stream)];
-  const auto first = ranges_.lower_bound(address);
-  auto last = first;
+  const auto begin = ranges_.lower_bound(first);
+  auto last = begin;
   for (; last != ranges_.end() && last->first < end; ++last) {
-    if (auto found = against(last->second, kind, mine.clock)) {
+    if (auto found = against(last->second, kind, mine.clock, last->first)) {
       found->later = what;
       found->later_place = mine.name;
       found->later_verb = kind == Use::kWrite ? "writes" : "reads";
-      found->address = last->first;
+      found->address = last->first + offset;
       return found;
     }
   }
-  const Access access{stream, mine.clock.of(stream), intern(what)};
+  const Access access{stream, mine.clock.of(stream), intern(what), offset};
   if (kind == Use::kWrite) {
     // Whatever the borders were, the bytes have one history from here on.
-    const auto hint = ranges_.erase(first, last);
-    ranges_.emplace_hint(hint, address, Range{end, access, {}});
+    const auto hint = ranges_.erase(begin, last);
+    ranges_.emplace_hint(hint, first, Range{end, access, {}});
   } else {
-    read(address, end, access);
+    read(first, end, access);
   }
   return std::nullopt;
 }
 
-std::optional<Conflict> AccessCheck::take_away(std::uintptr_t address, std::size_t bytes,
-                                               std::string_view what) {
-  const std::uintptr_t end = address + bytes;
-  split(address);
+bool AccessCheck::is_known_to_host(const Access& access) const {
+  return access.stream < 0 || access.tick <= host_.of(access.stream);
+}
+
+std::optional<Conflict> AccessCheck::take_away(std::uintptr_t first, std::size_t bytes,
+                                               std::string_view what, std::uintptr_t offset) {
+  const std::uintptr_t end = first + bytes;
+  split(first);
   split(end);
-  const auto first = ranges_.lower_bound(address);
-  auto last = first;
-  for (; last != ranges_.end() && last->first < end; ++last) {
-    if (auto found = against(last->second, Use::kWrite, host_)) {
-      found->later = what;
-      found->later_place = "the host";
-      found->later_verb = "takes away";
-      found->address = last->first;
+  for (auto at = ranges_.lower_bound(first); at != ranges_.end() && at->first < end;) {
+    Range& range = at->second;
+    const auto is_too_early = [&](const Access& access) {
+      return access.offset == offset && !is_known_to_host(access);
+    };
+    const auto read = std::find_if(range.reads.begin(), range.reads.end(), is_too_early);
+    const bool is_written = is_too_early(range.write);
+    if (is_written || read != range.reads.end()) {
+      Conflict found = is_written ? conflict_with(range.write, "wrote", at->first)
+                                  : conflict_with(*read, "read", at->first);
+      found.later = what;
+      found.later_place = "the host";
+      found.later_verb = "takes away";
+      found.address = at->first + offset;
       return found;
     }
+    std::erase_if(range.reads, [this](const Access& access) { return is_known_to_host(access); });
+    if (is_known_to_host(range.write)) range.write = {};
+    const bool is_unused = range.write.stream < 0 && range.reads.empty();
+    at = is_unused ? ranges_.erase(at) : std::next(at);
   }
-  ranges_.erase(first, last);
   return std::nullopt;
 }
 

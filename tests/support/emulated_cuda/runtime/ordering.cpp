@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include "../driver/mappings.h"
 #include "address_space.h"
 #include "failure.h"
 #include "pinned_memory.h"
@@ -24,6 +25,16 @@ void die_of(const std::optional<Conflict>& conflict) {
   if (conflict) die(conflict->text());
 }
 
+/// Calls `act(first, bytes, offset)` for all that lies beneath the addresses: one chunk may lie
+/// beneath several, and is the same memory at each.
+template <class Act>
+void for_memory_at(const std::optional<Range>& range, std::uintptr_t address, std::size_t bytes,
+                   Act act) {
+  if (!range || range->kind != Kind::kReserved) return act(address, bytes, std::uintptr_t{0});
+  for (const Mappings::Piece& piece : Mappings::of_process().beneath(address, bytes))
+    act(piece.physical, piece.bytes, piece.address - piece.physical);
+}
+
 }  // namespace
 
 int add_stream(std::string name) {
@@ -39,9 +50,14 @@ void begin(int stream) {
 
 void use(int stream, const void* address, std::size_t bytes, Use kind, const char* what) {
   check_mapped(address, bytes, what, Moment::kSubmission);
-  if (!settings().check || !AddressSpace::of_process().find(address)) return;
+  if (!settings().check) return;
+  const auto range = AddressSpace::of_process().find(address);
+  if (!range) return;
   const std::lock_guard lock(state().mutex);
-  die_of(state().check.use(stream, reinterpret_cast<std::uintptr_t>(address), bytes, kind, what));
+  for_memory_at(range, reinterpret_cast<std::uintptr_t>(address), bytes,
+                [&](std::uintptr_t first, std::size_t count, std::uintptr_t offset) {
+                  die_of(state().check.use(stream, first, count, kind, what, offset));
+                });
 }
 
 void use_protected(int stream, const void* address, std::size_t bytes, Use kind, const char* what) {
@@ -82,8 +98,12 @@ void host_learns(const Clock& event) {
 
 void take_away(const void* address, std::size_t bytes, const char* what) {
   if (!settings().check) return;
+  const auto range = AddressSpace::of_process().find(address);
   const std::lock_guard lock(state().mutex);
-  die_of(state().check.take_away(reinterpret_cast<std::uintptr_t>(address), bytes, what));
+  for_memory_at(range, reinterpret_cast<std::uintptr_t>(address), bytes,
+                [&](std::uintptr_t first, std::size_t count, std::uintptr_t offset) {
+                  die_of(state().check.take_away(first, count, what, offset));
+                });
 }
 
 }  // namespace spillway::emulated::ordering
