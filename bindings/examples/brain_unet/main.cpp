@@ -140,7 +140,7 @@ void train_unet(Options& options, const trainer::Configuration& configuration) {
     optimizer->step();
     return parts.result();
   };
-  trainer::train({*unet, *optimizer, device, "voxels", step, {}}, options.run, configuration);
+  trainer::train({*unet, *optimizer, "voxels", step, {}, device}, options.run, configuration);
 }
 
 }  // namespace

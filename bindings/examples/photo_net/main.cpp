@@ -127,7 +127,7 @@ void train_net(Options& options, const trainer::Configuration& configuration) {
     optimizer->step();
     return parts.result();
   };
-  trainer::train({*net, *optimizer, device, "pixels", step, {}}, options.run, configuration);
+  trainer::train({*net, *optimizer, "pixels", step, {}, device}, options.run, configuration);
 }
 
 }  // namespace

@@ -168,7 +168,7 @@ void train_gpt(Options& options, const trainer::Configuration& configuration) {
       std::printf("  sample: %s\n", sample.c_str());
     }
   };
-  trainer::train({*gpt, optimizer, device, "tokens", step, after_step}, options.run, configuration);
+  trainer::train({*gpt, optimizer, "tokens", step, after_step, device}, options.run, configuration);
 }
 
 }  // namespace

@@ -42,10 +42,10 @@ class MicroBatches {
 struct TrainingRun {
   torch::nn::Module& model;
   torch::optim::Optimizer& optimizer;
-  torch::Device device;
   std::string item_name;                              ///< Unit of the speed in the log, "voxels".
   std::function<StepResult(std::int64_t step)> step;  ///< Called with 1, 2, 3, ...
   std::function<void(std::int64_t step)> after_step;  ///< Evaluation, not timed; may be empty.
+  torch::Device device = torch::kCPU;
 };
 
 /// Seeds LibTorch and sets its threads, and returns the device to train on. Call before the model
