@@ -24,6 +24,17 @@ namespace {
 // Stands before each small block: its size, and room to keep the block aligned for AVX-512.
 constexpr std::size_t kSmallHeader = 64;
 
+/// For which room was made.
+void* small_block(swap::SwapEngine& engine, std::size_t size) {
+  void* block = nullptr;
+  if (::posix_memalign(&block, kSmallHeader, size + kSmallHeader) != 0) {
+    engine.release_small(Bytes(size));
+    throw std::bad_alloc();
+  }
+  *static_cast<std::size_t*>(block) = size;
+  return static_cast<std::byte*>(block) + kSmallHeader;
+}
+
 }  // namespace
 
 Runtime::OpContext& Runtime::context() const {
@@ -50,6 +61,7 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
                              .room = [this] { return room_for_plans(); },
                              .take_peak = [this] { return engine_->take_peak(); },
                              .moved = options_.moved,
+                             .moment = options_.moment,
                              .planning = options_.planning,
                              .recording = options_.recording,
                              .trace = options_.trace},
@@ -117,18 +129,7 @@ void* Runtime::allocate_small(std::size_t size, OpContext& op) {
   with_room(op, 0,
             [&] { engine_->account_small(Bytes(size), op.is_running ? &op.pins : nullptr); });
   note_success(op);
-  return small_block(size);
-}
-
-/// For which room was made.
-void* Runtime::small_block(std::size_t size) {
-  void* block = nullptr;
-  if (::posix_memalign(&block, kSmallHeader, size + kSmallHeader) != 0) {
-    engine_->release_small(Bytes(size));
-    throw std::bad_alloc();
-  }
-  *static_cast<std::size_t*>(block) = size;
-  return static_cast<std::byte*>(block) + kSmallHeader;
+  return small_block(*engine_, size);
 }
 
 swap::SwapEngine::Allocation Runtime::allocate_paged(OpContext& op, std::size_t size) {
@@ -164,7 +165,7 @@ void* Runtime::allocate_in_rehearsal(OpContext& op, std::size_t size) {
     op.ran_out_of_room = true;
     throw;
   }
-  return small_block(size);
+  return small_block(*engine_, size);
 }
 
 void* Runtime::allocate(std::size_t size) {
@@ -177,9 +178,9 @@ void* Runtime::allocate(std::size_t size) {
   if (is_learned && guide_ != nullptr && op.is_running && !op.learns && !op.replays) {
     learn_op(op, {}, *op.text, {.autograd = op.autograd});
     follow_orders(op);
+    if (op.learns) guide_->note_begin(trainer_of(op));
   }
-  const bool may_wait = (op.learns || op.replays || traces()) && engine_->is_under_pressure();
-  const Mark start = may_wait ? mark() : Mark{};
+  const Mark start = mark_wait(op);
   swap::SwapEngine::Allocation made;
   if (is_paged) {
     made = allocate_paged(op, size);
@@ -188,7 +189,7 @@ void* Runtime::allocate(std::size_t size) {
     made.address = static_cast<std::byte*>(shared_->serves(size) ? allocate_shared(size, op)
                                                                  : allocate_small(size, op));
   }
-  if (may_wait) end_wait_for_room(op, made.storage, start);
+  end_wait_for_room(op, made.storage, start);
   return made.address;
 }
 
@@ -207,26 +208,36 @@ void Runtime::note_allocated(OpContext& op, StorageId storage, std::size_t size)
     note_need(op);
   }
   if (guide_ != nullptr && !op.replays)
-    guide_->allocated(&op, storage, pages, Bytes(size),
+    guide_->allocated(trainer_of(op), storage, pages, Bytes(size),
                       op.is_running && op.fills && !op.makes_blanks);
-  if (traces()) options_.trace->allocated(&op, storage, Bytes(size));
+  if (traces()) options_.trace->allocated(trainer_of(op), storage, Bytes(size));
 }
 
 /// `born`: what room was made for; none: a storage that plans do not know.
 void Runtime::end_wait_for_room(OpContext& op, StorageId born, const Mark& start) {
+  if (start.at == TimePoint{}) return;
   const Wait wait = waited_since(start);
-  if (traces()) options_.trace->waited(&op, StallLedger::Reason::kRoom, wait.time);
+  if (traces()) options_.trace->waited(trainer_of(op), StallLedger::Reason::kRoom, wait.time);
   if (op.replays) op.replay_wait += wait;
   if (!op.learns) return;
-  guide_->waited(&op, wait.time, wait.moved);
+  if (start.moment && wait.time > Duration(0)) guide_->note_apart(trainer_of(op), *start.moment);
+  guide_->waited(trainer_of(op), wait.time, wait.moved);
   if (born.is_some() && wait.time >= StallLedger::kNoticeable)
-    guide_->waited_for(&op, born, StallLedger::Reason::kRoom, wait.time);
+    guide_->waited_for(trainer_of(op), born, StallLedger::Reason::kRoom, wait.time);
   if (op.text != nullptr)
     stalls_.note(op.signature, *op.text, StallLedger::Reason::kRoom, wait.time);
 }
 
 Runtime::Mark Runtime::mark() const {
   return {clock_.now(), moved(), swap::SwapEngine::waited_by_this_thread()};
+}
+
+/// Where a wait may begin; at no time where there will be none that anybody asks for.
+Runtime::Mark Runtime::mark_wait(const OpContext& op) const {
+  if (!engine_->is_under_pressure() || !(op.learns || op.replays || traces())) return {};
+  Mark start = mark();
+  if (op.learns) start.moment = guide_->moment();
+  return start;
 }
 
 /// Of the time since then what this thread waited for transfers. The rest is work: mapping the
@@ -249,18 +260,26 @@ void Runtime::tell_values(const OpContext& op, std::span<const RangeUse> uses, D
   const auto sum = std::accumulate(op.missing.begin(), op.missing.end(), std::uint64_t{0});
   for (std::size_t i = 0; i < std::min(op.missing.size(), uses.size()) && sum > 0; ++i)
     if (op.missing[i] > 0)
-      guide_->waited_for(&op, uses[i].storage, StallLedger::Reason::kInputs,
+      guide_->waited_for(trainer_of(op), uses[i].storage, StallLedger::Reason::kInputs,
                          waited * op.missing[i] / static_cast<std::int64_t>(sum));
 }
 
 void Runtime::count_other(Bytes size) {
   OpContext& op = context();
+  const Mark start = mark_wait(op);
   with_room(op, 0, [&] { engine_->account_small(size, op.is_running ? &op.pins : nullptr); });
   note_success(op);
+  end_wait_for_room(op, {}, start);
 }
 
 device::Event Runtime::given_so_far() const {
   return options_.given_so_far ? options_.given_so_far() : device::Event();
+}
+
+/// What tells whose operators are learned. Several threads give a device its work, backward has one
+/// of its own: they take turns.
+const void* Runtime::trainer_of(const OpContext& op) const {
+  return is_of_host() ? static_cast<const void*>(&op) : this;
 }
 
 /// What an operator has made and does not hand out stays with its kernels, as workspaces do.
@@ -348,7 +367,7 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   op.text = &text;  // Only now: the caller's text dies with whatever was thrown above.
   op.is_running = true;
   try {
-    if (traces()) options_.trace->begin_op(&op, signature, text);
+    if (traces()) options_.trace->begin_op(trainer_of(op), signature, text);
     note_need(op);
     if (holds) hold(op, uses, shared);
   } catch (...) {
@@ -361,22 +380,18 @@ void Runtime::learn_op(OpContext& op, std::span<const RangeUse> uses, const OpTe
                        const OpTraits& traits, std::span<const RangeUse> shared) {
   const bool is_named = engine_->is_under_pressure() || options_.planning.stored != nullptr;
   const OpText* const named = is_named ? &text : nullptr;
-  const auto signature = guide_->begin_op(&op, op.signature, uses, traits, named, op.wish, shared);
+  const auto signature =
+      guide_->begin_op(trainer_of(op), op.signature, uses, traits, named, op.wish, shared);
   op.learns = op.has_orders = signature.has_value();
   if (signature && records()) options_.recording->note_op(*signature, text);
 }
 
-/// The plan's orders for this moment, once; null: there are none.
-const swap::ResidencyOrders* Runtime::orders_of(OpContext& op) {
-  return std::exchange(op.has_orders, false) ? &op.wish.orders : nullptr;
-}
-
 void Runtime::follow_orders(OpContext& op) {
-  if (const swap::ResidencyOrders* const orders = orders_of(op)) engine_->apply(*orders);
+  if (const swap::ResidencyOrders* const orders = op.take_orders()) engine_->apply(*orders);
 }
 
 void Runtime::note_class(StorageId storage, profile::StorageClass holds) {
-  if (guide_ != nullptr) guide_->note_class(&context(), storage, holds);
+  if (guide_ != nullptr) guide_->note_class(trainer_of(context()), storage, holds);
 }
 
 void Runtime::note_small_parameters(Bytes bytes) {
@@ -386,13 +401,14 @@ void Runtime::note_small_parameters(Bytes bytes) {
 void Runtime::pin(OpContext& op, std::span<const RangeUse> uses) {
   with_room(op, 0, [&] {
     op.missing.clear();
-    engine_->pin(op.pins, uses, &op.missing, orders_of(op));
+    engine_->pin(op.pins, uses, &op.missing, op.take_orders());
   });
 }
 
 void Runtime::hold(OpContext& op, std::span<const RangeUse> uses,
                    std::span<const RangeUse> shared) {
-  const Mark start = mark();
+  Mark start = mark();
+  if (op.learns && engine_->is_under_pressure()) start.moment = guide_->moment();
   if (shared.empty()) {
     pin(op, uses);
   } else {
@@ -402,24 +418,30 @@ void Runtime::hold(OpContext& op, std::span<const RangeUse> uses,
   }
   note_success(op);
   const Wait wait = waited_since(start);
-  if (op.learns) guide_->waited(&op, wait.time, wait.moved);
+  if (start.moment && wait.time > Duration(0)) guide_->note_apart(trainer_of(op), *start.moment);
+  if (op.learns) guide_->note_begin(trainer_of(op));
+  if (op.learns) guide_->waited(trainer_of(op), wait.time, wait.moved);
   if (op.learns && wait.time >= StallLedger::kNoticeable)
     tell_values(op, shared.empty() ? uses : std::span<const RangeUse>(op.all_uses), wait.time);
-  if (traces()) options_.trace->waited(&op, StallLedger::Reason::kInputs, wait.time);
+  if (traces()) options_.trace->waited(trainer_of(op), StallLedger::Reason::kInputs, wait.time);
   stalls_.note(op.signature, *op.text, StallLedger::Reason::kInputs, wait.time);
 }
 
 Rehearsal::Rehearsal(Runtime& runtime) : runtime_(runtime), start_(runtime.mark()) {
-  runtime.context().rehearses = true;
-  runtime.context().ran_out_of_room = false;
+  Runtime::OpContext& op = runtime.context();
+  op.rehearses = true;
+  op.ran_out_of_room = false;
+  if (op.learns) start_.moment = runtime.guide_->moment();
 }
 
 Rehearsal::~Rehearsal() {
   Runtime::OpContext& op = runtime_.context();
   op.rehearses = false;
   if (!op.learns) return;
+  const void* const trainer = runtime_.trainer_of(op);
+  if (start_.moment) runtime_.guide_->note_apart(trainer, *start_.moment);
   const Runtime::Wait passed = runtime_.passed_since(start_);
-  runtime_.guide_->waited(&op, passed.time, passed.moved);
+  runtime_.guide_->waited(trainer, passed.time, passed.moved);
 }
 
 bool Rehearsal::ran_out_of_room() const { return runtime_.context().ran_out_of_room; }
@@ -437,14 +459,14 @@ void Runtime::end_op(std::span<const StorageId> results) noexcept {
   if (!op.is_running) return;  // In a child that was forked by the operator.
   hold_hidden(op, results);
   const TimePoint start = op.sampled_since == TimePoint{} ? TimePoint{} : clock_.now();
-  if (traces()) options_.trace->end_op(&op, op.learns, engine_->resident());
+  if (traces()) options_.trace->end_op(trainer_of(op), op.learns, engine_->resident());
   op.is_running = false;
   op.text = nullptr;
   end_oversize(op);
   settle_unrecorded(op);
-  if (op.learns) op.has_orders = guide_->end_op(&op, op.wish);
+  if (op.learns) op.has_orders = guide_->end_op(trainer_of(op), op.wish);
   op.learns = false;
-  engine_->unpin(op.pins, orders_of(op), given_so_far());
+  engine_->unpin(op.pins, op.take_orders(), given_so_far());
   drop_wished(op);
   ops_.fetch_add(1, std::memory_order_relaxed);
   sample_since(start);
@@ -496,8 +518,8 @@ void Runtime::end_step() {
     step_start_ = now;
   }
   if (!cost.empty()) log_warning("{}", cost);
-  if (guide_ != nullptr) guide_->step_boundary(&context());
-  if (traces()) options_.trace->begin_step(&context(), number);
+  if (guide_ != nullptr) guide_->step_boundary(trainer_of(context()));
+  if (traces()) options_.trace->begin_step(trainer_of(context()), number);
   if (on_step) on_step(duration);
 }
 

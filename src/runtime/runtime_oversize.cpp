@@ -35,6 +35,15 @@ std::string in_mebibytes(Bytes size) {
   return std::to_string((size.count() + kMebibyte - 1) / kMebibyte) + "MiB";
 }
 
+/// "below 4.00 KiB"
+std::string sizes_that_stay(const RuntimeOptions& options, Bytes page_size) {
+  if (options.min_storage <= SharedPages::kSmallest)
+    return message("below --min-storage ({})", options.min_storage);
+  const std::string small = message("below {}", SharedPages::kSmallest);
+  if (options.min_storage <= page_size) return small;
+  return message("{} or from {} to --min-storage ({})", small, page_size, options.min_storage);
+}
+
 }  // namespace
 
 Bytes Runtime::moved() const { return options_.moved ? options_.moved() : Bytes(); }
@@ -99,15 +108,6 @@ void Runtime::check_oversize(OpContext& op, std::uint64_t asked) {
     refuse_oversize(op, need);
 }
 
-/// "below 4.00 KiB"
-std::string Runtime::sizes_that_stay() const {
-  if (options_.min_storage <= SharedPages::kSmallest)
-    return message("below --min-storage ({})", options_.min_storage);
-  const std::string small = message("below {}", SharedPages::kSmallest);
-  if (options_.min_storage <= page_size_) return small;
-  return message("{} or from {} to --min-storage ({})", small, page_size_, options_.min_storage);
-}
-
 /// "aten::mm(…) does not fit into the budget of 12.0 MiB: it needs 14.0 MiB at once."
 std::string Runtime::why_refused(const OpContext& op, std::uint64_t need, Bytes moved) const {
   const Bytes room = page_size_ * engine_->storage_pages();
@@ -117,11 +117,12 @@ std::string Runtime::why_refused(const OpContext& op, std::uint64_t need, Bytes 
   if (small > needed)  // The operator is not what holds the memory.
     return message("Tensors {} hold {} of the budget of {} and never leave memory; {} finds no "
                    "room beside them{}.",
-                   sizes_that_stay(), small, options_.budget, op.name(), so_far);
-  const std::string beside =
-      needed <= options_.budget
-          ? message(" beside {} of tensors {}, which never leave memory", small, sizes_that_stay())
-          : "";
+                   sizes_that_stay(options_, page_size_), small, options_.budget, op.name(),
+                   so_far);
+  const std::string beside = needed <= options_.budget
+                                 ? message(" beside {} of tensors {}, which never leave memory",
+                                           small, sizes_that_stay(options_, page_size_))
+                                 : "";
   return message("{} does not fit into the budget of {}: it needs {} at once{}{}.", op.name(),
                  options_.budget, needed, beside, so_far);
 }
@@ -157,7 +158,7 @@ std::string Runtime::smallest_budget_text_locked(const swap::SwapStatistics& mem
   if (memory.small_peak * 2 < smallest) held = "needed at once by " + largest_op_;
   if (memory.small_peak * kTellSmallFrom >= smallest)
     held += message("{}{} of it for tensors {}, which never leave memory", held.empty() ? "" : "; ",
-                    in_mebibytes(memory.small_peak), sizes_that_stay());
+                    in_mebibytes(memory.small_peak), sizes_that_stay(options_, page_size_));
   if (found == Finding::kWhole)
     return message("smallest budget: {} ({})", in_mebibytes(smallest), held);
   return message("smallest budget: {} or more ({}{})", in_mebibytes(smallest), held,

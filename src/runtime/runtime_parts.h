@@ -5,6 +5,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "alarm.h"
@@ -48,7 +49,11 @@ struct Runtime::OpContext {
   bool has_replayed = false;     ///< It did run, and was not left out as needless.
   bool replays = false;          ///< The running operator is none of the trainer's: it runs again.
   StepGuide::Wish wish;
-  bool has_orders = false;                  ///< Those of `wish` are still to be followed.
+  bool has_orders = false;  ///< Those of `wish` are still to be followed.
+  /// Once; null: there are none.
+  const swap::ResidencyOrders* take_orders() {
+    return std::exchange(has_orders, false) ? &wish.orders : nullptr;
+  }
   std::vector<StorageId> to_record_writes;  ///< What the operator writes that is to be recorded.
   std::uint64_t signature = 0;
   AutogradFacts autograd;

@@ -67,7 +67,7 @@ void Runtime::bring_back(OpContext& op, std::uint64_t signature, std::span<const
   const Mark start = mark();
   for (const StorageId ended : recomputer_->take_ended()) engine_->release(ended);
   if (guide_ == nullptr || uses.empty()) return;
-  const StepGuide::DueReplays due = guide_->due_replays(&op, signature, uses);
+  const StepGuide::DueReplays due = guide_->due_replays(trainer_of(op), signature, uses);
   if (due.places.empty()) return;
   Mark begin;
   recomputer_->replay(due.places, [&](std::size_t position, bool ends) {
@@ -86,7 +86,7 @@ void Runtime::bring_back(OpContext& op, std::uint64_t signature, std::span<const
   });
   // Their own time is known to plans as that of second runs.
   const Wait passed = passed_since(start);
-  guide_->waited(&op, passed.time, passed.moved);
+  guide_->waited(trainer_of(op), passed.time, passed.moved);
 }
 
 void Runtime::drop_wished(OpContext& op) noexcept {
@@ -100,28 +100,30 @@ void Runtime::run_replay(profile::OpIndex place, const recompute::RecordedCall& 
                          const std::function<void(swap::PinSet&)>& body) {
   const ReplayText text(call);
   OpContext& op = context();
-  if (traces()) options_.trace->begin_replay(&op, place);
+  if (traces()) options_.trace->begin_replay(trainer_of(op), place);
   const bool was_running = std::exchange(op.is_running, true);
   const bool learned = std::exchange(op.learns, false);
   SPILLWAY_ASSERT(!was_running);
+  const std::optional<device::Event> before = guide_->moment();
   op.replays = true;
   op.fills = true;
   op.room_failure = nullptr;
   op.text = &text;
   op.begin_allocations();
   const auto end = [&] {
-    if (traces()) options_.trace->end_op(&op, false, engine_->resident());
+    if (traces()) options_.trace->end_op(trainer_of(op), false, engine_->resident());
     op.is_running = op.replays = false;
     op.learns = learned;
     op.text = nullptr;
     end_oversize(op);
     engine_->unpin(op.pins, nullptr, given_so_far());
+    if (before) guide_->note_apart(trainer_of(op), *before);
   };
   try {
     const Mark asked = mark();
     pin(op, uses);
     const Wait wait = waited_since(asked);
-    if (traces()) options_.trace->waited(&op, StallLedger::Reason::kInputs, wait.time);
+    if (traces()) options_.trace->waited(trainer_of(op), StallLedger::Reason::kInputs, wait.time);
     const TimePoint start = clock_.now();
     op.replay_wait += wait;
     op.has_replayed = true;
@@ -191,10 +193,10 @@ void Runtime::keep(std::optional<recompute::RecordedCall> call) {
   if (!op.wish.record_as) return;
   if (call) {
     const profile::OpIndex place = *std::exchange(op.wish.record_as, std::nullopt);
-    if (traces()) options_.trace->kept_op(&op, place);
+    if (traces()) options_.trace->kept_op(trainer_of(op), place);
     recomputer_->keep(place, *std::move(call));
   } else {
-    guide_->cannot_record(&op);
+    guide_->cannot_record(trainer_of(op));
     settle_unrecorded(op);
   }
 }

@@ -44,8 +44,8 @@ void* Runtime::allocate_shared(std::size_t size, OpContext& op) {
     block = shared_->allocate(size, op.is_running ? &op.pins : nullptr, op.shared);
   });
   note_success(op);
-  if (is_told && block.is_new) guide_->allocated_shared(&op, block.page);
-  if (is_told && block.is_first && !block.is_new) guide_->use_shared(&op, block.page);
+  if (is_told && block.is_new) guide_->allocated_shared(trainer_of(op), block.page);
+  if (is_told && block.is_first && !block.is_new) guide_->use_shared(trainer_of(op), block.page);
   if (block.is_new) consider_learning_shared();
   if (!op.is_running || !block.is_first) return block.address;
   op.shared.push_back(block.page);

@@ -40,7 +40,7 @@ TABLE = {
               "profile", "recompute", "runtime", "schedule", "survey", "tasks", "torch", "transport"},
     "runtime_recording": {"base", "profile", "swap"},
     "runtime_recomputing": {"base", "memory", "profile", "recompute_call", "swap"},
-    "runtime_learning": {"base", "memory", "planner", "profile", "runtime_recording",
+    "runtime_learning": {"base", "device", "memory", "planner", "profile", "runtime_recording",
                          "swap"},
     "runtime_settings": {"base", "device", "memory", "planner", "profile", "runtime_learning", "swap",
                          "topology"},

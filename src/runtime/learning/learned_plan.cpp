@@ -79,9 +79,9 @@ void LearnedPlan::set(planner::StepPlan made) {
   drops = planner::drops_per_op(step.tape, rewritten);
 }
 
-void StepShape::note_times(const profile::RecordedStep& step) {
+void StepShape::note_times(OpTimes of_step) {
   if (times.size() >= kTimesKept) times.pop_back();
-  times.push_front(op_times_of(step));
+  times.push_front(std::move(of_step));
 }
 
 }  // namespace spillway::runtime

@@ -20,11 +20,13 @@ inline constexpr ShapeId kNoShape = 0;
 
 /// One known step.
 struct StepShape {
-  void note_times(const profile::RecordedStep& step);
+  void note_times(OpTimes of_step);
 
   ShapeId id = kNoShape;
   profile::OpSequence sequence;
-  StepTimes times;                ///< Of the latest steps, newest first, waits left out.
+  /// Of the latest steps, newest first, waits left out. Those of a device come later than the step.
+  StepTimes times;
+  std::uint32_t unmeasured = 0;   ///< Steps since the latest one that was measured on the device.
   std::uint64_t seen = 0;         ///< Steps.
   std::uint64_t last_seen = 0;    ///< Step count.
   bool is_cut_by_length = false;  ///< No boundary was announced: the step ends where it repeats.

@@ -26,6 +26,7 @@ StepGuide::StepGuide(const StepLearner::Options& options, swap::ResidencyAdvice&
     : most_pages_(options.recording == nullptr ? options.budget_pages : ~0U),
       residency_(residency),
       room_(options.room),
+      moment_(options.moment),
       clock_(clock),
       pieces_(options.budget_pages, large_pages(options)),
       learner_(with_storages(options)) {}
@@ -65,6 +66,7 @@ std::optional<std::uint64_t> StepGuide::begin_op(Thread thread, std::uint64_t si
                     traits.autograd, shared_);
   steps_.store(learner_.steps(), std::memory_order_relaxed);
   follows_plan_.store(learner_.follows_plan(), std::memory_order_relaxed);
+  measures_.store(learner_.measures(), std::memory_order_relaxed);
   if (text != nullptr) learner_.name_op(*text);
   take_advice_locked(wish.orders);
   take_wishes_locked(wish);
@@ -172,6 +174,24 @@ void StepGuide::waited_for(Thread thread, StorageId storage, StallLedger::Reason
   if (!trains(thread)) return;
   std::lock_guard lock(learner_mutex_);
   learner_.waited_for(pieces_.whole(storage), reason, time);
+}
+
+std::optional<device::Event> StepGuide::moment() const {
+  if (!measures_.load(std::memory_order_relaxed)) return std::nullopt;
+  return moment_();
+}
+
+void StepGuide::note_begin(Thread thread) {
+  if (!measures_.load(std::memory_order_relaxed) || !trains(thread)) return;
+  std::lock_guard lock(learner_mutex_);
+  learner_.note_begin();
+  measures_.store(learner_.measures(), std::memory_order_relaxed);
+}
+
+void StepGuide::note_apart(Thread thread, const device::Event& from) {
+  if (!trains(thread)) return;
+  std::lock_guard lock(learner_mutex_);
+  learner_.note_apart(from);
 }
 
 void StepGuide::step_boundary(Thread thread) {

@@ -246,7 +246,9 @@ void StepLearner::begin_replay(std::size_t position, Advice& advice) {
 }
 
 void StepLearner::end_replay(std::size_t position, Duration took, Bytes moved, Advice& advice) {
-  if (took > Duration(0)) state_->note_replay(position, took, moved);
+  // Where only the device knows what an operator takes, nobody knows it of a second run.
+  const bool is_known = took > Duration(0) && state_->library_.device_times() == nullptr;
+  if (is_known) state_->note_replay(position, took, moved);
   state_->plan_advice_.end_replay(position, advice);
 }
 
@@ -279,6 +281,19 @@ void StepLearner::name_op(const OpText& text) { state_->names_.note(state_->rece
 void StepLearner::waited_for(PieceId piece, StallLedger::Reason reason, Duration time) {
   if (!state_->recorder_.is_live(piece.value())) return;
   state_->value_stalls_.note(state_->recorder_.range(piece.value()).serial, reason, time);
+}
+
+bool StepLearner::measures() const {
+  const DeviceTimes* const times = state_->library_.device_times();
+  return times != nullptr && times->wants_moments();
+}
+
+void StepLearner::note_begin() {
+  if (measures()) state_->library_.device_times()->note_begin(state_->moment_());
+}
+
+void StepLearner::note_apart(const device::Event& from) {
+  if (measures()) state_->library_.device_times()->note_apart(from, state_->moment_());
 }
 
 void StepLearner::end_op(Advice& advice) { state_->end_op(advice); }

@@ -38,11 +38,12 @@ struct StepLearner::State {
                   .page_size = options.page_size,
                   .rates = options.rates,
                   .far = options.far},
-                 options.planning, names_),
+                 options.planning, names_, /*is_timed_on_device=*/options.moment != nullptr),
         recording_(options.recording),
         rates_now_(options.rates_now),
         take_peak_(options.take_peak),
         moved_(options.moved),
+        moment_(options.moment),
         trace_(options.trace),
         storage_of_(options.storage_of),
         room_(options.budget_pages),
@@ -95,6 +96,7 @@ struct StepLearner::State {
   const std::function<planner::TransferRates()> rates_now_;
   const std::function<Bytes()> take_peak_;
   const std::function<Bytes()> moved_;
+  const std::function<device::Event()> moment_;
   ValueStalls value_stalls_;
   StepTraceRecorder* const trace_;
   const std::function<StorageId(PieceId)> storage_of_;  ///< For the trace.

@@ -3,6 +3,7 @@
 #include "step_library.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace spillway::runtime {
 
@@ -13,6 +14,9 @@ namespace {
 
 constexpr std::size_t kHistory = 64;
 constexpr std::int64_t kReplayPagesKept = 1 << 14;  // Half of them, from here on.
+// On a device the first steps of a shape are measured, and one after so many others.
+constexpr std::size_t kStepsMeasured = 4;
+constexpr std::uint32_t kStepsUnmeasured = 15;
 // New shapes in a row after which a shape has to come twice before it is worth a plan.
 constexpr std::uint32_t kStrangersToPlan = 3;
 
@@ -61,15 +65,46 @@ ShapeId StepLibrary::learn(std::uint64_t identity, bool is_meaningful, bool is_c
       shape->sequence = OpSequence(tape.ops);
       shape->is_cut_by_length = is_cut_by_length;
     }
-    shape->note_times(record.step);
+    if (!device_times_) shape->note_times(op_times_of(record.step));
     ++shape->seen;
+    ++shape->unmeasured;
     shape->last_seen = step_count_;
     record.shape = shape->id;
     history_.push_front(shape->id);
     if (given_.is_there()) given_.note_step(most_frequent().sequence);
   }
   if (history_.size() > kHistory) history_.pop_back();
+  if (device_times_) settle_device_times(record);
   return history_.front();
+}
+
+/// What was measured of the step comes later, and what has come by now is of steps before it.
+void StepLibrary::settle_device_times(const Record& record) {
+  if (device_times_->end_step(record.shape, record.step.moved_of_op))
+    find_shape(record.shape)->unmeasured = 0;
+  for (DeviceTimes::Step& step : device_times_->take_done()) {
+    StepShape* const shape = find_shape(step.shape);
+    if (shape != nullptr) shape->note_times(std::move(step.times));
+  }
+  device_times_->begin_step(lacks_times());
+}
+
+/// Whether the next step should be measured: one of the shapes that come these days, and may come
+/// again, has too few times, or old ones.
+bool StepLibrary::lacks_times() const {
+  return shapes_.empty() || std::any_of(shapes_.begin(), shapes_.end(), [&](const auto& shape) {
+           const bool is_recent = step_count_ - shape->last_seen < kHistory;
+           const bool is_worth_it = shape->seen >= 2 || strangers_ <= kStrangersToPlan;
+           return is_recent && is_worth_it &&
+                  (shape->times.size() < kStepsMeasured || shape->unmeasured >= kStepsUnmeasured);
+         });
+}
+
+bool StepLibrary::have_times(std::span<const ShapeId> shapes) const {
+  return std::all_of(shapes.begin(), shapes.end(), [&](ShapeId id) {
+    const StepShape* const shape = find_shape(id);
+    return shape != nullptr && !shape->times.empty();
+  });
 }
 
 PlanPlace StepLibrary::choose(LearnedPlan* current, std::uint32_t next_slot) {
@@ -85,14 +120,15 @@ PlanPlace StepLibrary::choose(LearnedPlan* current, std::uint32_t next_slot) {
   if (const std::uint32_t cycle = given_.is_there() ? 1 : find_cycle(); cycle > 1) {
     std::uint32_t slot = 0;
     LearnedPlan* plan = find_rotation(cycle, slot);
-    if (plan == nullptr) {
+    const std::vector<ShapeId> latest(history_.rend() - cycle, history_.rend());
+    if (plan == nullptr && have_times(latest)) {
       plan = &new_plan();
-      plan->shapes.assign(history_.rend() - cycle, history_.rend());
+      plan->shapes = latest;
     }
-    if (slot == 0) {
+    if (plan != nullptr && slot == 0) {
       if (const PlanPlace place = refreshed(*plan, cycle - std::size_t{1}); place.plan != nullptr)
         return place;
-    } else if (plan->is_there()) {
+    } else if (plan != nullptr && plan->is_there()) {
       return start(*plan, slot, false);
     }
   }
@@ -218,6 +254,7 @@ PlanPlace StepLibrary::follow_single(ShapeId id) {
   if (age == records_.size()) return {};
   const bool is_awaited = given_.is_there() && given_.is_for(shape->sequence);
   if (!is_awaited && shape->seen < 2 && strangers_ > kStrangersToPlan) return {};
+  if (shape->times.empty()) return {};
   LearnedPlan& plan = new_plan();
   plan.shapes = {id};
   return refreshed(plan, age);

@@ -3,9 +3,12 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "device_times.h"
 #include "given_plan.h"
 #include "learned_plan.h"
 #include "plan_maker.h"
@@ -27,10 +30,12 @@ class StepLibrary {
   static constexpr std::uint32_t kMaxPlans = 8;
   static constexpr std::uint32_t kMaxSlots = 8;  ///< Steps of the longest cycle.
 
-  /// `names`: see GivenPlan.
+  /// `names`: see GivenPlan. `is_timed_on_device`: see StepLearner.
   StepLibrary(const planner::SwapLimits& limits, const PlanningOptions& planning,
-              const OpNames& names)
-      : limits_(limits), given_(planning, names), maker_(planning) {}
+              const OpNames& names, bool is_timed_on_device)
+      : limits_(limits), given_(planning, names), maker_(planning) {
+    if (is_timed_on_device) device_times_.emplace();
+  }
 
   /// Pages that plans made from now on may fill.
   void set_budget(std::uint32_t pages) { limits_.budget_pages = pages; }
@@ -52,6 +57,9 @@ class StepLibrary {
   /// Takes over what has been recorded there. Returns its shape, or kNoShape when it was not whole
   /// or `is_meaningful` is false.
   ShapeId learn(std::uint64_t identity, bool is_meaningful, bool is_cut_by_length);
+
+  /// Null: operators are timed on the host.
+  DeviceTimes* device_times() { return device_times_ ? &*device_times_ : nullptr; }
 
   /// Where to go on after a step; `current` is the plan that the step conformed to, or null, and
   /// `next_slot` its next step. `is_new` tells that the plan has been made or made again.
@@ -76,6 +84,9 @@ class StepLibrary {
   };
 
   StepShape* find_shape(ShapeId id) const;
+  void settle_device_times(const Record& record);
+  bool lacks_times() const;
+  bool have_times(std::span<const ShapeId> shapes) const;
   ShapeId predict() const;
   std::uint32_t find_cycle() const;
   LearnedPlan* find_rotation(std::uint32_t cycle, std::uint32_t& next_slot);
@@ -110,6 +121,7 @@ class StepLibrary {
   planner::SwapLimits limits_;
   GivenPlan given_;
   PlanMaker maker_;
+  std::optional<DeviceTimes> device_times_;
   Duration replay_extra_{0};  ///< Of the latest replays, which made so many pages.
   std::int64_t replay_pages_ = 0;
   std::vector<std::unique_ptr<StepShape>> shapes_;

@@ -91,6 +91,7 @@ class Runtime {
     TimePoint at;
     Bytes moved;
     Duration waited;
+    std::optional<device::Event> moment = {};  ///< See StepGuide.
   };
   /// Prepares a write by the trainer outside of all operators: brings back the dropped storages
   /// that could not be recomputed after it. An exception, in operators too, means that such a
@@ -155,9 +156,11 @@ class Runtime {
   OpContext& context() const;
   bool is_of_host() const { return options_.number == 0; }
   device::Event given_so_far() const;
+  const void* trainer_of(const OpContext& op) const;
   void hold_hidden(OpContext& op, std::span<const StorageId> results) noexcept;
   std::uint32_t pages_of(std::size_t size) const;
   Mark mark() const;
+  Mark mark_wait(const OpContext& op) const;
   struct Wait;
   Wait waited_since(const Mark& since) const;
   Wait passed_since(const Mark& since) const;
@@ -168,7 +171,6 @@ class Runtime {
   void* allocate_shared(std::size_t size, OpContext& op);
   void release_shared(OpContext& op, void* memory, StorageId page);
   std::uint32_t room_for_plans() const;
-  void* small_block(std::size_t size);
   template <typename Action>
   void with_room(OpContext& op, std::uint64_t asked, const Action& action);
   std::uint64_t need_of(const OpContext& op, const swap::NoRoomError& error, std::uint64_t asked);
@@ -180,7 +182,6 @@ class Runtime {
   std::string oversize_cost_locked(Duration passed, std::string_view what);
   [[noreturn]] void refuse_oversize(OpContext& op, std::uint64_t need);
   Bytes moved() const;
-  std::string sizes_that_stay() const;
   std::string why_refused(const OpContext& op, std::uint64_t need, Bytes moved) const;
   /// Whether all operators were seen, or larger ones may follow.
   enum class Finding { kWhole, kSoFar };
@@ -194,7 +195,6 @@ class Runtime {
                 const OpTraits& traits, std::span<const RangeUse> shared = {});
   Bytes shared_peak() const;  ///< The most bytes of pages that small storages shared.
   void consider_learning_shared();
-  static const swap::ResidencyOrders* orders_of(OpContext& op);
   void follow_orders(OpContext& op);
   void pin(OpContext& op, std::span<const RangeUse> uses);
   void hold(OpContext& op, std::span<const RangeUse> uses, std::span<const RangeUse> shared);

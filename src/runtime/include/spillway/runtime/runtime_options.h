@@ -20,6 +20,10 @@ struct RuntimeOptions {
   /// The moment when a device that works behind the host's back has done all that this thread has
   /// given it so far; empty: it is done when an operator returns.
   std::function<device::Event()> given_so_far = {};
+  /// The moment that the device comes to in the stream that this thread gives work to, recorded
+  /// with Timing::kKept; none where it cannot be recorded. Empty: operators are timed on the host.
+  /// Does not throw.
+  std::function<device::Event()> moment = {};
   Bytes budget;
   Bytes min_storage{std::uint64_t{1} << 20};  ///< Smaller storages share pages; see SharedPages.
   bool learns = true;                         ///< Off: demand paging only.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "spillway/base/clock.h"
+#include "spillway/device/event.h"
 #include "spillway/runtime/learning/step_learner.h"
 #include "spillway/runtime/recording/op_text.h"
 #include "spillway/runtime/recording/storage_pieces.h"
@@ -22,7 +23,7 @@ namespace spillway::runtime {
 /// a step.
 class StepGuide {
  public:
-  /// What tells threads apart.
+  /// What tells threads apart; several that take turns may share one.
   using Thread = const void*;
 
   StepGuide(const StepLearner::Options& options, swap::ResidencyAdvice& residency,
@@ -81,6 +82,12 @@ class StepGuide {
   /// The thread waited so long for pages or room within its operator, while so much moved.
   void waited(Thread thread, Duration time, Bytes moved);
 
+  /// What the device comes to now; none while nothing is measured. No lock.
+  std::optional<device::Event> moment() const;
+  /// See StepLearner.
+  void note_begin(Thread thread);
+  void note_apart(Thread thread, const device::Event& from);
+
   void step_boundary(Thread thread);
 
   /// Whether the latest operator was part of a plan. No lock.
@@ -107,12 +114,14 @@ class StepGuide {
   const std::uint32_t most_pages_;
   swap::ResidencyAdvice& residency_;
   const std::function<std::uint32_t()> room_;  ///< Empty: what `residency_` says.
+  const std::function<device::Event()> moment_;
   const Clock& clock_;
 
   std::atomic<Thread> thread_{nullptr};  ///< The one that trains.
   std::atomic<bool> is_boundary_{false};
   std::atomic<std::uint64_t> steps_{0};
   std::atomic<bool> follows_plan_{false};
+  std::atomic<bool> measures_{false};
 
   std::mutex freed_mutex_;
   std::vector<StorageId> freed_;  ///< What the learner is still to be told of, in order.

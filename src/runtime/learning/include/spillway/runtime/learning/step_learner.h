@@ -11,6 +11,7 @@
 #include "spillway/base/autograd_facts.h"
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
+#include "spillway/device/event.h"
 #include "spillway/planner/swap_plan.h"
 #include "spillway/profile/storage_class.h"
 #include "spillway/runtime/learning/planning_options.h"
@@ -120,6 +121,9 @@ class StepLearner {
     std::function<Bytes()> take_peak = {};
     /// What all transfers have moved so far. Asked for at each operator; empty: nothing moves.
     std::function<Bytes()> moved = {};
+    /// The moment that the device of the operators comes to now, which is told while it is
+    /// measured; see RuntimeOptions. Empty: operators take their time on the host.
+    std::function<device::Event()> moment = {};
     PlanningOptions planning = {};
     ProfileRecording* recording = nullptr;  ///< Is told of each step that ends; outlives this.
     StepTraceRecorder* trace = nullptr;     ///< As well.
@@ -183,6 +187,15 @@ class StepLearner {
   /// operator's own time, on which plans are built. `moved`: bytes that moved meanwhile. May be
   /// called several times per operator.
   void waited(Duration time, Bytes moved = {});
+
+  /// Whether operators are measured on the device now: in the first steps of a kind, and then in
+  /// one of sixteen.
+  bool measures() const;
+  /// The operator that has begun has its memory: its kernels come next.
+  void note_begin();
+  /// What the device did from that moment until now was not for the operators: it ran dry while
+  /// the host waited for pages or room, or did something again. Such times do not overlap.
+  void note_apart(const device::Event& from);
 
   /// The latest operator is called so; the first name that its signature got stays.
   void name_op(const OpText& text);
