@@ -82,6 +82,7 @@ class Builder {
   void choose_number() {
     options_.number = 1U + device_.id.index;
     options_.given_so_far = device_.given_so_far;
+    options_.moment = device_.moment;
     if (options_.number >= Runtime::kMostRuntimes)
       throw UnsupportedError("{} is one GPU too many: the first {} can be used (choose among them "
                              "with CUDA_VISIBLE_DEVICES)",

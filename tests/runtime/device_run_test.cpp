@@ -42,6 +42,12 @@ class Trainer {
   std::function<device::Event()> given_so_far() {
     return [this] { return queue_->record(); };
   }
+  std::function<device::Event()> moment() {
+    return [this] {
+      ++moments;
+      return queue_->record(device::Timing::kKept);
+    };
+  }
   void use(Runtime& runtime) { runtime_ = &runtime; }
 
   /// A new tensor, full of that byte.
@@ -64,6 +70,8 @@ class Trainer {
     EXPECT_EQ(done.wait().error, "");
     return bytes;
   }
+
+  std::uint32_t moments = 0;  ///< That were asked for.
 
  private:
   void begin(std::span<const RangeUse> uses) {
@@ -122,7 +130,10 @@ class DeviceRunCase : public ::testing::Test {
 
   RunParts build(const std::shared_ptr<ShadowDevice>& card, Trainer* trainer = nullptr) {
     DeviceSurroundings device = opened(card);
-    if (trainer != nullptr) device.given_so_far = trainer->given_so_far();
+    if (trainer != nullptr) {
+      device.given_so_far = trainer->given_so_far();
+      device.moment = trainer->moment();
+    }
     RunParts parts = build_device_runtime(settings_, surroundings_, clock_, std::move(device));
     if (trainer != nullptr) trainer->use(*parts.runtime);
     return parts;
@@ -176,6 +187,7 @@ TEST_F(DeviceRunCase, KeepsEveryByteUnderItsBudget) {
   EXPECT_EQ(counted.live_peak, 20 * kTensor);
   EXPECT_GT(counted.store.host.written, 0_B);
   EXPECT_GT(counted.store.written_to_disks(), 0_B);
+  EXPECT_GE(trainer.moments, 40U) << "the first step is measured, its operators on the device";
   for (std::byte* tensor : tensors) parts.runtime->deallocate(tensor);
 }
 

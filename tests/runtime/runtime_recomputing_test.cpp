@@ -27,6 +27,7 @@
 #include "support/forwarding_store.h"
 #include "support/named_op.h"
 #include "support/residency_orders.h"
+#include "support/timed_stream.h"
 
 namespace spillway::runtime {
 namespace {
@@ -49,12 +50,14 @@ std::unique_ptr<swap::SpillStore> make_store() {
 
 std::unique_ptr<Runtime> make_runtime(
     const Clock& clock, const planner::Strategy& strategy = planner::strategy_named("dtr"),
-    std::unique_ptr<swap::SpillStore> store = make_store()) {
+    std::unique_ptr<swap::SpillStore> store = make_store(),
+    const std::function<device::Event()>& moment = {}) {
   swap::SwapEngineOptions engine;
   engine.budget = kPageSize * kTightPages;
   engine.arena_size = 8_GiB;
   RuntimeOptions options;
   options.budget = engine.budget;
+  options.moment = moment;
   options.planning = {.recomputes = true, .strategy = &strategy};
   return std::make_unique<Runtime>(
       options,
@@ -134,7 +137,7 @@ class Chain {
 
   bool fails = false;      ///< What runs again does.
   bool overflows = false;  ///< It asks for more than there is, past the runtime.
-  std::function<void()> while_it_replays;
+  std::function<void()> while_it_runs, while_it_replays;
 
  private:
   struct Use {
@@ -175,6 +178,7 @@ class Chain {
     const NamedOp text("op " + std::to_string(signature));
     runtime_.announce_op();
     runtime_.begin_op(signature, found, text, {.is_replayable = is_replayable});
+    if (while_it_runs) while_it_runs();
     body();
     runtime_.end_op();
   }
@@ -369,6 +373,29 @@ TEST(RuntimeRecomputing, TellsHowTheRunWasWhileAnOperatorRunsAgain) {
   EXPECT_GT(report.replays, 0u);
   EXPECT_EQ(report.not_reported, "");
   EXPECT_GT(report.learned.plans, 0u);
+}
+
+// On a device, where the host is done with an operator long before the device is.
+TEST(RuntimeRecomputing, LeavesSecondRunsOutOfWhatTheDeviceTakes) {
+  using std::chrono::milliseconds;
+  ManualClock clock;
+  TimedStream stream(clock);
+  const auto runtime = make_runtime(clock, planner::strategy_named("dtr"), make_store(),
+                                    [&] { return stream.record(); });
+  Chain chain(*runtime);
+  chain.while_it_runs = [&] { stream.launch(milliseconds(10)); };
+  chain.while_it_replays = [&] { stream.launch(milliseconds(500)); };
+  std::uint64_t replays = 0;
+  for (int step = 0; step < 40; ++step) {
+    const std::uint64_t before = runtime->report().replays;
+    chain.train(1);
+    replays = runtime->report().replays - before;
+    stream.synchronize();
+  }
+  EXPECT_GT(replays, 0u);
+  // Plans take them to last as long as the first ones.
+  EXPECT_NEAR(runtime->report().learned.planned_seconds,
+              0.01 * static_cast<double>(2 * kLayers + replays), 1e-9);
 }
 
 /// The first plan waits until it may come.

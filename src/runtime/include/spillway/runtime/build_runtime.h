@@ -39,6 +39,7 @@ struct DeviceSurroundings {
   std::shared_ptr<device::Device> device;
   std::unique_ptr<memory::PageMemory> pages;         ///< Of the device, not reserved yet.
   std::function<device::Event()> given_so_far = {};  ///< See RuntimeOptions.
+  std::function<device::Event()> moment = {};        ///< The same.
 };
 
 /// This machine, as `settings` want to know it. Throws as `real_surroundings`.
