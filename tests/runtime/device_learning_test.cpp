@@ -24,10 +24,12 @@ using std::chrono::milliseconds;
 using swap::page_size;
 
 std::vector<profile::StepTape> planned;  // A strategy is a plain function.
+ManualClock* planning_clock = nullptr;
 
 planner::StepPlan keep_tape(const profile::StepTape& tape, const planner::SwapLimits& limits,
                             const planner::StopCheck& should_stop) {
   planned.push_back(tape);
+  planning_clock->advance(std::chrono::seconds(1));  // The step waits for it.
   return planner::strategy_named("demand").plan(tape, limits, should_stop);
 }
 
@@ -62,6 +64,7 @@ class DeviceLearningTest : public swap::PagesTest {
   void SetUp() override {
     PagesTest::SetUp();
     planned.clear();
+    planning_clock = &clock_;
   }
   void TearDown() override {
     runtime_.reset();

@@ -283,10 +283,7 @@ void StepLearner::waited_for(PieceId piece, StallLedger::Reason reason, Duration
   state_->value_stalls_.note(state_->recorder_.range(piece.value()).serial, reason, time);
 }
 
-bool StepLearner::measures() const {
-  const DeviceTimes* const times = state_->library_.device_times();
-  return times != nullptr && times->wants_moments();
-}
+bool StepLearner::measures() const { return state_->measures(); }
 
 void StepLearner::note_begin() {
   if (measures()) state_->library_.device_times()->note_begin(state_->moment_());

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -52,6 +53,13 @@ struct StepLearner::State {
   void begin_op(std::uint64_t signature, std::span<const PieceUse> uses, TimePoint now,
                 Advice& advice, bool is_replayable, const AutogradFacts& autograd,
                 std::span<const PieceUse> shared);
+  bool measures() const {
+    return library_.device_times() != nullptr && library_.device_times()->wants_moments();
+  }
+  /// What the device has come to; none where nothing is measured.
+  std::optional<device::Event> moment() const {
+    return measures() ? std::optional(moment_()) : std::nullopt;
+  }
   void use_shared(PieceId page, bool writes);
   void end_op(Advice& advice);
   void allocated(PieceId piece, std::uint32_t pages, Bytes bytes, bool is_filled);

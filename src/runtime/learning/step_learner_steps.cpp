@@ -50,7 +50,9 @@ void StepLearner::State::finish_step(TimePoint now, Bytes moved, bool is_meaning
   step_begin_ = now;
   lost_ops_ = 0;
 
+  const std::optional<device::Event> before_plan = moment();
   const PlanPlace place = library_.choose(conformed, next_slot);
+  if (before_plan) library_.device_times()->note_apart(*before_plan, moment_());
   conforms_ = place.plan != nullptr;
   if (place.plan == nullptr) {
     plan_ = nullptr;

@@ -60,6 +60,7 @@ class StepLibrary {
 
   /// Null: operators are timed on the host.
   DeviceTimes* device_times() { return device_times_ ? &*device_times_ : nullptr; }
+  const DeviceTimes* device_times() const { return device_times_ ? &*device_times_ : nullptr; }
 
   /// Where to go on after a step; `current` is the plan that the step conformed to, or null, and
   /// `next_slot` its next step. `is_new` tells that the plan has been made or made again.

@@ -250,10 +250,11 @@ TEST(StepLearnerOnDevice, MeasuresTheFirstStepsAndThenOneOfSixteen) {
   Trainer trainer(1000, true);
   for (int i = 0; i < 40; ++i) trainer.step();
   std::vector<std::uint32_t> expected(40, 0);
-  // Four, one more while the fourth is not done, and then the sixteenth after that; the next step
-  // begins with the end of the one before.
-  for (const std::size_t measured : {0, 1, 2, 3, 4, 20, 36}) expected[measured] = 9;
-  for (const std::size_t next : {5, 21, 37}) expected[next] = 1;
+  // Four, one more while the fourth is not done, and then the sixteenth after that. The next step
+  // begins with the end of the one before, and there are two around the choice of a plan.
+  for (const std::size_t measured : {0, 1, 2, 3, 4, 20, 36}) expected[measured] += 9;
+  for (const std::size_t planned : {1, 2, 3, 4, 5, 20, 21, 36, 37}) expected[planned] += 2;
+  for (const std::size_t next : {5, 21, 37}) expected[next] += 1;
   EXPECT_EQ(trainer.moments_of_step, expected);
 }
 
