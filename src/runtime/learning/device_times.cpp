@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "spillway/base/assert.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 
@@ -10,7 +11,10 @@ namespace spillway::runtime {
 
 namespace {
 
-bool was_recorded(const device::Event& event) { return event.state() != nullptr; }
+bool was_recorded(const device::Event& event) {
+  SPILLWAY_ASSERT(event.state() == nullptr || event.state()->timing() == device::Timing::kKept);
+  return event.state() != nullptr;
+}
 
 }  // namespace
 

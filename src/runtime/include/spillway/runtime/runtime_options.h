@@ -22,7 +22,7 @@ struct RuntimeOptions {
   std::function<device::Event()> given_so_far = {};
   /// The moment that the device comes to in the stream that this thread gives work to, recorded
   /// with Timing::kKept; none where it cannot be recorded. Empty: operators are timed on the host.
-  /// Does not throw.
+  /// Any thread, with the learner locked: it neither throws nor calls the runtime.
   std::function<device::Event()> moment = {};
   Bytes budget;
   Bytes min_storage{std::uint64_t{1} << 20};  ///< Smaller storages share pages; see SharedPages.
