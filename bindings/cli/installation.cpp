@@ -28,8 +28,10 @@ Installation find_installation(const std::string& command_path) {
     found.preload = (folder / "libspillway_preload.so").string();
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    if (name.rfind(kCoreStart, 0) == 0 && entry.path().extension() == ".so")
-      found.served.push_back(name.substr(kCoreStart.size(), name.size() - kCoreStart.size() - 3));
+    if (name.rfind(kCoreStart, 0) != 0 || entry.path().extension() != ".so") continue;
+    const std::string minor = name.substr(kCoreStart.size(), name.size() - kCoreStart.size() - 3);
+    // Its part for CUDA lies beside it.
+    if (minor.find_first_not_of("0123456789.") == std::string::npos) found.served.push_back(minor);
   }
   std::sort(found.served.begin(), found.served.end());
   return found;

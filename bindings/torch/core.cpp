@@ -16,6 +16,7 @@
 
 #include "call_recorder.h"
 #include "cpu_allocator.h"
+#include "device_library.h"
 #include "held_memory.h"
 #include "linked_hooks.h"
 #include "spillway/base/error.h"
@@ -183,6 +184,7 @@ Core::Core(const runtime::Settings& settings)
   instance.store(this);  // From here on other threads may fork.
   watch_forks();
   install_cpu_allocator(runtime());
+  if (!settings.split) open_cuda_library();
 }
 
 bool Core::is_started_by_rank() {

@@ -1,0 +1,94 @@
+// A trainer on a GPU that knows nothing of Spillway: the bits of its losses, and of what it has
+// learned.
+//   spillway_cuda_trainer conv_net|unet|gpt STEPS
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/util/Type.h>
+#include <torch/torch.h>
+
+#include <bit>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <typeinfo>
+
+#include "emulated_operators/models.h"
+
+namespace spillway::emulated {
+namespace {
+
+at::Tensor labels(std::int64_t kinds, at::IntArrayRef sizes, at::Generator& generator) {
+  return at::randint(kinds, sizes, generator, at::TensorOptions(at::kLong));
+}
+
+struct Training {
+  std::shared_ptr<Network> network;
+  std::function<Batch(at::Generator&)> next_batch;
+};
+
+/// Batches large enough for activations to outweigh everything else.
+Training training_of(const std::string& model) {
+  if (model == "conv_net")
+    return {make_conv_net(), [](at::Generator& data) {
+              return Batch{at::randn({16, 3, 64, 64}, data), labels(10, {16}, data)};
+            }};
+  if (model == "unet")
+    return {make_unet(), [](at::Generator& data) {
+              return Batch{at::randn({1, 1, 32, 32, 32}, data), labels(3, {1, 32, 32, 32}, data)};
+            }};
+  if (model != "gpt") {
+    std::fprintf(stderr, "unknown model %s\n", model.c_str());
+    std::exit(1);
+  }
+  return {make_gpt(AttentionForm::kExplicit), [](at::Generator& data) {
+            return Batch{labels(64, {64, 32}, data), labels(64, {64 * 32}, data)};
+          }};
+}
+
+/// Mixes all bytes.
+std::uint64_t digest_of(const at::Tensor& tensor) {
+  const at::Tensor bytes = tensor.detach().cpu().flatten().view(at::kByte);
+  std::uint64_t digest = 0xCBF29CE484222325ull;
+  for (std::int64_t i = 0; i < bytes.numel(); ++i)
+    digest = (digest ^ bytes.const_data_ptr<std::uint8_t>()[i]) * 0x100000001B3ull;
+  return digest;
+}
+
+void train(const std::string& model, int steps) {
+  const at::Device device(at::kCUDA, 0);
+  torch::manual_seed(7);
+  at::Generator data = at::detail::createCPUGenerator(99);
+  const Training training = training_of(model);
+  training.network->to(device);
+  torch::optim::Adam optimizer(training.network->parameters(), torch::optim::AdamOptions(1e-3));
+  for (int step = 0; step < steps; ++step) {
+    const Batch batch = training.next_batch(data);
+    optimizer.zero_grad();
+    const at::Tensor input = batch.input.pin_memory().to(device, /*non_blocking=*/true);
+    const at::Tensor target = batch.target.pin_memory().to(device, /*non_blocking=*/true);
+    const at::Tensor loss = at::cross_entropy_loss(training.network->forward(input), target);
+    loss.backward();
+    torch::nn::utils::clip_grad_norm_(training.network->parameters(), 1.0);
+    optimizer.step();
+    std::printf("loss %08x\n", std::bit_cast<std::uint32_t>(loss.item<float>()));
+  }
+  for (const auto& item : training.network->named_parameters())
+    std::printf("%s %016llx\n", item.key().c_str(),
+                static_cast<unsigned long long>(digest_of(item.value())));
+  for (const auto& item : training.network->named_buffers())
+    std::printf("%s %016llx\n", item.key().c_str(),
+                static_cast<unsigned long long>(digest_of(item.value())));
+}
+
+}  // namespace
+}  // namespace spillway::emulated
+
+int main(int count, char** words) {
+  if (count != 3) return 1;
+  const auto* const allocator = c10::cuda::CUDACachingAllocator::get();
+  std::fprintf(stderr, "allocator %s\n", c10::demangle(typeid(*allocator).name()).c_str());
+  spillway::emulated::train(words[1], std::atoi(words[2]));
+  return 0;
+}
