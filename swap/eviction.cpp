@@ -206,7 +206,7 @@ std::size_t SwapEngine::State::evict_pinned_locked(std::size_t wanted, const Pin
   std::unordered_set<PageIndex> staying;
   const auto stay = [&](PageIndex index) { staying.insert(index); };
   for (const PinSet* set : kernel_sets_)
-    if (set->hold_ == Hold::kKernel) each_held_page_locked(*set, stay);
+    if (set->hold_ != Hold::kSystemCall) each_held_page_locked(*set, stay);
   if (spared != nullptr) each_held_page_locked(*spared, stay);
   std::vector<PageIndex> candidates;
   const auto add = [&](PageIndex index) {

@@ -134,13 +134,13 @@ void SwapEngine::State::note_mapped_locked(PageIndex index, memory::SlotId slot,
 
 void SwapEngine::State::enter_locked(PinSet& set) {
   if (set.engine_ != nullptr) return;
-  ++active_sets_;
+  if (set.hold_ != Hold::kUntilFreed) ++active_sets_;
   if (set.hold_ != Hold::kOperator) kernel_sets_.push_back(&set);
 }
 
 /// The set has got nothing, or gives everything back.
 void SwapEngine::State::exit_locked(const PinSet& set) {
-  --active_sets_;
+  if (set.hold_ != Hold::kUntilFreed) --active_sets_;
   std::erase(kernel_sets_, &set);
   std::erase(paged_through_, &set);
 }

@@ -17,7 +17,7 @@ class HeldStorages {
 
   /// One that is there, because it was just made or somebody else holds it.
   void hold(StorageId storage) {
-    auto set = std::make_unique<swap::PinSet>(swap::Hold::kKernel);
+    auto set = std::make_unique<swap::PinSet>(swap::Hold::kUntilFreed);
     const swap::RangeUse whole = engine_.find(engine_.address_of(storage));
     engine_.pin(*set, {&whole, 1});
     const std::lock_guard lock(mutex_);

@@ -272,6 +272,8 @@ void Runtime::count_other(Bytes size) {
   end_wait_for_room(op, {}, start);
 }
 
+void Runtime::hold_until_freed(StorageId storage) { held_->hold(storage); }
+
 device::Event Runtime::given_so_far() const {
   return options_.given_so_far ? options_.given_so_far() : device::Event();
 }

@@ -315,6 +315,19 @@ TEST_P(SwapEngineTest, NeverTakesWhatTheKernelUses) {
   swap->unpin(kernel);
 }
 
+TEST_P(SwapEngineTest, WaitsForNobodyWhoHoldsUntilTheMemoryIsFreed) {
+  auto swap = engine(6);
+  PinSet until_freed(Hold::kUntilFreed);
+  const RangeUse kept[] = {use(*swap, swap->allocate(page_size() * 4, nullptr).address, true)};
+  swap->pin(until_freed, kept);
+  PinSet pins;
+  EXPECT_THROW(swap->allocate(page_size() * 3, &pins), NoRoomError);
+  EXPECT_NE(swap->allocate(page_size() * 2, &pins).address, nullptr);
+  swap->unpin(pins);
+  swap->unpin(until_freed);
+  EXPECT_NE(swap->allocate(page_size() * 3, &pins).address, nullptr);
+}
+
 TEST_P(SwapEngineTest, PagesThroughAnOperatorThatDoesNotFitWhenTold) {
   SPILLWAY_NEEDS_REPORTS();
   auto swap = engine(4);

@@ -20,6 +20,7 @@ enum class Hold : std::uint8_t {
   kOperator,    ///< Instructions: pages that leave in spite of it come back when they are touched.
   kSystemCall,  ///< A call that is tried again where a page has left; none may be guarded.
   kKernel,      ///< The kernel, or a device on its behalf: the pages must not leave.
+  kUntilFreed,  ///< A device, for as long as the storages live: nobody may wait for that.
 };
 
 /// The pages that one running operator, or one system call, holds resident. Released by

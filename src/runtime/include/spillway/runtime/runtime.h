@@ -53,10 +53,10 @@ class Runtime {
   void* allocate(std::size_t size);
   /// `until`: when a device has done what its streams do with the memory past the operators.
   void deallocate(void* memory, const device::Event& until = {}) noexcept;
-
   /// Counts memory that others allocate, and makes room for it first. Throws as `allocate`.
   void count_other(Bytes size);
   void uncount_other(Bytes size) noexcept { engine_->release_small(size); }
+  void hold_until_freed(StorageId storage);  ///< On a device: it is used past the operators.
 
   /// The paged storage that `memory` points into, or none. Any thread, no lock.
   RangeUse find(const void* memory) const noexcept { return engine_->find(memory); }
