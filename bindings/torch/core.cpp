@@ -17,6 +17,7 @@
 #include "call_recorder.h"
 #include "cpu_allocator.h"
 #include "device_library.h"
+#include "device_runtimes.h"
 #include "held_memory.h"
 #include "linked_hooks.h"
 #include "spillway/base/error.h"
@@ -69,6 +70,8 @@ void register_hooks(bool kernel_serves_faults, std::size_t bytes_at_once, bool i
   hooks.change_limit = &memory::change_own_limit;
   hooks.hand_on_limits = [](int is_over) { memory::hand_on_own_limits(is_over != 0); };
   hooks.lock_all_memory = &memory::lock_all_but_reserved;
+  // Kernels of the CPU take such pointers, too, so that nobody is asked without need.
+  if (has_torch_cuda()) hooks.before_pointer = &Interceptor::before_pointer;
   if (is_split) {
     hooks.program_begins = &spillway_core_is_loaded;
     hooks.program_ends = &split::SplitProgram::program_ends;
@@ -172,6 +175,10 @@ Core& Core::start(const runtime::Settings& settings) {
   return core();
 }
 
+bool is_forked_child() noexcept { return core().is_forked_child(); }
+
+runtime::Run& run_of_this_process() { return core().run(); }
+
 Core* Core::running() noexcept { return instance.load(); }
 
 Core::Core(const runtime::Settings& settings)
@@ -184,7 +191,10 @@ Core::Core(const runtime::Settings& settings)
   instance.store(this);  // From here on other threads may fork.
   watch_forks();
   install_cpu_allocator(runtime());
-  if (!settings.split) open_cuda_library();
+  open_cuda_library(settings.split ? "the program is split over ranks"
+                    : !interceptor_->is_below_autograd()
+                        ? message("operators are seen by way of {}", interceptor_->key_name())
+                        : std::string());
 }
 
 bool Core::is_started_by_rank() {
@@ -307,14 +317,19 @@ void Core::watch_forks() {
       [] {
         split::SplitProgram::before_fork();
         core().runtime().before_fork();
+        DeviceRuntimes::for_each([](runtime::Runtime& device) { device.before_fork(); });
       },
-      [] { core().runtime().after_fork_in_parent(); },
+      [] {
+        DeviceRuntimes::for_each([](runtime::Runtime& device) { device.after_fork_in_parent(); });
+        core().runtime().after_fork_in_parent();
+      },
       [] {
         Interceptor::disable_for_good();
         detach_cpu_allocator();
         split::SplitProgram::leave_to_parent();
         core().is_child_.store(true);
         runtime::unwatch_endings_in_child();
+        DeviceRuntimes::for_each([](runtime::Runtime& device) { device.after_fork_in_child(); });
         core().runtime().after_fork_in_child();
       });
 }

@@ -42,7 +42,8 @@ class Core {
   /// The running instance, or null.
   static Core* running() noexcept;
 
-  runtime::Runtime& runtime() { return run_.runtime(); }
+  runtime::Run& run() { return run_; }
+  runtime::Runtime& runtime() { return run_.runtime(); }  ///< The host's.
   /// Null where the program is not split over ranks.
   split::SplitProgram* split() { return split_.get(); }
   const transport::Transport* transport() const { return transport_.get(); }

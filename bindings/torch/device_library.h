@@ -1,11 +1,28 @@
 #pragma once
 
+#include <string>
+
+#include "spillway/runtime/run.h"
+
 namespace spillway::torch_binding {
 
-/// Where the program has LibTorch's CUDA part, opens the library that serves its tensors, if it is
-/// installed beside this one. Throws UnsupportedError where it cannot be opened. Once, before the
-/// program has a CUDA tensor.
-void open_cuda_library();
+/// Whether the program has LibTorch's CUDA part.
+bool has_torch_cuda();
+
+/// Where it has, opens the library that serves its tensors, if it is
+/// installed beside this one. `objection`: why that cannot be; empty: it can. Throws
+/// UnsupportedError where it cannot be opened. Once, before the program has a CUDA tensor.
+void open_cuda_library(const std::string& objection);
+
+/// Warns once that no budget limits CUDA tensors, and why. For tensors on a device that no runtime
+/// rules.
+void tell_of_unserved_device();
+
+/// Whether this is a child of fork(2), to which nothing of the runtimes is left.
+bool is_forked_child() noexcept;
+
+/// The run that devices are added to; there is one.
+runtime::Run& run_of_this_process();
 
 /// Of that library: `void()`, which begins to serve.
 inline constexpr const char* kServeCuda = "spillway_serve_cuda";

@@ -22,6 +22,8 @@
 #include "autograd_watch.h"
 #include "call_recorder.h"
 #include "cpu_allocator.h"
+#include "device_library.h"
+#include "device_ops.h"
 #include "operator_facts.h"
 #include "out_of_memory.h"
 #include "parameter_storages.h"
@@ -45,18 +47,23 @@ std::atomic<std::uint64_t> probe_calls{0};
 std::atomic<void (*)()> at_first_update{nullptr};
 std::atomic<CallRecorder*> recorder{nullptr};  ///< None when nothing is to run again.
 
+class RunningOp;
+
 struct ThreadState {
   bool inside = false;
+  RunningOp* running = nullptr;  ///< While `inside`.
   OperatorFactsCache facts;
   StepSignal steps;
   AutogradWatch autograd;
   ParameterStorages parameters;
   runtime::OpUses uses;
   runtime::OpUses shared;     ///< Of pages that small storages share.
+  DeviceOps devices;          ///< The same of devices beside the host.
   std::exception_ptr missed;  ///< Thrown while an operator was observed, where LibTorch drops it.
 
   void begin_thread() {
     inside = false;
+    running = nullptr;
     steps = {};
     autograd = {};
     missed = nullptr;
@@ -134,11 +141,17 @@ class UseCollector {
  public:
   /// `parameters`: null where the tensors only stand for the program's. `whole`: the kernel may
   /// touch more of a storage than its tensor shows.
-  UseCollector(runtime::Runtime& runtime, runtime::OpUses& uses, runtime::OpUses& shared,
-               ParameterStorages* parameters, bool whole)
-      : runtime_(runtime), uses_(uses), shared_(shared), parameters_(parameters), whole_(whole) {
+  UseCollector(runtime::Runtime& runtime, ThreadState& thread, ParameterStorages* parameters,
+               bool whole)
+      : runtime_(runtime),
+        uses_(thread.uses),
+        shared_(thread.shared),
+        devices_(thread.devices),
+        parameters_(parameters),
+        whole_(whole) {
     uses_.clear();
     shared_.clear();
+    devices_.clear();
   }
 
   void add(const at::Tensor& tensor, Access access) {
@@ -148,7 +161,7 @@ class UseCollector {
     const bool requires_gradient = impl->requires_grad();
     needs_gradient_ |= requires_gradient;
     const bool is_parameter = parameters_ != nullptr && requires_gradient && tensor.is_leaf();
-    if (is_parameter && runtime_.names_values()) note_parameter(tensor);
+    if (is_parameter) note_parameter(tensor);
     if (!impl->has_storage()) {
       wrote_leaf_ |= writes && is_parameter;
       add_parts(tensor, writes ? Access::kWrite : Access::kRead);
@@ -159,22 +172,7 @@ class UseCollector {
         writes &&
         (is_parameter || (parameters_ != nullptr && parameters_->contains(impl->unsafe_storage())));
     if (access == Access::kView) return;  // Only its sizes and strides are looked at.
-    // The raw pointer: no copy-on-write copy may be made here.
-    const void* data = impl->unsafe_storage().unsafeGetStorageImpl()->data();
-    runtime::RangeUse use = runtime_.find(data);
-    if (!use.storage.is_some()) {
-      tell_of_older_storage(*impl->unsafe_storage().unsafeGetStorageImpl());
-      return;
-    }
-    if (runtime_.is_shared(use.storage)) {
-      use.writes = writes;
-      shared_.add(use);
-      return;
-    }
-    const auto shown = whole_ ? std::nullopt : shown_bytes(*impl);
-    if (shown) use = runtime_.find(static_cast<const std::byte*>(data) + shown->begin, shown->size);
-    use.writes = writes;
-    uses_.add(use);
+    add_storage(*impl, writes);
   }
 
   void add(const c10::IValue& value, Access access) {
@@ -192,17 +190,52 @@ class UseCollector {
   bool needs_gradient() const { return needs_gradient_; }
 
  private:
-  /// For profile and trace: which storages hold a parameter and its gradient.
-  void note_parameter(const at::Tensor& parameter) {
-    note_class(parameter, profile::StorageClass::kParameter);
-    note_class(parameter.grad(), profile::StorageClass::kGradient);
+  void add_storage(const c10::TensorImpl& impl, bool writes) {
+    const c10::StorageImpl& storage = *impl.unsafe_storage().unsafeGetStorageImpl();
+    if (storage.device_type() != c10::DeviceType::CPU) {
+      if (DeviceOp* const op = devices_.at(storage.device()))
+        add_found(*op->runtime, op->uses, storage, impl, writes);
+      else if (storage.device_type() == c10::DeviceType::CUDA)
+        tell_of_unserved_device();
+    } else if (!add_found(runtime_, uses_, storage, impl, writes)) {
+      tell_of_older_storage(storage);
+    }
   }
 
-  void note_class(const at::Tensor& tensor, profile::StorageClass holds) {
+  /// False: the runtime knows nothing of it.
+  bool add_found(const runtime::Runtime& runtime, runtime::OpUses& uses,
+                 const c10::StorageImpl& storage, const c10::TensorImpl& impl, bool writes) {
+    // The raw pointer: no copy-on-write copy may be made here.
+    const void* data = storage.data();
+    runtime::RangeUse use = runtime.find(data);
+    if (!use.storage.is_some()) return false;
+    if (runtime.is_shared(use.storage)) {
+      use.writes = writes;
+      shared_.add(use);
+      return true;
+    }
+    const auto shown = whole_ ? std::nullopt : shown_bytes(impl);
+    if (shown) use = runtime.find(static_cast<const std::byte*>(data) + shown->begin, shown->size);
+    use.writes = writes;
+    uses.add(use);
+    return true;
+  }
+
+  /// For profile and trace: which storages hold a parameter and its gradient.
+  void note_parameter(const at::Tensor& parameter) {
+    const c10::Device device = parameter.device();
+    runtime::Runtime* const runtime = device.is_cpu() ? &runtime_ : DeviceRuntimes::of(device);
+    if (runtime == nullptr || !runtime->names_values()) return;
+    note_class(*runtime, parameter, profile::StorageClass::kParameter);
+    note_class(*runtime, parameter.grad(), profile::StorageClass::kGradient);
+  }
+
+  static void note_class(runtime::Runtime& runtime, const at::Tensor& tensor,
+                         profile::StorageClass holds) {
     if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->has_storage()) return;
     const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
-    const runtime::RangeUse use = runtime_.find_unshared(storage.unsafeGetStorageImpl()->data());
-    if (use.storage.is_some()) runtime_.note_class(use.storage, holds);
+    const runtime::RangeUse use = runtime.find_unshared(storage.unsafeGetStorageImpl()->data());
+    if (use.storage.is_some()) runtime.note_class(use.storage, holds);
   }
 
   /// A sparse tensor is made of dense ones.
@@ -213,6 +246,7 @@ class UseCollector {
   runtime::Runtime& runtime_;
   runtime::OpUses& uses_;
   runtime::OpUses& shared_;
+  DeviceOps& devices_;
   ParameterStorages* parameters_;
   bool whole_;
   bool wrote_leaf_ = false;
@@ -247,8 +281,9 @@ class SeenOp {
     event_ = thread.steps.observe(autograd.phase == OpPhase::kBackward, found.wrote_leaf());
     traits_.fills = facts.fills_outputs;
     traits_.makes_blanks = facts.makes_blanks;
-    traits_.is_replayable =
-        recorder.load(std::memory_order_relaxed) != nullptr && facts.is_replayable;
+    // What devices compute is recorded by nobody.
+    traits_.is_replayable = recorder.load(std::memory_order_relaxed) != nullptr &&
+                            facts.is_replayable && thread.devices.used().empty();
   }
 
   const runtime::OpTraits& traits() const { return traits_; }
@@ -258,8 +293,7 @@ class SeenOp {
   static UseCollector collect(runtime::Runtime& runtime, ThreadState& thread,
                               const OperatorFacts& facts, c10::ArrayRef<c10::IValue> arguments,
                               ParameterStorages* parameters) {
-    UseCollector collector(runtime, thread.uses, thread.shared, parameters,
-                           facts.uses_whole_storages);
+    UseCollector collector(runtime, thread, parameters, facts.uses_whole_storages);
     const std::size_t count = std::min(facts.accesses.size(), arguments.size());
     for (std::size_t i = 0; i < count; ++i) {
       const c10::IValue& argument = arguments[i];
@@ -273,43 +307,88 @@ class SeenOp {
   StepSignal::Event event_ = StepSignal::Event::kNone;
 };
 
-/// Tells the runtime of what begins with an operator.
+/// Tells the runtimes of what begins with an operator.
 void tell_steps(runtime::Runtime& runtime, const ThreadState& thread, StepSignal::Event event) {
-  if (event == StepSignal::Event::kBegin) runtime.step_boundary();
+  if (event == StepSignal::Event::kBegin) {
+    runtime.step_boundary();
+    DeviceRuntimes::for_each([](runtime::Runtime& device) { device.step_boundary(); });
+  }
   if (event != StepSignal::Event::kUpdate) return;
   if (const auto tell = at_first_update.exchange(nullptr)) tell();
   runtime.step_updated();
+  DeviceRuntimes::for_each([](runtime::Runtime& device) { device.step_updated(); });
   if (!runtime.records()) return;
   // Now all parameters of the step have been seen; the profile's tape does not show small ones.
   runtime.note_small_parameters(
       Bytes(thread.parameters.small_bytes([&](const c10::StorageImpl& storage) {
-        return !runtime.find_unshared(storage.data()).storage.is_some();
+        return storage.device_type() == c10::DeviceType::CPU &&
+               !runtime.find_unshared(storage.data()).storage.is_some();
       })));
 }
 
-/// An operator that this process computes, from before its kernel to after it, however that ends.
+/// An operator that this process computes, from before its kernel to after it, however that ends:
+/// on the host's runtime, and on those of devices whose storages it uses or makes.
 class RunningOp {
  public:
   /// `text` outlives this.
   RunningOp(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts& facts,
             const runtime::OpTraits& traits, const runtime::OpText& text)
-      : runtime_(runtime), thread_(thread) {
+      : runtime_(runtime), thread_(thread), facts_(facts), traits_(traits), text_(text) {
     const std::span<const runtime::RangeUse> uses = thread.uses.list();
     with_torch_errors([&] {
       runtime.begin_op(signature_of(facts, uses), uses, text, traits, thread.shared.list());
     });
     thread.inside = true;
+    thread.running = this;
+    try {
+      for (DeviceOp& op : thread.devices.used()) begin(op);
+    } catch (...) {
+      end();
+      throw;
+    }
   }
-  ~RunningOp() {
-    thread_.inside = false;
-    runtime_.end_op();
-  }
+  ~RunningOp() { end(); }
   RunningOp(const RunningOp&) = delete;
   RunningOp& operator=(const RunningOp&) = delete;
 
+  /// Its kernel is about to allocate there.
+  void begin_on(c10::Device device) {
+    DeviceOp* const op = thread_.devices.at(device);
+    if (op != nullptr && !op->has_begun) begin(*op);
+  }
+
  private:
+  void begin(DeviceOp& op) {
+    const std::span<const runtime::RangeUse> uses = op.uses.list();
+    op.runtime->announce_op();
+    with_torch_errors(
+        [&] { op.runtime->begin_op(signature_of(facts_, uses), uses, text_, traits_); });
+    op.has_begun = true;
+  }
+
+  void end() noexcept {
+    thread_.inside = false;
+    thread_.running = nullptr;
+    for (DeviceOp& op : thread_.devices.used()) {
+      if (!op.has_begun) continue;
+      if (facts_.goes_on || DeviceRuntimes::is_capturing(op.device.index())) hold(op);
+      op.runtime->end_op(op.results);
+    }
+    runtime_.end_op();
+  }
+
+  /// A collective goes on when the operator has ended, and a graph uses again what it was made of:
+  /// nobody sees that.
+  static void hold(const DeviceOp& op) {
+    for (const runtime::RangeUse& use : op.uses.list()) op.runtime->hold_until_freed(use.storage);
+    for (const StorageId storage : op.results) op.runtime->hold_until_freed(storage);
+  }
+
   runtime::Runtime& runtime_;
   ThreadState& thread_;
+  const OperatorFacts& facts_;
+  const runtime::OpTraits traits_;
+  const runtime::OpText& text_;
 };
 
 /// Runs the kernel of a seen operator, whose arguments lie on the stack.
@@ -325,10 +404,12 @@ void compute(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts
   CallRecorder* const records = recorder.load(std::memory_order_relaxed);
   if (records == nullptr) {
     op.redispatchBoxed(below, &stack);
+    thread.devices.note_results(torch::jit::last(stack, schema.returns().size()));
     return;
   }
   CallRecorder::Call call(*records, op, torch::jit::last(stack, count), traits.autograd);
   op.redispatchBoxed(below, &stack);
+  thread.devices.note_results(torch::jit::last(stack, schema.returns().size()));
   call.end(torch::jit::last(stack, schema.returns().size()));
 }
 
@@ -562,6 +643,21 @@ void Interceptor::before_allocation() {
   }
   ThreadState& thread = per_thread<ThreadState>();
   if (thread.missed) std::rethrow_exception(std::exchange(thread.missed, nullptr));
+}
+
+void Interceptor::before_allocation_on(c10::Device device) {
+  before_allocation();
+  ThreadState& thread = per_thread<ThreadState>();
+  if (thread.running != nullptr) thread.running->begin_on(device);
+}
+
+void Interceptor::before_pointer(const void* tensor, int /*writes*/) {
+  const auto& taken = *static_cast<const at::TensorBase*>(tensor);
+  if (!taken.defined() || !taken.has_storage()) return;
+  runtime::Runtime* const runtime = DeviceRuntimes::of(taken.device());
+  if (runtime == nullptr || per_thread<ThreadState>().inside) return;
+  const auto use = runtime->find(taken.storage().unsafeGetStorageImpl()->data());
+  if (use.storage.is_some()) with_torch_errors([&] { runtime->hold_until_freed(use.storage); });
 }
 
 void Interceptor::tell_of_first_update(void (*tell)()) { at_first_update.store(tell); }

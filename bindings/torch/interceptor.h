@@ -2,6 +2,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <c10/core/Device.h>
 #include <c10/core/DispatchKeySet.h>
 
 #include <string>
@@ -32,6 +33,14 @@ class Interceptor {
   /// The calling thread is about to allocate. Switches interception on where the thread is older
   /// than the interceptor, and throws what an observed operator could not.
   static void before_allocation();
+
+  /// The same of an allocation on a device beside the host; if an operator runs on the thread, it
+  /// runs on that device's runtime from now on. Throws as `Runtime::begin_op`.
+  static void before_allocation_on(c10::Device device);
+
+  /// See SpillwayHooks: the program gets a pointer to a tensor (at::TensorBase), and may give it to
+  /// a kernel. On a device nobody would see that, so the tensor stays there until it is freed.
+  static void before_pointer(const void* tensor, int writes);
 
   /// Calls it when an optimizer begins to write, once, on that thread.
   static void tell_of_first_update(void (*tell)());

@@ -23,6 +23,7 @@ struct OperatorFacts {
   bool uses_whole_storages;  ///< More than its arguments show.
   bool touches_nothing;      ///< Only makes views.
   bool is_replayable;        ///< May run again, arguments permitting.
+  bool goes_on;              ///< Past its return, on streams of its own: a collective.
   std::uint64_t name_hash;   ///< Of name and overload, the same in every process.
   std::vector<Access> accesses;  ///< One per argument.
 };

@@ -174,6 +174,12 @@ std::unique_ptr<Queue> queue_over_stream(Device& device, void* stream) {
   return std::make_unique<CudaQueue>(cuda->context(), static_cast<cudaStream_t>(stream));
 }
 
+bool is_captured(const Queue& queue) {
+  const auto* const cuda = dynamic_cast<const CudaQueue*>(&queue);
+  if (cuda == nullptr) throw Error("a queue of {} is no stream of CUDA", queue.device());
+  return cuda->is_captured();
+}
+
 void* stream_of(const Queue& queue) {
   const auto* const cuda = dynamic_cast<const CudaQueue*>(&queue);
   if (cuda == nullptr) throw Error("a queue of {} is no stream of CUDA", queue.device());

@@ -41,6 +41,7 @@ namespace spillway::device {
   F(cudaRuntimeGetVersion)            \
   F(cudaStreamCreateWithFlags)        \
   F(cudaStreamDestroy)                \
+  F(cudaStreamIsCapturing)            \
   F(cudaStreamWaitEvent)              \
   F(cudaThreadExchangeStreamCaptureMode)
 #define SPILLWAY_CUDA_DRIVER(F)    \

@@ -137,6 +137,15 @@ CudaQueue::~CudaQueue() {
     context_->cuda().cudaGetLastError();
 }
 
+bool CudaQueue::is_captured() const {
+  const OnDevice on(*context_);
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaError_t error = context_->cuda().cudaStreamIsCapturing(stream_, &status);
+  if (error == cudaSuccess) return status != cudaStreamCaptureStatusNone;
+  context_->cuda().cudaGetLastError();
+  return true;
+}
+
 void CudaQueue::note(const char* what, cudaError_t error) {
   ++given_;
   if (error == cudaSuccess) return;

@@ -34,6 +34,7 @@ class CudaQueue final : public Queue {
   ~CudaQueue() override;
 
   cudaStream_t stream() const { return stream_; }
+  bool is_captured() const;
 
  private:
   struct Work;

@@ -28,6 +28,10 @@ std::unique_ptr<Queue> queue_over_stream(Device& device, void* /*stream*/) {
   throw Error("device {} has no streams of CUDA", device.id());
 }
 
+bool is_captured(const Queue& queue) {
+  throw Error("a queue of {} is no stream of CUDA", queue.device());
+}
+
 void* stream_of(const Queue& queue) {
   throw Error("a queue of {} is no stream of CUDA", queue.device());
 }

@@ -25,6 +25,17 @@ TEST(OperatorFacts, ViewsTouchNothing) {
   EXPECT_TRUE(facts_of("aten::split", "Tensor").touches_nothing);
 }
 
+TEST(OperatorFacts, WhoOnlyAsksWhereATensorIsTouchesNothing) {
+  for (const char* name : {"aten::is_pinned", "aten::record_stream"})
+    EXPECT_TRUE(facts_of(name).touches_nothing) << name;
+}
+
+TEST(OperatorFacts, RunningStatisticsAreWrittenWhateverTheSchemaSays) {
+  EXPECT_THAT(facts_of("aten::native_batch_norm").accesses,
+              ElementsAre(Access::kRead, Access::kRead, Access::kRead, Access::kWrite,
+                          Access::kWrite, Access::kRead, Access::kRead, Access::kRead));
+}
+
 TEST(OperatorFacts, WhatMayCopyOrComputeTouchesItsArguments) {
   for (const char* name : {"aten::contiguous", "aten::reshape", "aten::mm", "aten::relu_",
                            "aten::cat", "aten::_to_copy", "aten::resize_"})
@@ -50,6 +61,12 @@ TEST(OperatorFacts, KnowWhoHandsOutMemoryOnlyAndWhoCopiesAllOfIt) {
   EXPECT_FALSE(facts_of("aten::clone").makes_blanks);
   EXPECT_TRUE(facts_of("aten::resize_").uses_whole_storages);
   EXPECT_FALSE(facts_of("aten::mm").uses_whole_storages);
+}
+
+TEST(OperatorFacts, CollectivesGoOn) {
+  for (const char* name : {"c10d::allreduce_", "c10d::broadcast_", "_c10d_functional::all_reduce"})
+    EXPECT_TRUE(facts_of(name).goes_on) << name;
+  EXPECT_FALSE(facts_of("aten::sum").goes_on);
 }
 
 TEST(OperatorFactsCache, GivesTheSameFactsAgain) {

@@ -1,8 +1,10 @@
 // A trainer on a GPU that knows nothing of Spillway: the bits of its losses, and of what it has
 // learned.
-//   spillway_cuda_trainer conv_net|unet|gpt STEPS
+//   spillway_cuda_trainer conv_net|unet|gpt|gpt_and_pointer STEPS
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/util/Type.h>
+#include <cuda_runtime_api.h>
 #include <torch/torch.h>
 
 #include <bit>
@@ -11,6 +13,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <typeinfo>
 
@@ -38,7 +41,7 @@ Training training_of(const std::string& model) {
     return {make_unet(), [](at::Generator& data) {
               return Batch{at::randn({1, 1, 32, 32, 32}, data), labels(3, {1, 32, 32, 32}, data)};
             }};
-  if (model != "gpt") {
+  if (model != "gpt" && model != "gpt_and_pointer") {
     std::fprintf(stderr, "unknown model %s\n", model.c_str());
     std::exit(1);
   }
@@ -56,8 +59,30 @@ std::uint64_t digest_of(const at::Tensor& tensor) {
   return digest;
 }
 
+/// Reads a tensor by a pointer that was taken long ago, as kernels do that are no operators.
+class KeptPointer {
+ public:
+  explicit KeptPointer(at::Device device)
+      : tensor_(at::arange(kNumbers, at::TensorOptions(device).dtype(at::kFloat))),
+        pointer_(tensor_.data_ptr<float>()) {}
+
+  std::uint64_t digest() const {
+    at::Tensor copy = at::empty({kNumbers}, at::kFloat);
+    C10_CUDA_CHECK(cudaMemcpy(copy.mutable_data_ptr<float>(), pointer_, copy.nbytes(),
+                              cudaMemcpyDeviceToHost));
+    return digest_of(copy);
+  }
+
+ private:
+  static constexpr std::int64_t kNumbers = 1 << 17;
+  at::Tensor tensor_;
+  const float* pointer_;
+};
+
 void train(const std::string& model, int steps) {
   const at::Device device(at::kCUDA, 0);
+  std::optional<KeptPointer> kept;
+  if (model == "gpt_and_pointer") kept.emplace(device);
   torch::manual_seed(7);
   at::Generator data = at::detail::createCPUGenerator(99);
   const Training training = training_of(model);
@@ -77,6 +102,7 @@ void train(const std::string& model, int steps) {
   for (const auto& item : training.network->named_parameters())
     std::printf("%s %016llx\n", item.key().c_str(),
                 static_cast<unsigned long long>(digest_of(item.value())));
+  if (kept) std::printf("kept %016llx\n", static_cast<unsigned long long>(kept->digest()));
   for (const auto& item : training.network->named_buffers())
     std::printf("%s %016llx\n", item.key().c_str(),
                 static_cast<unsigned long long>(digest_of(item.value())));

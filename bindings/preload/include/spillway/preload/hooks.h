@@ -60,7 +60,8 @@ struct SpillwayHooks {
    * the handler is to run. In a signal handler. */
   int (*hold_signal)(int signal);
   /** Before the program gets a pointer to the bytes of `tensor` (at::TensorBase). `writes`: 1
-   * where it may change them; -1 where it reads them at once and keeps no pointer. */
+   * where it may change them; -1 where it reads them at once and keeps no pointer. Not null either
+   * where it has LibTorch's CUDA part. */
   void (*before_pointer)(const void* tensor, int writes);
   /**
    * `tensor` (at::Tensor) goes into an archive, with its whole storage. Returns the tensor to write

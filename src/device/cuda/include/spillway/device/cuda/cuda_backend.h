@@ -41,6 +41,10 @@ CudaFacts cuda_facts();
 /// Throws Error for a device that is not CUDA's.
 std::unique_ptr<Queue> queue_over_stream(Device& device, void* stream);
 
+/// Whether a graph is made of what the queue of a CUDA device is given; `record` would be a part of
+/// it then. Also true where CUDA does not tell. Throws Error for other queues.
+bool is_captured(const Queue& queue);
+
 /// The stream (cudaStream_t) of a queue of a CUDA device. Throws Error for other queues.
 void* stream_of(const Queue& queue);
 

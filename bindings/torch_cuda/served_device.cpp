@@ -1,0 +1,98 @@
+#include "served_device.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <string>
+#include <utility>
+
+#include "device_library.h"
+#include "device_runtimes.h"
+#include "spillway/device/cuda/cuda_backend.h"
+#include "spillway/device/cuda/virtual_memory.h"
+#include "spillway/device/devices.h"
+#include "spillway/memory/cuda/cuda_pages.h"
+
+namespace spillway::torch_binding {
+namespace {
+
+/// A storage is at least half a page, so that little is wasted; what the disks move is 2 MiB.
+Bytes page_size_for(const device::Device& device, Bytes min_storage) {
+  constexpr Bytes kMost = 2_MiB;
+  const Bytes wanted(std::bit_floor(2 * min_storage.count()));
+  return std::max(std::min(wanted, kMost), device::CudaVirtualMemory(device).granularity());
+}
+
+std::string name_of(device::DeviceId id) {
+  for (const device::CudaDeviceFacts& facts : device::cuda_facts().devices)
+    if (facts.id == id) return facts.name;
+  return to_string(id);
+}
+
+/// Made by the program itself, who may destroy it at any time.
+bool is_of_program(c10::cuda::CUDAStream stream) {
+  return stream.id() != 0 && reinterpret_cast<cudaStream_t>(stream.id()) == stream.stream();
+}
+
+bool is_captured(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (::cudaStreamIsCapturing(stream, &status) == cudaSuccess)
+    return status != cudaStreamCaptureStatusNone;
+  ::cudaGetLastError();  // LibTorch would take it for its own.
+  return true;
+}
+
+}  // namespace
+
+ServedDevice& ServedDevice::of(c10::DeviceIndex index) {
+  static std::array<std::atomic<ServedDevice*>, runtime::Runtime::kMostRuntimes - 1> all{};
+  static std::mutex making;
+  auto& place = all.at(static_cast<std::size_t>(index));
+  if (ServedDevice* const made = place.load(std::memory_order_acquire)) return *made;
+  const std::lock_guard lock(making);
+  if (place.load() == nullptr) place.store(new ServedDevice(index));
+  return *place.load();
+}
+
+ServedDevice::ServedDevice(c10::DeviceIndex index)
+    : device_(device::open_device({device::DeviceKind::kCuda, static_cast<std::uint16_t>(index)},
+                                  std::array{device::cuda_backend()})),
+      min_storage_(run_of_this_process().settings().min_storage) {
+  runtime_ = &run_of_this_process().add_device(
+      {.id = device_->id(),
+       .name = name_of(device_->id()),
+       .total = device_->memory().total,
+       .device = device_,
+       .pages = memory::make_cuda_pages(device_, page_size_for(*device_, min_storage_)),
+       .given_so_far = [this, index] {
+         return given_so_far(c10::cuda::getCurrentCUDAStream(index));
+       }});
+  DeviceRuntimes::add(index, *runtime_, &is_capturing);
+}
+
+bool ServedDevice::is_capturing(c10::DeviceIndex index) {
+  return is_captured(c10::cuda::getCurrentCUDAStream(index));
+}
+
+device::Event ServedDevice::given_so_far(c10::cuda::CUDAStream stream) {
+  cudaStream_t const handle = stream.stream();
+  if (is_of_program(stream)) {
+    // What a graph uses is held for good.
+    if (is_captured(handle)) return {};
+    return device::queue_over_stream(*device_, handle)->record();
+  }
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<StreamMarks>& marks = marks_[handle];
+  if (marks == nullptr) {
+    auto queue = device::queue_over_stream(*device_, handle);
+    device::Queue* const asked = queue.get();
+    marks = std::make_shared<StreamMarks>(std::move(queue),
+                                          [asked] { return device::is_captured(*asked); });
+  }
+  return marks->mark();
+}
+
+}  // namespace spillway::torch_binding

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <c10/cuda/CUDAStream.h>
+
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "spillway/base/bytes.h"
+#include "spillway/device/device.h"
+#include "spillway/device/event.h"
+#include "spillway/runtime/runtime.h"
+#include "stream_marks.h"
+
+namespace spillway::torch_binding {
+
+/// A GPU whose tensors are under Spillway: its runtime, and moments of its streams. Any thread.
+class ServedDevice {
+ public:
+  /// Made by the first call for that device; stays as long as the process. Throws one of Spillway's
+  /// errors where it cannot be served.
+  static ServedDevice& of(c10::DeviceIndex index);
+
+  runtime::Runtime& runtime() const { return *runtime_; }
+  /// Smaller blocks are left to LibTorch's allocator.
+  Bytes min_storage() const { return min_storage_; }
+
+  /// When the stream has done all that this thread has given it so far.
+  device::Event given_so_far(c10::cuda::CUDAStream stream);
+
+ private:
+  explicit ServedDevice(c10::DeviceIndex index);
+  static bool is_capturing(c10::DeviceIndex index);
+
+  const std::shared_ptr<device::Device> device_;
+  const Bytes min_storage_;
+  std::mutex mutex_;
+  std::unordered_map<cudaStream_t, std::shared_ptr<StreamMarks>> marks_;
+  runtime::Runtime* runtime_ = nullptr;
+};
+
+}  // namespace spillway::torch_binding
