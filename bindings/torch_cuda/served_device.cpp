@@ -67,9 +67,9 @@ ServedDevice::ServedDevice(c10::DeviceIndex index)
        .total = device_->memory().total,
        .device = device_,
        .pages = memory::make_cuda_pages(device_, page_size_for(*device_, min_storage_)),
-       .given_so_far = [this,
-                        index] { return given_so_far(c10::cuda::getCurrentCUDAStream(index)); },
-       .moment = [this, index] { return moment(c10::cuda::getCurrentCUDAStream(index)); }});
+       .given_so_far = [this, index] {
+         return given_so_far(c10::cuda::getCurrentCUDAStream(index));
+       }});
   DeviceRuntimes::add(index, *runtime_, &is_capturing);
 }
 
@@ -84,24 +84,15 @@ device::Event ServedDevice::given_so_far(c10::cuda::CUDAStream stream) {
     if (is_captured(handle)) return {};
     return device::queue_over_stream(*device_, handle)->record();
   }
-  return marks_of(handle)->mark();
-}
-
-device::Event ServedDevice::moment(c10::cuda::CUDAStream stream) {
-  // Streams of the program may be gone when somebody asks what passed between two moments.
-  return is_of_program(stream) ? device::Event() : marks_of(stream.stream())->timed();
-}
-
-std::shared_ptr<StreamMarks> ServedDevice::marks_of(cudaStream_t stream) {
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<StreamMarks>& marks = marks_[stream];
+  std::shared_ptr<StreamMarks>& marks = marks_[handle];
   if (marks == nullptr) {
-    auto queue = device::queue_over_stream(*device_, stream);
+    auto queue = device::queue_over_stream(*device_, handle);
     device::Queue* const asked = queue.get();
     marks = std::make_shared<StreamMarks>(std::move(queue),
                                           [asked] { return device::is_captured(*asked); });
   }
-  return marks;
+  return marks->mark();
 }
 
 }  // namespace spillway::torch_binding

@@ -27,13 +27,10 @@ class ServedDevice {
 
   /// When the stream has done all that this thread has given it so far.
   device::Event given_so_far(c10::cuda::CUDAStream stream);
-  /// The same with its time; never recorded where that cannot be told.
-  device::Event moment(c10::cuda::CUDAStream stream);
 
  private:
   explicit ServedDevice(c10::DeviceIndex index);
   static bool is_capturing(c10::DeviceIndex index);
-  std::shared_ptr<StreamMarks> marks_of(cudaStream_t stream);
 
   const std::shared_ptr<device::Device> device_;
   const Bytes min_storage_;

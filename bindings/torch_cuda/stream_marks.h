@@ -23,9 +23,6 @@ class StreamMarks : public std::enable_shared_from_this<StreamMarks> {
 
   /// When all has ended that the calling thread has given the stream so far.
   device::Event mark();
-  /// The same moment with its time, for which an event is recorded at once. Never recorded while
-  /// the stream is captured.
-  device::Event timed();
 
  private:
   class Mark;

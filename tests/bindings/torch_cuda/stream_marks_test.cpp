@@ -68,19 +68,6 @@ TEST_F(StreamMarksTest, WorkThatComesLaterIsNotWaitedForByWhoHasAskedBefore) {
   EXPECT_EQ(later.wait().error, "");
 }
 
-TEST_F(StreamMarksTest, TimedMomentsHaveTheTimeBetweenThem) {
-  const device::Event begin = marks_->timed();
-  std::promise<void> end;
-  give(end);
-  const device::Event behind = marks_->timed();
-  EXPECT_FALSE(behind.is_done());
-  end.set_value();
-  EXPECT_EQ(behind.wait().error, "");
-  EXPECT_GT(device::elapsed(begin, behind), Duration(0));
-  is_capturing_ = true;
-  EXPECT_EQ(marks_->timed().state(), nullptr) << "an event there would be a part of the graph";
-}
-
 TEST_F(StreamMarksTest, OneEventServesAllThatWereMadeBeforeSomebodyAsks) {
   constexpr int kMarks = 1000;
   const auto before = recorded_events();
