@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -21,19 +24,35 @@ class HeldStorages {
     const swap::RangeUse whole = engine_.find(engine_.address_of(storage));
     engine_.pin(*set, {&whole, 1});
     const std::lock_guard lock(mutex_);
-    held_.emplace(storage, std::move(set));
+    held_.emplace(storage, Held{std::move(set), whole.pages});
+    pages_ += whole.pages;
+    most_pages_ = std::max(most_pages_.load(), pages_);
   }
 
   /// Whether it was held.
   bool let_go(StorageId storage) {
     const std::lock_guard lock(mutex_);
-    return held_.erase(storage) > 0;
+    const auto found = held_.find(storage);
+    if (found == held_.end()) return false;
+    pages_ -= found->second.pages;
+    held_.erase(found);
+    return true;
   }
 
+  /// That were ever held at once.
+  std::uint64_t most_pages() const { return most_pages_.load(std::memory_order_relaxed); }
+
  private:
+  struct Held {
+    std::unique_ptr<swap::PinSet> set;
+    std::uint64_t pages;
+  };
+
   swap::SwapEngine& engine_;
   std::mutex mutex_;
-  std::unordered_map<StorageId, std::unique_ptr<swap::PinSet>> held_;
+  std::unordered_map<StorageId, Held> held_;
+  std::uint64_t pages_ = 0;
+  std::atomic<std::uint64_t> most_pages_{0};
 };
 
 }  // namespace spillway::runtime
