@@ -219,8 +219,11 @@ class Session:
         run.require_success()
         return run
 
+    def budget_option(self, budget):
+        return as_option(budget)
+
     def command_under(self, name, budget):
-        return [str(self.options.spillway), "run", "--budget", as_option(budget),
+        return [str(self.options.spillway), "run", "--budget", self.budget_option(budget),
                 "--stats", str(self.options.work / f"{name}.stats.json"),
                 *self.traced(name), *self.options.run_option, "--", *self.program(name)]
 
