@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "spillway/swap/swap_engine.h"
 
@@ -21,22 +22,25 @@ class HeldStorages {
   /// One that is there, because it was just made or somebody else holds it.
   void hold(StorageId storage) {
     auto set = std::make_unique<swap::PinSet>(swap::Hold::kUntilFreed);
-    const swap::RangeUse whole = engine_.find(engine_.address_of(storage));
+    swap::RangeUse whole = engine_.find(engine_.address_of(storage));
+    whole.writes = true;  // So it is: a copy of its bytes that has begun has to end first.
     engine_.pin(*set, {&whole, 1});
     const std::lock_guard lock(mutex_);
-    held_.emplace(storage, Held{std::move(set), whole.pages});
+    if (!held_.emplace(storage, Held{std::move(set), whole.pages}).second) return;
     pages_ += whole.pages;
     most_pages_ = std::max(most_pages_.load(), pages_);
   }
 
-  /// Whether it was held.
-  bool let_go(StorageId storage) {
+  /// What holds it, or null. To be kept until the storage is released: let go earlier, it might be
+  /// moved while the device still uses it.
+  std::unique_ptr<swap::PinSet> take(StorageId storage) {
     const std::lock_guard lock(mutex_);
     const auto found = held_.find(storage);
-    if (found == held_.end()) return false;
+    if (found == held_.end()) return nullptr;
     pages_ -= found->second.pages;
+    std::unique_ptr<swap::PinSet> set = std::move(found->second.set);
     held_.erase(found);
-    return true;
+    return set;
   }
 
   /// That were ever held at once.
