@@ -3,9 +3,8 @@
 
   equal_training.py NAME --program TRAINER --spillway S --work FOLDER [--data PATH]... -- FLAG...
 
-The flags after -- size the trainer. With --gpu it trains on a GPU, whose memory has the budget and
-whose figures count. Exit status: 0 all equal, 1 not, 77 a --data path, which the trainer reads, is
-not on this machine.
+The flags after -- size the trainer. Exit status: 0 all equal, 1 not, 77 a --data path, which the
+trainer reads, is not on this machine.
 """
 import argparse
 import hashlib
@@ -59,27 +58,13 @@ class Training(run_case.Session):
         return self.training(name, self.options.steps, *flags)
 
     def start(self, name, command):
-        run = self.with_figures_of_gpu(super().start(name, command))
+        run = super().start(name, command)
         if self.losses(name).exists() and self.model(name).exists():
             run.digest = self.results(name)
             run.digest_file.write_text(run.digest)
             if name in RESUMED:
                 self.compare_one_more_step(run)
         return run
-
-    def referred(self, name):
-        return self.with_figures_of_gpu(super().referred(name))
-
-    def with_figures_of_gpu(self, run):
-        if self.options.gpu and run.stats:
-            gpu, = run.stats["devices"]
-            run.stats.update(gpu)
-        return run
-
-    def budget_option(self, budget):
-        if not self.options.gpu:
-            return super().budget_option(budget)
-        return f"cuda={run_case.as_option(budget)},cpu={self.options.room}MiB"
 
     def results(self, name):
         model = hashlib.sha256(self.model(name).read_bytes()).hexdigest()
@@ -106,7 +91,6 @@ def main():
     trainer_script.add_trainer_options(parser)
     parser.add_argument("--spillway", type=pathlib.Path, required=True)
     parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--gpu", action="store_true", help="budgets are of a GPU, and the host has room")
     run_case.add_run_options(parser)
     parser.set_defaults(room=8192, timeout=900, may_raise=MAY_RAISE)
     options = trainer_script.parse(parser, sys.argv[1:])
