@@ -67,9 +67,9 @@ ServedDevice::ServedDevice(c10::DeviceIndex index)
        .total = device_->memory().total,
        .device = device_,
        .pages = memory::make_cuda_pages(device_, page_size_for(*device_, min_storage_)),
-       .given_so_far = [this, index] {
-         return given_so_far(c10::cuda::getCurrentCUDAStream(index));
-       }});
+       .given_so_far = [this,
+                        index] { return given_so_far(c10::cuda::getCurrentCUDAStream(index)); },
+       .moment = [this, index] { return moment(c10::cuda::getCurrentCUDAStream(index)); }});
   DeviceRuntimes::add(index, *runtime_, &is_capturing);
 }
 
@@ -84,15 +84,24 @@ device::Event ServedDevice::given_so_far(c10::cuda::CUDAStream stream) {
     if (is_captured(handle)) return {};
     return device::queue_over_stream(*device_, handle)->record();
   }
+  return marks_of(handle).mark();
+}
+
+/// None on a stream of the program, whose events would outlive it.
+device::Event ServedDevice::moment(c10::cuda::CUDAStream stream) noexcept {
+  return is_of_program(stream) ? device::Event() : marks_of(stream.stream()).moment();
+}
+
+StreamMarks& ServedDevice::marks_of(cudaStream_t stream) {
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<StreamMarks>& marks = marks_[handle];
+  std::shared_ptr<StreamMarks>& marks = marks_[stream];
   if (marks == nullptr) {
-    auto queue = device::queue_over_stream(*device_, handle);
+    auto queue = device::queue_over_stream(*device_, stream);
     device::Queue* const asked = queue.get();
     marks = std::make_shared<StreamMarks>(std::move(queue),
                                           [asked] { return device::is_captured(*asked); });
   }
-  return marks->mark();
+  return *marks;
 }
 
 }  // namespace spillway::torch_binding

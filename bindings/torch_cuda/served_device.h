@@ -29,6 +29,8 @@ class ServedDevice {
   device::Event given_so_far(c10::cuda::CUDAStream stream);
 
  private:
+  StreamMarks& marks_of(cudaStream_t stream);
+  device::Event moment(c10::cuda::CUDAStream stream) noexcept;
   explicit ServedDevice(c10::DeviceIndex index);
   static bool is_capturing(c10::DeviceIndex index);
 

@@ -61,6 +61,10 @@ device::Event StreamMarks::mark() {
   return device::Event(std::make_shared<const Mark>(shared_from_this(), given_.fetch_add(1) + 1));
 }
 
+device::Event StreamMarks::moment() {
+  return is_capturing_() ? device::Event() : queue_->record(device::Timing::kKept);
+}
+
 bool StreamMarks::is_done(std::uint64_t number) {
   if (number <= done_.load(std::memory_order_acquire)) return true;
   const std::lock_guard lock(mutex_);

@@ -24,6 +24,10 @@ class StreamMarks : public std::enable_shared_from_this<StreamMarks> {
   /// When all has ended that the calling thread has given the stream so far.
   device::Event mark();
 
+  /// The same as an event of the device, with its time; the default one while the stream is
+  /// captured.
+  device::Event moment();
+
  private:
   class Mark;
   struct Recorded {

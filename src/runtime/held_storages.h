@@ -1,8 +1,12 @@
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "spillway/swap/swap_engine.h"
 
@@ -18,22 +22,41 @@ class HeldStorages {
   /// One that is there, because it was just made or somebody else holds it.
   void hold(StorageId storage) {
     auto set = std::make_unique<swap::PinSet>(swap::Hold::kUntilFreed);
-    const swap::RangeUse whole = engine_.find(engine_.address_of(storage));
+    swap::RangeUse whole = engine_.find(engine_.address_of(storage));
+    whole.writes = true;  // So it is: a copy of its bytes that has begun has to end first.
     engine_.pin(*set, {&whole, 1});
     const std::lock_guard lock(mutex_);
-    held_.emplace(storage, std::move(set));
+    if (!held_.emplace(storage, Held{std::move(set), whole.pages}).second) return;
+    pages_ += whole.pages;
+    most_pages_ = std::max(most_pages_.load(), pages_);
   }
 
-  /// Whether it was held.
-  bool let_go(StorageId storage) {
+  /// What holds it, or null. To be kept until the storage is released: let go earlier, it might be
+  /// moved while the device still uses it.
+  std::unique_ptr<swap::PinSet> take(StorageId storage) {
     const std::lock_guard lock(mutex_);
-    return held_.erase(storage) > 0;
+    const auto found = held_.find(storage);
+    if (found == held_.end()) return nullptr;
+    pages_ -= found->second.pages;
+    std::unique_ptr<swap::PinSet> set = std::move(found->second.set);
+    held_.erase(found);
+    return set;
   }
+
+  /// That were ever held at once.
+  std::uint64_t most_pages() const { return most_pages_.load(std::memory_order_relaxed); }
 
  private:
+  struct Held {
+    std::unique_ptr<swap::PinSet> set;
+    std::uint64_t pages;
+  };
+
   swap::SwapEngine& engine_;
   std::mutex mutex_;
-  std::unordered_map<StorageId, std::unique_ptr<swap::PinSet>> held_;
+  std::unordered_map<StorageId, Held> held_;
+  std::uint64_t pages_ = 0;
+  std::atomic<std::uint64_t> most_pages_{0};
 };
 
 }  // namespace spillway::runtime

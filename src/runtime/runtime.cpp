@@ -321,7 +321,8 @@ void Runtime::deallocate(void* memory, const device::Event& until) noexcept {
       recomputer_ == nullptr || !recomputer_->is_active() || recomputer_->may_end(storage);
   if (!may_end) return;
   // Operators that have ended have said when the device is done with what they used.
-  const bool is_used_past_those = !is_of_host() && (held_->let_go(storage) || op.is_running);
+  const auto holds = is_of_host() ? nullptr : held_->take(storage);  // Until it is released.
+  const bool is_used_past_those = holds != nullptr || (!is_of_host() && op.is_running);
   engine_->release(storage, is_used_past_those && until.is_done() ? given_so_far() : until);
 }
 

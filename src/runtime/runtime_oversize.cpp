@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "held_storages.h"
 #include "runtime_parts.h"
 #include "shared_pages.h"
 #include "spillway/base/figure_text.h"
@@ -37,11 +38,19 @@ std::string in_mebibytes(Bytes size) {
 
 /// "below 4.00 KiB"
 std::string sizes_that_stay(const RuntimeOptions& options, Bytes page_size) {
-  if (options.min_storage <= SharedPages::kSmallest)
+  if (options.number > 0 || options.min_storage <= SharedPages::kSmallest)
     return message("below --min-storage ({})", options.min_storage);
   const std::string small = message("below {}", SharedPages::kSmallest);
   if (options.min_storage <= page_size) return small;
   return message("{} or from {} to --min-storage ({})", small, page_size, options.min_storage);
+}
+
+/// "the budget of 12.0 MiB", "the budget of 12.0 MiB of cuda:0"
+std::string budget_text(const RuntimeOptions& options) {
+  const std::string budget = message("the budget of {}", options.budget);
+  if (options.number == 0) return budget;
+  const auto index = static_cast<std::uint16_t>(options.number - 1);
+  return message("{} of {}", budget, device::DeviceId{device::DeviceKind::kCuda, index});
 }
 
 }  // namespace
@@ -58,10 +67,10 @@ std::uint64_t Runtime::need_of(const OpContext& op, const swap::NoRoomError& err
 }
 
 /// Lets the operator run although it does not fit: right, but slow. Refuses it where that would
-/// not end.
+/// not end, or is not possible: nobody sees what a device touches.
 void Runtime::page_through(OpContext& op, std::uint64_t need) {
   const std::uint64_t room = engine_->storage_pages();
-  if (op.oversize != nullptr || room <= kLeastRoom || need > kReach * room ||
+  if (!is_of_host() || op.oversize != nullptr || room <= kLeastRoom || need > kReach * room ||
       !oversize_limit_text().empty())
     refuse_oversize(op, need);
   const std::string name = op.name();
@@ -115,16 +124,16 @@ std::string Runtime::why_refused(const OpContext& op, std::uint64_t need, Bytes 
   const Bytes needed = page_size_ * need;
   const std::string so_far = moved > Bytes() ? message(", and has moved {} so far", moved) : "";
   if (small > needed)  // The operator is not what holds the memory.
-    return message("Tensors {} hold {} of the budget of {} and never leave memory; {} finds no "
-                   "room beside them{}.",
-                   sizes_that_stay(options_, page_size_), small, options_.budget, op.name(),
+    return message("Tensors {} hold {} of {} and never leave memory; {} finds no room beside "
+                   "them{}.",
+                   sizes_that_stay(options_, page_size_), small, budget_text(options_), op.name(),
                    so_far);
   const std::string beside = needed <= options_.budget
                                  ? message(" beside {} of tensors {}, which never leave memory",
                                            small, sizes_that_stay(options_, page_size_))
                                  : "";
-  return message("{} does not fit into the budget of {}: it needs {} at once{}{}.", op.name(),
-                 options_.budget, needed, beside, so_far);
+  return message("{} does not fit into {}: it needs {} at once{}{}.", op.name(),
+                 budget_text(options_), needed, beside, so_far);
 }
 
 void Runtime::refuse_oversize(OpContext& op, std::uint64_t need) {
@@ -145,10 +154,10 @@ void Runtime::refuse_oversize(OpContext& op, std::uint64_t need) {
   throw BudgetError("Spillway: {}", told);
 }
 
-/// What the largest operator so far needs, with all that is too small to leave, and a page to
-/// spare.
+/// What the largest operator so far needs, with all that is too small to leave or held until it is
+/// freed, and a page to spare.
 Bytes Runtime::smallest_budget_locked(const swap::SwapStatistics& memory) const {
-  return page_size_ * (largest_need_pages_.load() + 1) + memory.small_peak;
+  return page_size_ * (largest_need_pages_.load() + held_->most_pages() + 1) + memory.small_peak;
 }
 
 std::string Runtime::smallest_budget_text_locked(const swap::SwapStatistics& memory,
@@ -159,6 +168,9 @@ std::string Runtime::smallest_budget_text_locked(const swap::SwapStatistics& mem
   if (memory.small_peak * kTellSmallFrom >= smallest)
     held += message("{}{} of it for tensors {}, which never leave memory", held.empty() ? "" : "; ",
                     in_mebibytes(memory.small_peak), sizes_that_stay(options_, page_size_));
+  if (held_->most_pages() > 0)
+    held += message("{}{} of it for memory that kernels keep", held.empty() ? "" : "; ",
+                    page_size_ * held_->most_pages());
   if (found == Finding::kWhole)
     return message("smallest budget: {} ({})", in_mebibytes(smallest), held);
   return message("smallest budget: {} or more ({}{})", in_mebibytes(smallest), held,

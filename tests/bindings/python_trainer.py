@@ -75,23 +75,23 @@ def train(seed, threads):
     return lines
 
 
-def run_trainer(arguments):
+def run_trainer(train_it, arguments):
     parser = argparse.ArgumentParser()
     parser.add_argument("case")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args(arguments)
-    options.out.write_text("\n".join(train(options.seed, options.threads)) + "\n")
+    options.out.write_text("\n".join(train_it(options.seed, options.threads)) + "\n")
 
 
-def compare(options):
+def compare(options, script):
     class Session(run_case.Session):
         def program(self, name):
             words = super().program(name)
-            return [sys.executable, __file__, "--train", *words[1:]]
+            return [sys.executable, script, "--train", *words[1:]]
 
-    options.case, options.program = "python_trainer", pathlib.Path(__file__)
+    options.case, options.program = pathlib.Path(script).stem, pathlib.Path(script)
     try:
         run_case.compare_runtime(Session(options))
     except run_case.Failure as failure:
@@ -99,9 +99,9 @@ def compare(options):
         sys.exit(1)
 
 
-def main():
+def main(train_it, script):
     if sys.argv[1:2] == ["--train"]:
-        run_trainer(sys.argv[2:])
+        run_trainer(train_it, sys.argv[2:])
         return
     named = os.environ.get("SPILLWAY_TEST_PYTHON", "")
     if named and named != sys.executable:
@@ -116,8 +116,8 @@ def main():
     if reason:
         print("skipped: " + reason)
         sys.exit(trainer_script.SKIPPED)
-    compare(options)
+    compare(options, script)
 
 
 if __name__ == "__main__":
-    main()
+    main(train, __file__)

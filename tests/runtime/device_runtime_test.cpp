@@ -1,6 +1,6 @@
 // The runtime of a device that works behind the host's back, and whose memory nobody sees touched.
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <future>
 #include <span>
@@ -147,6 +147,42 @@ TEST_P(DeviceRuntimeTest, MakesRoomForWhatOthersAllocate) {
   EXPECT_EQ(there, 5U);
   EXPECT_THROW(runtime->count_other(page_size() * 8), BudgetError);
   runtime->uncount_other(page_size() * 3);
+}
+
+TEST_P(DeviceRuntimeTest, NamesASmallestBudgetThatHasRoomForWhatStays) {
+  const auto run = [this](Runtime& runtime) {
+    ASSERT_NE(runtime.allocate(2 * page_size().count()), nullptr);  // Outside of operators.
+    void* const input = result_of_op(runtime, 3);
+    void* result = nullptr;
+    run_op(runtime, {input}, [&] {
+      result = runtime.allocate(page_size().count());
+      return std::vector<void*>{result};
+    });
+    runtime.deallocate(input);
+    runtime.deallocate(result);
+  };
+  Bytes smallest;
+  {
+    const auto runtime = make(32);
+    run(*runtime);
+    smallest = runtime->report().smallest_budget;
+    EXPECT_GE(smallest, page_size() * 6);
+  }
+  const auto runtime = make(smallest / page_size());
+  run(*runtime);
+}
+
+TEST_P(DeviceRuntimeTest, RefusesAnOperatorThatDoesNotFitByTheNameOfTheDevice) {
+  const auto runtime = make(4);
+  void* const first = result_of_op(*runtime, 3);
+  void* const second = result_of_op(*runtime, 3);
+  try {
+    run_op(*runtime, {first, second}, [] { return std::vector<void*>{}; });
+    ADD_FAILURE() << "six pages are not there at once";
+  } catch (const BudgetError& refused) {
+    EXPECT_THAT(refused.what(), testing::HasSubstr("does not fit into the budget of"));
+    EXPECT_THAT(refused.what(), testing::HasSubstr("of cuda:0: it needs"));
+  }
 }
 
 /// An operator begins on the runtimes of the memory that it uses, and on no other.

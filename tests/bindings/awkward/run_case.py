@@ -205,13 +205,20 @@ class Session:
         if name in self.names:
             raise Failure(f"{name}: two runs have this name")
         self.names.add(name)
-        return Run(name, command, self.options.work).carry_out(self.options.timeout)
+        return self.with_figures(Run(name, command, self.options.work).carry_out(self.options.timeout))
 
     def referred(self, name):
-        run = Run(name, [], self.options.reference).read()
+        run = self.with_figures(Run(name, [], self.options.reference).read())
         if not run.digest:
             raise Failure(f"{run.digest_file} is missing or empty: make the runs of "
                           f"{self.options.case} itself first")
+        return run
+
+    def with_figures(self, run):
+        """With --gpu the statistics are those of the only one that was used."""
+        if self.options.gpu and run.stats:
+            gpu, = run.stats["devices"]
+            run.stats.update(gpu)
         return run
 
     def plain(self, name, *flags):
@@ -219,8 +226,13 @@ class Session:
         run.require_success()
         return run
 
+    def budget_option(self, budget):
+        if not self.options.gpu:
+            return as_option(budget)
+        return f"cuda={as_option(budget)},cpu={self.options.room}MiB"
+
     def command_under(self, name, budget):
-        return [str(self.options.spillway), "run", "--budget", as_option(budget),
+        return [str(self.options.spillway), "run", "--budget", self.budget_option(budget),
                 "--stats", str(self.options.work / f"{name}.stats.json"),
                 *self.traced(name), *self.options.run_option, "--", *self.program(name)]
 
@@ -468,6 +480,8 @@ def add_run_options(parser):
         help="share of the need to give as budget, once for each")
     add("--may-raise", type=int, default=100, metavar="PERCENT",
         help="fail when a larger share than this has to be raised to the smallest workable budget")
+    add("--gpu", action="store_true",
+        help="budgets are of a GPU, whose figures count, and the host has room")
     add("--room", type=int, default=1024, help="MiB of a budget without pressure")
     add("--planned", action="store_true",
         help="fail when a run below the need followed no plan")

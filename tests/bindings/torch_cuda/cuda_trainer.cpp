@@ -1,6 +1,7 @@
 // A trainer on a GPU that knows nothing of Spillway: the bits of its losses, and of what it has
 // learned.
-//   spillway_cuda_trainer conv_net|unet|gpt|gpt_and_pointer STEPS
+//   spillway_cuda_trainer conv_net|unet|gpt|gpt_and_pointer STEPS [STEP]
+// Before STEP the GPU is lost, as by an error of its memory.
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/util/Type.h>
@@ -18,6 +19,7 @@
 #include <typeinfo>
 
 #include "emulated_operators/models.h"
+#include "support/emulated_cuda/runtime/emulation.h"
 
 namespace spillway::emulated {
 namespace {
@@ -79,7 +81,8 @@ class KeptPointer {
   const float* pointer_;
 };
 
-void train(const std::string& model, int steps) {
+/// `lost_at`: the step that finds no GPU.
+void train(const std::string& model, int steps, int lost_at) {
   const at::Device device(at::kCUDA, 0);
   std::optional<KeptPointer> kept;
   if (model == "gpt_and_pointer") kept.emplace(device);
@@ -89,6 +92,7 @@ void train(const std::string& model, int steps) {
   training.network->to(device);
   torch::optim::Adam optimizer(training.network->parameters(), torch::optim::AdamOptions(1e-3));
   for (int step = 0; step < steps; ++step) {
+    if (step == lost_at) emu_cuda_lose(0, cudaErrorECCUncorrectable);
     const Batch batch = training.next_batch(data);
     optimizer.zero_grad();
     const at::Tensor input = batch.input.pin_memory().to(device, /*non_blocking=*/true);
@@ -112,9 +116,9 @@ void train(const std::string& model, int steps) {
 }  // namespace spillway::emulated
 
 int main(int count, char** words) {
-  if (count != 3) return 1;
+  if (count != 3 && count != 4) return 1;
   const auto* const allocator = c10::cuda::CUDACachingAllocator::get();
   std::fprintf(stderr, "allocator %s\n", c10::demangle(typeid(*allocator).name()).c_str());
-  spillway::emulated::train(words[1], std::atoi(words[2]));
+  spillway::emulated::train(words[1], std::atoi(words[2]), count == 4 ? std::atoi(words[3]) : -1);
   return 0;
 }

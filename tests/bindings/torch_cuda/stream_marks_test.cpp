@@ -97,6 +97,15 @@ TEST_F(StreamMarksTest, AStreamThatIsCapturedIsLeftAlone) {
   EXPECT_TRUE(mark.is_done());
 }
 
+TEST_F(StreamMarksTest, AMomentHasItsTimeAndNoneIsOfAStreamThatIsCaptured) {
+  const device::Event first = marks_->moment();
+  const device::Event second = marks_->moment();
+  EXPECT_EQ(second.wait().error, "");
+  EXPECT_GE(device::elapsed(first, second), Duration(0));
+  is_capturing_ = true;
+  EXPECT_EQ(marks_->moment().state(), nullptr);
+}
+
 TEST_F(StreamMarksTest, AMarkOutlivesItsMaker) {
   std::promise<void> end;
   give(end);
