@@ -11,6 +11,8 @@
 
 #include "device_library.h"
 #include "device_runtimes.h"
+#include "spillway/base/error.h"
+#include "spillway/base/log.h"
 #include "spillway/device/cuda/cuda_backend.h"
 #include "spillway/device/cuda/virtual_memory.h"
 #include "spillway/device/devices.h"
@@ -53,7 +55,15 @@ ServedDevice& ServedDevice::of(c10::DeviceIndex index) {
   auto& place = all.at(static_cast<std::size_t>(index));
   if (ServedDevice* const made = place.load(std::memory_order_acquire)) return *made;
   const std::lock_guard lock(making);
-  if (place.load() == nullptr) place.store(new ServedDevice(index));
+  if (ServedDevice* const made = place.load()) return *made;
+  try {
+    place.store(new ServedDevice(index));
+  } catch (const Error& error) {
+    // The program may catch it, and do something else with the GPU that it was to have.
+    static bool is_told = false;
+    if (!std::exchange(is_told, true)) log_error("{}", error.what());
+    throw;
+  }
   return *place.load();
 }
 
