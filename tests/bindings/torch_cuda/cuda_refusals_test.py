@@ -57,7 +57,8 @@ class CudaRefusals(unittest.TestCase):
         self.assertGreater(gpu["fetched_bytes"], 0)
 
     def test_a_budget_larger_than_the_card(self):
-        self.assert_refused(self.run_with(16 << 30), "[spillway] error: ", "is larger than the memory of cuda:0 (Emulated GPU 0), 8.00 GiB")
+        self.assert_refused(self.run_with(16 << 30), "[spillway] error: ",
+                            "is larger than the memory of cuda:0 (Emulated GPU 0), 8.00 GiB")
 
     def test_a_gpu_without_virtual_memory(self):
         self.assert_refused(self.run_with(LITTLE, EMU_CUDA_VIRTUAL="0"),
