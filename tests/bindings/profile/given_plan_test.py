@@ -107,8 +107,7 @@ class GivenPlan(unittest.TestCase):
         self.assertLessEqual(statistics["host_tier_peak_bytes"], 16 << 20)
         for key in ("host_written_bytes", "host_read_bytes", "disk_written_bytes"):
             self.assertGreater(statistics[key], 0, key)
-        self.assertRegex(run.stderr, r"to +host memory, 16\.0 MiB, before .*into host memory and .* "
-                                     "on to the disks")
+        self.assertRegex(run.stderr, r"to +host memory, 16\.0 MiB, before .*into host memory .* on to the disks")
         for places, has in ((self.folder, "disks only"), ("ram:8MiB", "8.00 MiB before its disks")):
             run = subprocess.run([COMMAND, "run", "--plan", plan, "--budget", "90MiB", "--nvme", places,
                                   "--", "true"], env=clean_environment(), text=True, timeout=60,
