@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "device_conformance.h"
+#include "spillway/base/error.h"
+#include "spillway/device/cpu.h"
 
 namespace spillway::device {
 
@@ -185,5 +187,31 @@ REGISTER_TYPED_TEST_SUITE_P(QueueConformance, RunsTheWorkOfOneQueueInOrder,
                             OrdersQueuesWithoutTheHost, HandsFailuresOnAsValuesOnce,
                             TellsTheTimeBetweenEvents, TellsNoTimeThatIsNotKnown,
                             KeepsTheTimeOfEventsThatAreAskedTo, EndsItsWorkBeforeItDies);
+
+/// Queues of `device` and of the host run in turns.
+inline void expect_to_wait_for_queues_of_the_host(Device& device) {
+  const auto host = make_cpu_device();
+  const auto ours = device.make_queue("ours");
+  const auto theirs = host->make_queue("theirs");
+  int value = 0;  // Not atomic: the thread sanitizer sees a missing order.
+  ours->run([&value] {
+    value = 1;
+    return Outcome{};
+  });
+  theirs->wait(ours->record());
+  theirs->run([&value] {
+    value *= 10;
+    return Outcome{};
+  });
+  ours->wait(theirs->record());
+  ours->run([&value] {
+    value += 5;
+    return Outcome{};
+  });
+  const Event last = ours->record(Timing::kKept);
+  EXPECT_TRUE(last.wait().succeeded());
+  EXPECT_EQ(value, 15);
+  EXPECT_THROW(elapsed(theirs->record(Timing::kKept), last), Error);
+}
 
 }  // namespace spillway::device

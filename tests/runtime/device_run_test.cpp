@@ -9,12 +9,12 @@
 #include <thread>
 
 #include "spillway/base/error.h"
-#include "spillway/memory/frame_mapper.h"
 #include "spillway/runtime/run.h"
 #include "support/file_text.h"
 #include "support/named_op.h"
 #include "support/shadow_pages.h"
 #include "support/temporary_directory.h"
+#include "test_surroundings.h"
 
 namespace spillway::runtime {
 namespace {
@@ -97,15 +97,6 @@ class Trainer {
 class DeviceRunCase : public ::testing::Test {
  protected:
   DeviceRunCase() {
-    surroundings_.machine.memory.total = 16_GiB;
-    surroundings_.machine.memory.available = 1_GiB;
-    surroundings_.mappers.probe = &memory::probe_mapper;
-    surroundings_.directories = surroundings_without_rates();
-#ifdef __SANITIZE_THREAD__
-    // ThreadSanitizer refuses a mapping as large as a run reserves where nothing limits it.
-    surroundings_.machine.limits.address_space_bytes = (64_GiB).count();
-    surroundings_.machine.use.address_space_bytes = (1_GiB).count();
-#endif
     set("quiet", "on");
     set("progress", "off");
     set("budget", "8MiB");
@@ -156,7 +147,7 @@ class DeviceRunCase : public ::testing::Test {
 
   TemporaryDirectory directory_;
   Settings settings_;
-  RunSurroundings surroundings_;
+  RunSurroundings surroundings_ = surroundings_for_tests(1_GiB);
   SteadyClock clock_;
 };
 

@@ -1,6 +1,5 @@
 // A run from its settings to the files that it leaves, without LibTorch.
 #include "spillway/runtime/run.h"
-#include "spillway/memory/frame_mapper.h"
 
 #include <gmock/gmock.h>
 
@@ -11,6 +10,7 @@
 #include "support/file_text.h"
 #include "support/named_op.h"
 #include "support/temporary_directory.h"
+#include "test_surroundings.h"
 
 namespace spillway::runtime {
 namespace {
@@ -24,15 +24,6 @@ using testing::StartsWith;
 class RunCase : public ::testing::Test {
  protected:
   RunCase() {
-    surroundings_.machine.memory.total = 16_GiB;
-    surroundings_.machine.memory.available = 4_GiB;
-    surroundings_.mappers.probe = &memory::probe_mapper;
-    surroundings_.directories = surroundings_without_rates();
-#ifdef __SANITIZE_THREAD__
-    // ThreadSanitizer refuses a mapping as large as a run reserves where nothing limits it.
-    surroundings_.machine.limits.address_space_bytes = (64_GiB).count();
-    surroundings_.machine.use.address_space_bytes = (1_GiB).count();
-#endif
     set("quiet", "on");
     set("progress", "off");
     set("budget", "64MiB");
@@ -76,7 +67,7 @@ class RunCase : public ::testing::Test {
 
   TemporaryDirectory directory_;
   Settings settings_;
-  RunSurroundings surroundings_;
+  RunSurroundings surroundings_ = surroundings_for_tests(4_GiB);
   TrainerFacts facts_;
   SteadyClock clock_;
 };

@@ -32,28 +32,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Cuda, QueueConformance, CudaFixture);
 using CudaDevice = DeviceCase<CudaFixture>;
 
 TEST_F(CudaDevice, LetsQueuesOfTheHostAndItsOwnWaitForOneAnother) {
-  const auto host = make_cpu_device();
-  const auto ours = device_->make_queue("ours");
-  const auto theirs = host->make_queue("theirs");
-  int value = 0;  // Not atomic: the queues are ordered.
-  ours->run([&value] {
-    value = 1;
-    return Outcome{};
-  });
-  theirs->wait(ours->record());
-  theirs->run([&value] {
-    value *= 10;
-    return Outcome{};
-  });
-  ours->wait(theirs->record());
-  ours->run([&value] {
-    value += 5;
-    return Outcome{};
-  });
-  const Event last = ours->record(Timing::kKept);
-  EXPECT_TRUE(last.wait().succeeded());
-  EXPECT_EQ(value, 15);
-  EXPECT_THROW(elapsed(theirs->record(Timing::kKept), last), Error);
+  expect_to_wait_for_queues_of_the_host(*device_);
 }
 
 TEST_F(CudaDevice, MovesManyBlocksThroughPinnedSlabsOnTwoQueues) {
