@@ -60,11 +60,12 @@ class SwapEngineDevicesTest : public PagesTest {
     PagesTest::TearDown();
   }
 
-  std::unique_ptr<SwapEngine> engine(std::size_t pages) {
+  std::unique_ptr<SwapEngine> engine(std::size_t pages,
+                                     std::unique_ptr<SpillStore> store = ram_store(256)) {
     SwapEngineOptions options;
     options.budget = page_size() * pages;
     options.arena_size = 1_GiB;
-    return make_engine(options, ram_store(256), clock_);
+    return make_engine(options, std::move(store), clock_);
   }
 
   /// An operator on all of the storage at `memory`, whose kernel ends once `gate_` is open. It
@@ -165,11 +166,7 @@ TEST_P(SwapEngineDevicesTest, AReleasedStorageKeepsItsMemoryUntilTheDeviceHasUse
 TEST_P(SwapEngineDevicesTest, AReleasedStorageOutlastsItsWriteWhileTheDeviceUsesIt) {
   std::atomic<bool> holds{true};
   std::atomic<int> started{0};
-  SwapEngineOptions options;
-  options.budget = page_size() * 4;
-  options.arena_size = 1_GiB;
-  auto swap = make_engine(options, std::make_unique<HeldWritesStore>(ram_store(64), holds, started),
-                          clock_);
+  auto swap = engine(4, std::make_unique<HeldWritesStore>(ram_store(64), holds, started));
   const auto used = swap->allocate(page_size(), nullptr);
   write_out(*swap, RangePart(used.storage), 1);
   while (started < 1) std::this_thread::yield();
@@ -188,11 +185,7 @@ TEST_P(SwapEngineDevicesTest, WhoWritesWhatIsCopiedOutWaitsWhereNobodyReportsWri
   if (!running.device) GTEST_SKIP() << "the host writes at once, and its copy is dropped";
   std::atomic<bool> holds{true};
   std::atomic<int> started{0};
-  SwapEngineOptions options;
-  options.budget = page_size() * 4;
-  options.arena_size = 1_GiB;
-  auto swap = make_engine(options, std::make_unique<HeldWritesStore>(ram_store(64), holds, started),
-                          clock_);
+  auto swap = engine(4, std::make_unique<HeldWritesStore>(ram_store(64), holds, started));
   const auto used = swap->allocate(page_size(), nullptr);
   word(used.address, 0) = 7;
   finish_operators();
