@@ -71,6 +71,7 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   // transfers.cpp
   void run_transfers();
   void submit(const std::vector<Transfer>& batch);
+  void prepare_pages(const std::vector<TransferResult>& results);
   void forgive_standstill();
   void kick_locked();
   void fetch_locked(const RangePart& part, OnFetch copy);

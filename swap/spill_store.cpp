@@ -15,8 +15,8 @@ void SpillStore::submit(const Transfer& transfer) {
   SPILLWAY_ASSERT(transfer.extent.is_some());
   SPILLWAY_ASSERT(reinterpret_cast<std::uintptr_t>(transfer.memory) % kTransferAlignment == 0);
   SPILLWAY_ASSERT(transfer.size > 0 && transfer.size % kTransferAlignment == 0);
-  SPILLWAY_ASSERT(transfer.size <= kExtentBytes);
-  SPILLWAY_ASSERT(in_flight_ < queue_depth_);
+  SPILLWAY_ASSERT(Bytes(transfer.size) <= extent_size());
+  SPILLWAY_ASSERT(in_flight_ < queue_depth());
   if (in_flight_++ == 0) busy_since_ns_.store(now_ns());
   do_submit(transfer);
 }

@@ -42,8 +42,9 @@ SwapEngine::State::State(const SwapEngineOptions& options,
       budget_pages_(options.budget / page_size_) {
   if (budget_pages_ == 0)
     throw ConfigError("budget of {} is below the page size of {}", options.budget, page_size_);
-  if (page_size_ > Bytes(kExtentBytes) || page_size_.count() % kTransferAlignment > 0)
-    throw ConfigError("pages of {} do not fit into extents of {}", page_size_, Bytes(kExtentBytes));
+  if (page_size_ > store_->extent_size() || page_size_.count() % kTransferAlignment > 0)
+    throw ConfigError("pages of {} do not fit into extents of {}", page_size_,
+                      store_->extent_size());
   if (store_->device() != memory_->device())
     throw ConfigError("the spill store moves memory of {}, and the pages are of {}",
                       to_string(store_->device()), to_string(memory_->device()));

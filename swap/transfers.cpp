@@ -280,6 +280,16 @@ void SwapEngine::State::submit(const std::vector<Transfer>& batch) {
   }
 }
 
+/// Mapping the pages of a device may take long, and the trainer's threads wait for the mutex.
+void SwapEngine::State::prepare_pages(const std::vector<TransferResult>& results) {
+  for (const TransferResult& result : results) {
+    if (result.transfer.direction != Direction::kRead || result.error != 0) continue;
+    const auto index = static_cast<PageIndex>(result.transfer.tag);
+    // This thread has chosen it, and it stays until the transfer has been finished.
+    memory_->prepare_map(index, pages_.get()[index].slot);
+  }
+}
+
 /// The process stood still (SIGSTOP, a suspended job): nobody has waited for a page meanwhile.
 void SwapEngine::State::forgive_standstill() {
   const Lock lock(mutex_);
@@ -319,6 +329,7 @@ void SwapEngine::State::run_transfers() {
         observer->stood_still(since, ended);
     }
     if (results.empty()) continue;
+    prepare_pages(results);
     Lock lock(mutex_);
     for (const TransferResult& result : results) finish_locked(result);
     start_evictions_locked();

@@ -17,13 +17,15 @@
 #include "spillway/device/cuda/virtual_memory.h"
 #include "spillway/device/devices.h"
 #include "spillway/memory/cuda/cuda_pages.h"
+#include "spillway/runtime/settings/device_budget.h"
 
 namespace spillway::torch_binding {
 namespace {
 
-/// A storage is at least half a page, so that little is wasted; what the disks move is 2 MiB.
+/// A storage is at least half a page. Mapping costs by the page, so larger ones are faster: see
+/// benchmarks/what_does_mapping_cost_on_a_gpu.
 Bytes page_size_for(const device::Device& device, Bytes min_storage) {
-  constexpr Bytes kMost = 2_MiB;
+  constexpr Bytes kMost = 32_MiB;
   const Bytes wanted(std::bit_floor(2 * min_storage.count()));
   return std::max(std::min(wanted, kMost), device::CudaVirtualMemory(device).granularity());
 }
@@ -69,14 +71,17 @@ ServedDevice& ServedDevice::of(c10::DeviceIndex index) {
 
 ServedDevice::ServedDevice(c10::DeviceIndex index)
     : device_(device::open_device({device::DeviceKind::kCuda, static_cast<std::uint16_t>(index)},
-                                  std::array{device::cuda_backend()})),
-      min_storage_(run_of_this_process().settings().min_storage) {
+                                  std::array{device::cuda_backend()})) {
+  const runtime::Settings& settings = run_of_this_process().settings();
+  auto pages =
+      memory::make_cuda_pages(device_, page_size_for(*device_, settings.device_min_storage));
+  min_storage_ = runtime::least_paged(settings, pages->page_size());
   runtime_ = &run_of_this_process().add_device(
       {.id = device_->id(),
        .name = name_of(device_->id()),
        .total = device_->memory().total,
        .device = device_,
-       .pages = memory::make_cuda_pages(device_, page_size_for(*device_, min_storage_)),
+       .pages = std::move(pages),
        .given_so_far = [this,
                         index] { return given_so_far(c10::cuda::getCurrentCUDAStream(index)); },
        .moment = [this, index] { return moment(c10::cuda::getCurrentCUDAStream(index)); }});

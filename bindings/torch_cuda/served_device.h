@@ -35,7 +35,7 @@ class ServedDevice {
   static bool is_capturing(c10::DeviceIndex index);
 
   const std::shared_ptr<device::Device> device_;
-  const Bytes min_storage_;
+  Bytes min_storage_;
   std::mutex mutex_;
   std::unordered_map<cudaStream_t, std::shared_ptr<StreamMarks>> marks_;
   runtime::Runtime* runtime_ = nullptr;

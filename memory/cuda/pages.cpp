@@ -63,9 +63,23 @@ class CudaPages final : public PageMemory {
     return {PageMemory::device(), alias_of(frame), page_size()};
   }
 
-  // On an H100 laying a chunk beneath an address takes some 36 us whatever its size, nearly all of
-  // it in cuMemSetAccess, which takes neighbours in one call: a verb for runs of pages would go
-  // here.
+  // The driver may let this wait for a millisecond, so nobody else does meanwhile. From then on it
+  // is as if the page had ended with this frame: if it does, nothing is left to be undone.
+  void prepare_map(PageIndex page, SlotId slot) override {
+    CudaVirtualMemory::Chunk chunk;
+    {
+      const std::lock_guard lock(mutex_);
+      SPILLWAY_ASSERT(pages_[page].frame == kEmpty);
+      make_bare_locked(page);
+      take_from_ended_locked(slots_[slot.value()]);
+      chunk = chunks_[slots_[slot.value()]].memory;
+    }
+    or_end([&] { memory_->map(span_of(page).data, chunk, page_size()); });
+    const std::lock_guard lock(mutex_);
+    pages_[page].ended_in = slot;
+    chunks_[slots_[slot.value()]].ended = page;
+  }
+
   void map(PageIndex page, SlotId slot, Access /*allowed*/) override {
     const std::lock_guard lock(mutex_);
     map_locked(page, slot);
@@ -91,13 +105,10 @@ class CudaPages final : public PageMemory {
 
   void map_fresh(PageIndex page, SlotId slot) override {
     const std::lock_guard lock(mutex_);
-    const SlotId before = std::exchange(pages_[page].ended_in, {});
-    if (!before.is_some()) return map_locked(page, slot);
+    const SlotId before = pages_[page].ended_in;
+    if (!before.is_some() || before == slot) return map_locked(page, slot);
     // The frame of `slot` comes to rest where the page's own did.
-    const Frame own = taken_from(slots_[before.value()]);
-    chunks_[own].ended = kNoPage;
-    pages_[page].frame = own;
-    if (before == slot) return;
+    pages_[page].frame = take_own_frame_locked(page);
     const Frame other = taken_from(slots_[slot.value()]);
     slots_[before.value()] = other;
     if (chunks_[other].ended != kNoPage) pages_[chunks_[other].ended].ended_in = before;
@@ -148,12 +159,29 @@ class CudaPages final : public PageMemory {
 
   void map_locked(PageIndex page, SlotId slot) {
     SPILLWAY_ASSERT(pages_[page].frame == kEmpty);
-    if (const SlotId before = pages_[page].ended_in; before.is_some())
-      take_from_ended_locked(slots_[before.value()]);
+    if (pages_[page].ended_in == slot) {
+      pages_[page].frame = take_own_frame_locked(page);
+      return;
+    }
+    make_bare_locked(page);
     const Frame frame = taken_from(slots_[slot.value()]);
     take_from_ended_locked(frame);
     or_end([&] { memory_->map(span_of(page).data, chunks_[frame].memory, page_size()); });
     pages_[page].frame = frame;
+  }
+
+  /// Of an empty page: the frame that lies beneath it still.
+  Frame take_own_frame_locked(PageIndex page) {
+    const SlotId slot = std::exchange(pages_[page].ended_in, {});
+    const Frame own = taken_from(slots_[slot.value()]);
+    chunks_[own].ended = kNoPage;
+    return own;
+  }
+
+  /// From now on no frame lies beneath the empty page.
+  void make_bare_locked(PageIndex page) {
+    if (const SlotId slot = pages_[page].ended_in; slot.is_some())
+      take_from_ended_locked(slots_[slot.value()]);
   }
 
   /// From now on the frame lies beneath its alias alone.

@@ -102,7 +102,7 @@ class Builder {
     parts_.host_memory = behind.size;
     // A store in memory has none of its own.
     settings_.host_tier = settings_.store == swap::StoreKind::kRam ? Bytes() : behind.size;
-    settings_.min_storage = std::max(settings_.min_storage, facts.page_size / 2);
+    settings_.min_storage = least_paged(settings_, facts.page_size);
   }
 
   void take_budget() {
@@ -173,19 +173,20 @@ class Builder {
         "lose per byte{}{}",
         about_, rates.write_bytes_per_second, rates.read_bytes_per_second, rates.duplex_share,
         rates.slowdown_seconds_per_byte(), assumed.empty() ? "" : "; assumed: ", assumed);
-    const TierRates tiers = tier_rates(host_memory, rates, device_.device.get());
+    const TierRates tiers = tier_rates(host_memory, page_size(), rates, device_.device.get());
     rates = tiers.rates;
     options_.far = tiers.far;
   }
+
+  Bytes page_size() const { return is_host() ? memory::kPageSize : device_.pages->page_size(); }
 
   swap::OpenedSpillStore open_store(const ResolvedDirectories& places) {
     swap::SpillStoreOptions store;
     store.kind = settings_.store;
     store.queue_depth = settings_.queue_depth;
     store.verify = settings_.verify;
-    // A page takes an extent, however small it is.
-    const Bytes page_size = is_host() ? memory::kPageSize : device_.pages->page_size();
-    store.ram_capacity = 8 * (options_.budget / page_size) * Bytes(swap::kExtentBytes);
+    store.extent_size = page_size();
+    store.ram_capacity = 8 * (options_.budget / page_size()) * page_size();
     store.host_tier = parts_.host_memory;
     store.device = device_.device;
     std::uint64_t wearing_directories = 0;

@@ -4,11 +4,10 @@
 
 #include "spillway/device/copy_rates.h"
 #include "spillway/device/cpu.h"
-#include "spillway/swap/spill_store.h"
 
 namespace spillway::runtime {
 
-TierRates tier_rates(Bytes host_memory, const planner::TransferRates& disks,
+TierRates tier_rates(Bytes host_memory, Bytes page_size, const planner::TransferRates& disks,
                      device::Device* device) {
   if (host_memory == Bytes()) return {disks, std::nullopt};
   const device::CopyRates copies =
@@ -19,9 +18,7 @@ TierRates tier_rates(Bytes host_memory, const planner::TransferRates& disks,
   tiers.rates.duplex_share = std::clamp(
       copies.both_bytes_per_second / (copies.out_bytes_per_second + copies.in_bytes_per_second),
       profile::kLeastDuplexShare, 1.0);
-  // A page takes an extent, however small it is.
-  tiers.far =
-      planner::FarTier{disks, static_cast<std::uint32_t>(host_memory / Bytes(swap::kExtentBytes))};
+  tiers.far = planner::FarTier{disks, static_cast<std::uint32_t>(host_memory / page_size)};
   return tiers;
 }
 

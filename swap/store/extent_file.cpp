@@ -31,19 +31,18 @@ std::uint64_t largest_file_allowed() {
   return limit.rlim_cur;
 }
 
-std::uint64_t extents_in(Bytes size) { return size.count() / kExtentBytes; }
-
 }  // namespace
 
 ExtentFile::ExtentFile(SpillDirectory directory, std::shared_ptr<OwnDescriptors> descriptors,
-                       Bytes growth_step)
+                       Bytes growth_step, Bytes extent_size)
     : directory_(std::move(directory)),
+      extent_size_(extent_size),
       descriptors_(std::move(descriptors)),
-      step_(std::max<std::uint64_t>(extents_in(growth_step), 1)),
-      limit_(directory_.limit == Bytes() ? ExtentId::kNone : extents_in(directory_.limit)) {
+      step_(std::max<std::uint64_t>(growth_step / extent_size, 1)),
+      limit_(directory_.limit == Bytes() ? ExtentId::kNone : directory_.limit / extent_size) {
   if (limit_ == 0)
     throw IoError("No space left in {} (its limit of {} holds no extent of {})", directory_.path,
-                  directory_.limit, Bytes(kExtentBytes));
+                  directory_.limit, extent_size_);
   descriptors_->run([this] { open(); });
   descriptors_->show_to_children(fd());
 }
@@ -130,8 +129,8 @@ bool ExtentFile::grow_file() {
 }
 
 int ExtentFile::allocate(std::uint64_t extents) {
-  const std::uint64_t offset = allocated_ * kExtentBytes;
-  const std::uint64_t size = extents * kExtentBytes;
+  const std::uint64_t offset = extent_size_.count() * allocated_;
+  const std::uint64_t size = extent_size_.count() * extents;
   if (offset + size > largest_file_allowed()) return EFBIG;
   int error = reserves_space_ ? reserve_space(offset, size) : 0;
   // A file system without it, or a filter of system calls: the program may have installed one
@@ -160,7 +159,7 @@ int ExtentFile::set_size(std::uint64_t size) const {
 
 /// Notes why there is no more; false, for its caller's sake.
 bool ExtentFile::refuse(int error) {
-  const Bytes used = Bytes(in_use_ * kExtentBytes);
+  const Bytes used = extent_size_ * in_use_;
   const std::string& path = directory_.path;
   switch (error) {
     case 0:
@@ -178,7 +177,7 @@ bool ExtentFile::refuse(int error) {
     case EFBIG:
       refusal_ =
           message("No space left in {} (largest file allowed reached with {}; see ulimit -f)", path,
-                  Bytes(allocated_ * kExtentBytes));
+                  extent_size_ * allocated_);
       return false;
     case EBADF:
       refusal_ = message("cannot take space in {}: {}", path, closed_by_program());
@@ -199,10 +198,10 @@ void ExtentFile::add_to(StoreReport& report) const {
   Bytes free;
   descriptors_->run([&] { free = is_open() ? free_bytes(fd()) : Bytes(); });
   const std::lock_guard lock(mutex_);
-  const std::uint64_t reachable = allocated_ + extents_in(free);
-  report.extents_in_use = Bytes(in_use_ * kExtentBytes);
-  report.extents_peak = Bytes(most_in_use_ * kExtentBytes);
-  report.capacity = Bytes(std::min(reachable, limit_) * kExtentBytes);
+  const std::uint64_t reachable = allocated_ + free / extent_size_;
+  report.extents_in_use = extent_size_ * in_use_;
+  report.extents_peak = extent_size_ * most_in_use_;
+  report.capacity = extent_size_ * std::min(reachable, limit_);
   report.refusal = refusal_;
 }
 

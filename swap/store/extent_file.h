@@ -25,7 +25,7 @@ class ExtentFile {
  public:
   /// Throws IoError when no file can be made or the disk has no room for one extent.
   ExtentFile(SpillDirectory directory, std::shared_ptr<OwnDescriptors> descriptors,
-             Bytes growth_step = 1_GiB);
+             Bytes growth_step = 1_GiB, Bytes extent_size = Bytes(kExtentBytes));
   /// With a table for this file alone.
   explicit ExtentFile(SpillDirectory directory, Bytes growth_step = 1_GiB)
       : ExtentFile(std::move(directory), memory::make_own_descriptors(), growth_step) {}
@@ -56,9 +56,8 @@ class ExtentFile {
   const std::string& why_unreserved() const { return why_unreserved_; }
   const std::string& path() const { return directory_.path; }
 
-  static std::uint64_t offset_of(ExtentId extent) {
-    return std::uint64_t{extent.value()} * kExtentBytes;
-  }
+  Bytes extent_size() const { return extent_size_; }
+  std::uint64_t offset_of(ExtentId extent) const { return extent_size_.count() * extent.value(); }
 
   /// "writing extent 5 of /scratch: Input/output error"; for EBADF what the program did.
   std::string describe(const Transfer& transfer, int error) const;
@@ -77,6 +76,7 @@ class ExtentFile {
   std::string closed_by_program() const;
 
   SpillDirectory directory_;
+  Bytes extent_size_;
   std::shared_ptr<OwnDescriptors> descriptors_;
   UnlinkedFile file_;
   FileIdentity identity_;

@@ -53,19 +53,19 @@ void check(const SpillStoreOptions& options) {
     throw ConfigError("a queue of {} transfers is not possible: give from 1 to {}",
                       options.queue_depth, kDeepestQueue);
   const bool is_ram = options.kind == StoreKind::kRam;
-  if (is_ram && options.ram_capacity < Bytes(kExtentBytes))
-    throw ConfigError("a store in RAM needs a capacity of at least {}: {}", Bytes(kExtentBytes),
+  if (is_ram && options.ram_capacity < options.extent_size)
+    throw ConfigError("a store in RAM needs a capacity of at least {}: {}", options.extent_size,
                       options.ram_capacity);
   if (is_ram && !options.directories.empty())
     throw ConfigError("a store in RAM uses no directory: {}", options.directories.front().path);
-  if (is_behind_device(options) && options.host_tier < 2 * Bytes(kExtentBytes))
+  if (is_behind_device(options) && options.host_tier < 2 * options.extent_size)
     throw ConfigError("{} of host memory are too little for what leaves {}: {} are the least",
-                      options.host_tier, options.device->id(), 2 * Bytes(kExtentBytes));
+                      options.host_tier, options.device->id(), 2 * options.extent_size);
   if (is_ram && options.host_tier > Bytes() && !is_behind_device(options))
     throw ConfigError("a store in RAM needs no {} of host memory before it", options.host_tier);
-  if (options.host_tier > Bytes() && options.host_tier < Bytes(kExtentBytes))
+  if (options.host_tier > Bytes() && options.host_tier < options.extent_size)
     throw ConfigError("{} of host memory hold no page of {}", options.host_tier,
-                      Bytes(kExtentBytes));
+                      options.extent_size);
   if (!is_ram && options.directories.empty())
     throw ConfigError("no directory to spill to (name one on a local disk)");
 }
@@ -108,7 +108,8 @@ void open_directory(Opening& opening, const SpillDirectory& directory) {
   }
   static const SteadyClock clock;
   try {
-    auto file = std::make_unique<ExtentFile>(directory, opening.descriptors);
+    auto file = std::make_unique<ExtentFile>(directory, opening.descriptors, 1_GiB,
+                                             opening.options.extent_size);
     warn_about_shared_disk(opening, directory.path, facts.device);
     warn_about_file(opening, *file);
     opening.description += message("{}{}, {} I/O, {} ({})", opening.description.empty() ? "" : "; ",
@@ -127,7 +128,8 @@ void open_directory(Opening& opening, const SpillDirectory& directory) {
 
 void open_ram(Opening& opening) {
   const Bytes capacity = opening.options.ram_capacity;
-  auto store = make_ram_store(capacity, opening.options.queue_depth, opening.notifier);
+  auto store = make_ram_store(capacity, opening.options.queue_depth, opening.notifier,
+                              opening.options.extent_size);
   if (opening.options.verify) store = make_verifying_store(std::move(store), "RAM");
   opening.children.push_back(std::move(store));
   opening.description = message("RAM, {}", capacity);
@@ -141,7 +143,7 @@ std::shared_ptr<std::byte> map_memory(Bytes size) {
 
 /// Nothing reaches the memory of the CPU past its cores: only for other devices slabs are pinned.
 void put_host_memory_before(OpenedSpillStore& opened, const Opening& opening) {
-  const std::uint64_t pages = opening.options.host_tier.count() / kExtentBytes;
+  const std::uint64_t pages = opening.options.host_tier / opening.options.extent_size;
   if (pages >= ExtentId::kNone)
     throw ConfigError("{} of host memory are more than can be managed", opening.options.host_tier);
   using enum device::Pinning;
@@ -149,7 +151,7 @@ void put_host_memory_before(OpenedSpillStore& opened, const Opening& opening) {
   std::shared_ptr<device::Device> device =
       pins ? opening.options.device : device::make_cpu_device();
   auto slabs = std::make_unique<device::HostSlabs>(
-      *device, device::HostSlabsOptions{.slab_size = Bytes(kExtentBytes),
+      *device, device::HostSlabsOptions{.slab_size = opening.options.extent_size,
                                         .slab_count = static_cast<std::uint32_t>(pages),
                                         .pinning = pins ? kPinned : kPageable,
                                         .memory = map_memory});

@@ -3,15 +3,16 @@
 #include <sys/mman.h>
 
 #include "spillway/base/error.h"
-#include "spillway/swap/spill_store.h"
 
 namespace spillway::swap {
 namespace {
 
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
 memory::AddressSpace reserve(std::size_t size) {
-  const std::size_t in_extents = (size + kExtentBytes - 1) / kExtentBytes * kExtentBytes;
+  const std::size_t whole = (size + kHugePage - 1) / kHugePage * kHugePage;
   try {
-    return {Bytes(in_extents), memory::AddressSpace::Opened::kAtOnce, "a store in memory"};
+    return {Bytes(whole), memory::AddressSpace::Opened::kAtOnce, "a store in memory"};
   } catch (const UnsupportedError& refused) {
     throw IoError("{}", refused.what());
   }

@@ -99,6 +99,7 @@ TEST_P(PageMemoryConformance, LaysPagesSideBySide) {
 
 TEST_P(PageMemoryConformance, MovesFramesBeneathPagesAndBackWithTheirBytes) {
   fill(0, 1);
+  memory().prepare_map(5, SlotId(0));
   memory().map(5, SlotId(0), Access::kWrite);
   EXPECT_TRUE(holds(memory().span_of(PageIndex(5)), 1));
   set(memory().span_of(PageIndex(5)), 2);

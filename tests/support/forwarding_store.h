@@ -13,8 +13,7 @@ namespace spillway::swap {
 class ForwardingStore : public SpillStore {
  protected:
   explicit ForwardingStore(std::unique_ptr<SpillStore> child)
-      : SpillStore(child->queue_depth(), child->descriptors(), child->device()),
-        child_(std::move(child)) {}
+      : SpillStore(child->facts()), child_(std::move(child)) {}
 
   std::optional<ExtentId> do_reserve_extent(StoreTier tier) override {
     return child_->reserve_extent(tier);

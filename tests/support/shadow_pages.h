@@ -13,7 +13,7 @@ namespace spillway::memory {
 
 /// Pages of a ShadowDevice: small ones, in addresses that the host cannot touch, whose accesses
 /// nobody reports. Where a queue of the device reaches a page that is out, its work fails.
-class ShadowPages final : public PageMemory {
+class ShadowPages : public PageMemory {
  public:
   static constexpr Bytes kSize = 64_KiB;
 

@@ -48,7 +48,7 @@ TEST(ExtentFile, GivesOutTheLastReleasedExtentFirst) {
   file.release(*third);
   EXPECT_EQ(file.reserve(), third);
   EXPECT_EQ(file.reserve(), first);
-  EXPECT_EQ(ExtentFile::offset_of(ExtentId(3)), 3 * kExtentBytes);
+  EXPECT_EQ(file.offset_of(ExtentId(3)), 3 * kExtentBytes);
 }
 
 TEST(ExtentFile, GrowsOnWhereTheProgramForbidsItselfToReserveSpace) {

@@ -19,7 +19,8 @@ using testing::StartsWith;
 /// Answers every transfer with the next error of a list, then with success.
 class ScriptedStore final : public SpillStore {
  public:
-  explicit ScriptedStore(std::deque<int> errors) : SpillStore(4), errors_(std::move(errors)) {}
+  explicit ScriptedStore(std::deque<int> errors)
+      : SpillStore({.queue_depth = 4}), errors_(std::move(errors)) {}
   std::size_t submissions() const { return submissions_; }
 
  private:

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <functional>
 #include <future>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -19,6 +21,7 @@
 #include "support/forwarding_store.h"
 #include "support/residency_orders.h"
 #include "support/shadow_device.h"
+#include "support/shadow_pages.h"
 
 namespace spillway::swap {
 namespace {
@@ -320,6 +323,45 @@ TEST_P(SwapEngineDevicesTest, EnginesOfTwoDevicesRunSideBySide) {
   }
   EXPECT_LE(swap->statistics().counted_peak, page_size() * 4);
   EXPECT_LE(host.statistics().counted_peak, memory::kPageSize * 4);
+}
+
+/// Pages whose mapping needs whoever uses the engine meanwhile.
+class SlowPages final : public memory::ShadowPages {
+ public:
+  SlowPages(std::shared_ptr<device::ShadowDevice> device, std::function<void()> prepare)
+      : ShadowPages(std::move(device)), prepare_(std::move(prepare)) {}
+  void prepare_map(memory::PageIndex, memory::SlotId) override { prepare_(); }
+
+ private:
+  std::function<void()> prepare_;
+};
+
+TEST(SwapEngineDevices, PagesAreMappedWhileOthersUseTheEngine) {
+  const SteadyClock clock;
+  const auto notifier = std::make_shared<Notifier>();
+  const auto device = std::make_shared<device::ShadowDevice>();
+  SwapEngineOptions options;
+  options.budget = memory::ShadowPages::kSize * 2;
+  options.arena_size = 1_GiB;
+  std::atomic<SwapEngine*> engine{nullptr};
+  std::atomic<Bytes> seen{Bytes()};
+  SwapEngine swap(
+      options,
+      std::make_unique<SlowPages>(device, [&] { seen = engine.load()->statistics().counted_peak; }),
+      host_memory_before(make_ram_store(Bytes(64 * kExtentBytes), 4, notifier), 2, notifier,
+                         device),
+      clock);
+  engine = &swap;
+  std::byte* storages[] = {swap.allocate(options.budget, nullptr).address,
+                           swap.allocate(options.budget, nullptr).address};
+  for (int turn = 0; turn < 4; ++turn) {
+    PinSet pins;
+    RangeUse use = swap.find(storages[turn % 2]);
+    use.writes = true;
+    swap.pin(pins, {&use, 1});
+    swap.unpin(pins);
+  }
+  EXPECT_EQ(seen.load(), options.budget);
 }
 
 TEST_P(SwapEngineDevicesTest, AStoreOfAnotherDeviceIsRefused) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "spillway/base/error.h"
-#include "spillway/swap/spill_store.h"
 
 namespace spillway::runtime {
 namespace {
@@ -13,10 +12,8 @@ constexpr Bytes kMostReserve = 1_GiB;
 // As the host has in its 1 TiB, so that tables of pages take as much memory.
 constexpr std::uint64_t kPagesOfAddresses = std::uint64_t{1} << 19;
 
-constexpr Bytes kExtent{swap::kExtentBytes};
-
-// One for what stays there, one for pages on their way to the disks.
-constexpr Bytes kLeastHostMemory = 2 * kExtent;
+// One for what stays there, one for those on their way to the disks.
+constexpr std::uint64_t kLeastPagesOnHost = 2;
 
 /// Whose budget it is, and how much.
 struct Request {
@@ -54,6 +51,10 @@ ResolvedBudget budget_of_card(const BudgetRequest& request, const DeviceFacts& f
 }  // namespace
 
 Bytes default_device_reserve(Bytes total) { return std::min(kMostReserve, total / 8); }
+
+Bytes least_paged(const Settings& settings, Bytes page_size) {
+  return std::max(settings.device_min_storage, page_size / 2);
+}
 
 ResolvedBudget resolve_device_budget(const Settings& settings, const DeviceFacts& facts) {
   const auto [device, request] = request_for(settings, facts.id);
@@ -124,11 +125,12 @@ HostMemory host_memory_behind(const DeviceFacts& facts, const Settings& settings
                       "of --nvme, which is for each device)",
                       settings.host_tier, facts.id, history);
   Bytes size = is_given ? settings.host_tier : std::min(left / 2, budget);
-  size = Bytes(size.count() / kExtent.count() * kExtent.count());
-  if (size < kLeastHostMemory)
+  size = facts.page_size * (size / facts.page_size);
+  const Bytes least = kLeastPagesOnHost * facts.page_size;
+  if (size < least)
     throw ConfigError("{} of host memory for what leaves {} are too little, {} is the least{}{} "
                       "(give --nvme ram:SIZE,DIR)",
-                      size, facts.id, kLeastHostMemory, is_given ? "" : ": ",
+                      size, facts.id, least, is_given ? "" : ": ",
                       is_given ? std::string() : history);
   return {size, is_given ? std::string("given") : message("auto: {}", history)};
 }

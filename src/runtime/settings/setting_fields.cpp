@@ -268,9 +268,10 @@ constexpr std::array<SettingField, 38> kFields{{
     "Either way plans depend on measured times; only --plan FILE makes runs repeatable."},
    [](Settings& s, Text t) { s.planning = value_named(t, kPlanningMoments, "value"); },
    &names_of<kPlanningMoments>},
-  {{"min-storage", "SIZE", "1MiB", "Smallest size of a tensor that has pages of its own. Smaller ones "
-    "from 4KiB to 2MiB share pages; all others below this size stay in memory."},
-   [](Settings& s, Text t) { s.min_storage = parse_positive(t); }},
+  {{"min-storage", "SIZE", "1MiB, of a GPU 2MiB",
+    "Smallest size of a tensor that has pages of its own. Smaller ones from 4KiB to 2MiB share pages on "
+    "the host; all others below this size stay in memory. Pages of a GPU have twice this size, from 2MiB to 32MiB."},
+   [](Settings& s, Text t) { s.min_storage = s.device_min_storage = parse_positive(t); }},
   {{"endurance", "SIZE", "600TB",
     "Rated endurance of each spill drive, in bytes written (TBW); the summary estimates its "
     "lifetime at the rate of this run."},

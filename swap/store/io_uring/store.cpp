@@ -67,7 +67,9 @@ std::string why_no_io_uring() {
 
 IoUringStore::IoUringStore(std::unique_ptr<ExtentFile> file, std::size_t queue_depth,
                            std::shared_ptr<Notifier> notifier)
-    : SpillStore(queue_depth, file->descriptors()),
+    : SpillStore({.queue_depth = queue_depth,
+                  .descriptors = file->descriptors(),
+                  .extent_size = file->extent_size()}),
       file_(std::move(file)),
       wait_(std::move(notifier)) {
   if (!descriptors()->is_apart())
@@ -128,7 +130,7 @@ void IoUringStore::queue(std::size_t index) {
   SPILLWAY_ASSERT(entry != nullptr);  // the ring has at least one entry per flight
   const Flight& flight = flights_[index];
   const Transfer& transfer = flight.transfer;
-  const std::uint64_t offset = ExtentFile::offset_of(transfer.extent) + flight.done;
+  const std::uint64_t offset = file_->offset_of(transfer.extent) + flight.done;
   const auto size = static_cast<unsigned>(transfer.size - flight.done);
   if (transfer.direction == Direction::kWrite)
     ::io_uring_prep_write(entry, file_->fd(), transfer.memory + flight.done, size, offset);

@@ -22,7 +22,9 @@ constexpr std::size_t kMostThreads = 8;
 
 PosixStore::PosixStore(std::unique_ptr<ExtentFile> file, std::size_t queue_depth,
                        std::size_t thread_count, std::shared_ptr<Notifier> notifier)
-    : SpillStore(queue_depth, file->descriptors()),
+    : SpillStore({.queue_depth = queue_depth,
+                  .descriptors = file->descriptors(),
+                  .extent_size = file->extent_size()}),
       file_(std::move(file)),
       wait_(std::move(notifier)) {
   start_threads(thread_count);
@@ -76,7 +78,7 @@ void PosixStore::carry_out_on_worker() {
 }
 
 TransferResult PosixStore::move(const Transfer& transfer) const {
-  const std::uint64_t offset = ExtentFile::offset_of(transfer.extent);
+  const std::uint64_t offset = file_->offset_of(transfer.extent);
   const int error = move_whole(transfer.direction, transfer.size, [&](std::size_t done) -> ssize_t {
     // Where the table is shared with the program the number may mean one of its files by now.
     if (!file_->is_open()) return -EBADF;

@@ -12,21 +12,22 @@ namespace spillway::swap {
 
 namespace {
 
-std::size_t count_extents(Bytes capacity) {
-  const std::uint64_t count = capacity.count() / kExtentBytes;
+std::size_t count_extents(Bytes capacity, Bytes extent_size) {
+  const std::uint64_t count = capacity / extent_size;
   if (count == 0 || count >= ExtentId::kNone)
     throw IoError("a store in RAM of {} is not possible: it holds 1 to {} extents of {}", capacity,
-                  ExtentId::kNone - 1, Bytes(kExtentBytes));
+                  ExtentId::kNone - 1, extent_size);
   return count;
 }
 
 }  // namespace
 
-RamStore::RamStore(Bytes capacity, std::size_t queue_depth, std::shared_ptr<Notifier> notifier)
-    : SpillStore(queue_depth),
+RamStore::RamStore(Bytes capacity, std::size_t queue_depth, std::shared_ptr<Notifier> notifier,
+                   Bytes extent_size)
+    : SpillStore({.queue_depth = queue_depth, .extent_size = extent_size}),
       wait_(std::move(notifier)),
-      extent_count_(count_extents(capacity)),
-      memory_(extent_count_ * kExtentBytes) {}
+      extent_count_(count_extents(capacity, extent_size)),
+      memory_(extent_size.count() * extent_count_) {}
 
 std::optional<ExtentId> RamStore::do_reserve_extent(StoreTier /*tier*/) {
   const std::lock_guard lock(mutex_);
@@ -48,7 +49,7 @@ void RamStore::do_release_extent(ExtentId extent) {
 
 void RamStore::do_submit(const Transfer& transfer) {
   SPILLWAY_ASSERT(transfer.extent.value() < extent_count_);
-  std::byte* place = memory_.begin() + std::size_t{transfer.extent.value()} * kExtentBytes;
+  std::byte* const place = place_of(transfer.extent);
   if (transfer.direction == Direction::kWrite)
     std::memcpy(place, transfer.memory, transfer.size);
   else
@@ -66,24 +67,24 @@ void RamStore::do_reap(std::vector<TransferResult>& results, std::chrono::millis
 
 ExtentPlace RamStore::do_locate(ExtentId extent) const {
   ExtentPlace place;
-  place.memory = memory_.begin() + std::size_t{extent.value()} * kExtentBytes;
+  place.memory = place_of(extent);
   return place;
 }
 
 StoreReport RamStore::do_report() const {
   StoreReport report = tally();
   const std::lock_guard lock(mutex_);
-  report.extents_in_use = Bytes(in_use_ * kExtentBytes);
-  report.extents_peak = Bytes(most_in_use_ * kExtentBytes);
-  report.capacity = Bytes(extent_count_ * kExtentBytes);
+  report.extents_in_use = extent_size() * in_use_;
+  report.extents_peak = extent_size() * most_in_use_;
+  report.capacity = extent_size() * extent_count_;
   if (was_refused_)
     report.refusal = message("No space left in RAM (the limit of {} is used up)", report.capacity);
   return report;
 }
 
 std::unique_ptr<SpillStore> make_ram_store(Bytes capacity, std::size_t queue_depth,
-                                           std::shared_ptr<Notifier> notifier) {
-  return std::make_unique<RamStore>(capacity, queue_depth, std::move(notifier));
+                                           std::shared_ptr<Notifier> notifier, Bytes extent_size) {
+  return std::make_unique<RamStore>(capacity, queue_depth, std::move(notifier), extent_size);
 }
 
 }  // namespace spillway::swap

@@ -13,7 +13,8 @@ namespace spillway::swap {
 
 class RamStore final : public SpillStore {
  public:
-  RamStore(Bytes capacity, std::size_t queue_depth, std::shared_ptr<Notifier> notifier);
+  RamStore(Bytes capacity, std::size_t queue_depth, std::shared_ptr<Notifier> notifier,
+           Bytes extent_size);
 
  private:
   std::optional<ExtentId> do_reserve_extent(StoreTier) override;
@@ -23,6 +24,10 @@ class RamStore final : public SpillStore {
   void do_wake() override { wait_.wake(); }
   ExtentPlace do_locate(ExtentId extent) const override;
   StoreReport do_report() const override;
+
+  std::byte* place_of(ExtentId extent) const {
+    return memory_.begin() + extent_size().count() * extent.value();
+  }
 
   ReapWait wait_;
   std::vector<TransferResult> finished_;  // I/O thread only

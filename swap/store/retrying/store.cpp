@@ -30,7 +30,7 @@ bool may_pass(const TransferResult& result) {
 
 RetryingStore::RetryingStore(std::unique_ptr<SpillStore> child, std::shared_ptr<Notifier> notifier,
                              const Clock& clock, RetryOptions options)
-    : SpillStore(child->queue_depth(), child->descriptors(), child->device()),
+    : SpillStore(child->facts()),
       child_(std::move(child)),
       wait_(std::move(notifier)),
       clock_(clock),

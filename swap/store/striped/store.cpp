@@ -13,25 +13,23 @@ namespace {
 constexpr std::uint32_t kReservationsPerLook = 64;  // free space costs a system call per child
 constexpr std::size_t kQueueSlack = 2;              // a queue this much longer counts as equal
 
-std::size_t total_depth(const std::vector<std::unique_ptr<SpillStore>>& stores) {
-  return std::accumulate(
-      stores.begin(), stores.end(), std::size_t{0},
-      [](std::size_t sum, const auto& store) { return sum + store->queue_depth(); });
+StoreFacts facts_of_all(const std::vector<std::unique_ptr<SpillStore>>& stores) {
+  SPILLWAY_ASSERT(!stores.empty());
+  StoreFacts facts = stores.front()->facts();
+  facts.queue_depth = 0;
+  for (const auto& store : stores) {
+    SPILLWAY_ASSERT(store->device() == facts.device && store->extent_size() == facts.extent_size);
+    facts.queue_depth += store->queue_depth();
+  }
+  return facts;
 }
 
 }  // namespace
 
 StripedStore::StripedStore(std::vector<std::unique_ptr<SpillStore>> children,
                            std::shared_ptr<Notifier> notifier)
-    : SpillStore(total_depth(children), children.front()->descriptors(),
-                 children.front()->device()),
-      stripes_(children.size()),
-      wait_(std::move(notifier)) {
-  SPILLWAY_ASSERT(!children.empty());
-  for (std::size_t i = 0; i < children.size(); ++i) {
-    SPILLWAY_ASSERT(children[i]->device() == device());
-    stripes_[i].store = std::move(children[i]);
-  }
+    : SpillStore(facts_of_all(children)), stripes_(children.size()), wait_(std::move(notifier)) {
+  for (std::size_t i = 0; i < children.size(); ++i) stripes_[i].store = std::move(children[i]);
 }
 
 // Ids interleave, so that an id alone says which child holds it and no table is needed.

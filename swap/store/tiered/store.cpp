@@ -22,6 +22,12 @@ std::uint32_t count_staging_slabs(const device::Device& device, const device::Ho
   return std::min(part, static_cast<std::uint32_t>(depth));
 }
 
+StoreFacts facts_before(const SpillStore& lower, const device::Device& device) {
+  StoreFacts facts = lower.facts();
+  facts.device = device.id();
+  return facts;
+}
+
 // Of the slabs, kept free for what is written next; and never more than the queue takes.
 constexpr std::size_t kSparePart = 8;
 
@@ -42,7 +48,7 @@ std::uint64_t place_in_lower(ExtentId extent) { return extent.value() * kPlaceBi
 TieredStore::TieredStore(std::shared_ptr<device::Device> device,
                          std::unique_ptr<device::HostSlabs> slabs,
                          std::unique_ptr<SpillStore> lower, std::shared_ptr<Notifier> notifier)
-    : SpillStore(lower->queue_depth(), lower->descriptors(), device->id()),
+    : SpillStore(facts_before(*lower, *device)),
       device_(std::move(device)),
       slabs_(std::move(slabs)),
       wait_(notifier),
@@ -51,7 +57,7 @@ TieredStore::TieredStore(std::shared_ptr<device::Device> device,
       spare_slabs_(std::min<std::size_t>(this->slabs() / kSparePart, queue_depth())),
       lower_jobs_(queue_depth()),
       lower_(std::move(lower)) {
-  SPILLWAY_ASSERT(slabs_->slab_size() == Bytes(kExtentBytes));
+  SPILLWAY_ASSERT(slabs_->slab_size() == extent_size());
   for (std::size_t i = queue_depth(); i > 0; --i) idle_.push_back(i - 1);
   for (std::uint32_t i = 0; i < staging_slabs_; ++i)
     staging_.push_back(std::make_shared<device::HostSlab>(std::move(*slabs_->take())));
@@ -380,8 +386,8 @@ StoreReport TieredStore::do_report() const {
   report.wrong = lower.wrong;
   report.recovered = lower.recovered;
   const std::lock_guard lock(mutex_);
-  report.extents_in_use = Bytes(totals_.in_use * kExtentBytes);
-  report.extents_peak = Bytes(totals_.most_in_use * kExtentBytes);
+  report.extents_in_use = extent_size() * totals_.in_use;
+  report.extents_peak = extent_size() * totals_.most_in_use;
   report.host.capacity = slabs_->slab_size() * slabs();
   if (lower.capacity > Bytes()) report.capacity = report.host.capacity + lower.capacity;
   report.host.in_use = slabs_->slab_size() * (slabs() - slabs_->available());

@@ -22,9 +22,7 @@ std::string hexadecimal(std::uint64_t sum) {
 }  // namespace
 
 VerifyingStore::VerifyingStore(std::unique_ptr<SpillStore> child, std::string place)
-    : SpillStore(child->queue_depth(), child->descriptors(), child->device()),
-      child_(std::move(child)),
-      place_(std::move(place)) {}
+    : SpillStore(child->facts()), child_(std::move(child)), place_(std::move(place)) {}
 
 void VerifyingStore::do_submit(const Transfer& transfer) {
   if (transfer.direction == Direction::kWrite) {

@@ -37,7 +37,7 @@ class CudaTraining(unittest.TestCase):
         """A run with so much of the GPU, and the statistics of the GPU; none where it does not fit."""
         file = self.folder / "statistics.json"
         options = ["--budget", f"cuda={budget >> 10}KiB,cpu={PLENTY >> 10}KiB", "--min-storage", "32KiB",
-                   "--nvme", f"ram:64MiB,{self.folder}", "--stats", str(file)]
+                   "--nvme", f"ram:2MiB,{self.folder}", "--stats", str(file)]
         run = self.start(model, [COMMAND, "run", *options], settings)
         self.assertIn("allocator spillway::", run.stderr)
         statistics, = json.loads(file.read_text(encoding="utf-8"))["devices"]

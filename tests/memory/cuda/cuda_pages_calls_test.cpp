@@ -198,6 +198,21 @@ TEST_F(CudaPageCalls, PagesThatEndAndBeginAnewTakeNone) {
   EXPECT_EQ(emu_cuda_calls("cuMemUnmap"), unmaps);
 }
 
+TEST_F(CudaPageCalls, APreparedPageArrivesWithoutACallAndMayEndInstead) {
+  Pages pages;
+  pages->make_frame(SlotId(0));
+  fill(pages, pages->span_of(SlotId(0)), 5);
+  pages->prepare_map(2, SlotId(0));
+  const auto maps = emu_cuda_calls("cuMemMap");
+  pages->map(2, SlotId(0), Access::kRead);
+  EXPECT_EQ(emu_cuda_calls("cuMemMap"), maps);
+  EXPECT_EQ(value_of(pages, pages->span_of(PageIndex(2))), 5U);
+  ASSERT_EQ(pages->unmap(SlotId(1), 2), MoveResult::kMoved);
+  pages->prepare_map(2, SlotId(1));
+  pages->map(3, SlotId(1), Access::kRead);  // As page 2 has ended.
+  EXPECT_EQ(value_of(pages, pages->span_of(PageIndex(3))), 5U);
+}
+
 /// Against a model: each page that is there has the bytes that it was filled with last, whatever
 /// ended meanwhile, and pages that are out lie beneath no address.
 TEST_F(CudaPageCalls, PagesKeepTheirBytesWhateverEndsBesideThem) {
@@ -229,6 +244,11 @@ TEST_F(CudaPageCalls, PagesKeepTheirBytesWhateverEndsBesideThem) {
       full.pop_back();
       if (below(2) == 0) {
         fill(pages, pages->span_of(slot), value);
+        if (below(2) == 0) pages->prepare_map(page, slot);
+        if (below(8) == 0) {  // The page has ended before it came.
+          full.push_back(slot);
+          continue;
+        }
         pages->map(page, slot, Access::kWrite);
       } else {
         pages->map_fresh(page, slot);

@@ -89,6 +89,11 @@ class PageMemory : public FrameSource {
   /// UnsupportedError with the limit that refuses it; nothing has changed then.
   virtual void prepare(PageIndex /*first*/, std::uint32_t /*pages*/) {}
 
+  /// Does beforehand what takes long in the `map` of the empty `page` with the full frame of
+  /// `slot`, which follows, unless the page ends first: for callers that hold locks in `map`, and
+  /// none here.
+  virtual void prepare_map(PageIndex /*page*/, SlotId /*slot*/) {}
+
   /// Moves the frame of `slot` beneath the empty `page`, and wakes whoever waits for that. With
   /// `Access::kRead` the page arrives write-protected, where there is protection.
   virtual void map(PageIndex page, SlotId slot, Access allowed) = 0;

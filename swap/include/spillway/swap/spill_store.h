@@ -19,13 +19,13 @@
 
 namespace spillway::swap {
 
-/// Size of every extent: one page of memory.
+/// Size of every extent of a store, where nothing else is asked for: one page of the host.
 inline constexpr std::size_t kExtentBytes = std::size_t{2} << 20;
 
 /// What addresses and sizes of transfers are multiples of, as direct I/O wants it.
 inline constexpr std::size_t kTransferAlignment = 4096;
 
-/// A place of one page (2 MiB) in a store.
+/// A place of one page in a store.
 using ExtentId = StrongId<struct ExtentTag>;
 
 enum class Direction : std::uint8_t { kWrite, kRead };
@@ -99,6 +99,18 @@ struct StoreReport {
   }
 };
 
+/// What a store says of itself, and those around it say alike.
+struct StoreFacts {
+  std::size_t queue_depth = 0;  ///< Transfers that it takes at once.
+  /// Where the files of the store are open; null: it has none. The I/O thread is best started
+  /// there, unless the store has queues of a device, whose driver has its files in the program's
+  /// table; and forks are announced there.
+  std::shared_ptr<OwnDescriptors> descriptors = nullptr;
+  /// Whose memory its transfers move: the host's, or that of a device whose queues copy it.
+  device::DeviceId device = {};
+  Bytes extent_size = Bytes(kExtentBytes);  ///< Of each extent; no transfer is larger.
+};
+
 /// Holds spilled pages. Extents are reserved and released by any thread; transfers are submitted
 /// and reaped by one thread (the I/O thread). The public methods check and count, `do_…` acts.
 class SpillStore {
@@ -131,22 +143,17 @@ class SpillStore {
 
   StoreReport report() const { return do_report(); }  ///< Any thread.
 
-  /// Where the files of the store are open; null: it has none. The I/O thread is best started
-  /// there, unless the store has queues of a device, whose driver has its files in the program's
-  /// table; and forks are announced there. Any thread.
-  const std::shared_ptr<OwnDescriptors>& descriptors() const { return descriptors_; }
+  /// Any thread, and so the parts of it.
+  const StoreFacts& facts() const { return facts_; }
+  const std::shared_ptr<OwnDescriptors>& descriptors() const { return facts_.descriptors; }
+  device::DeviceId device() const { return facts_.device; }
+  std::size_t queue_depth() const { return facts_.queue_depth; }
+  Bytes extent_size() const { return facts_.extent_size; }
 
-  /// Whose memory its transfers move: the host's, or that of a device whose queues copy it.
-  device::DeviceId device() const { return device_; }  ///< Any thread.
-
-  std::size_t in_flight() const { return in_flight_; }      ///< I/O thread only.
-  std::size_t queue_depth() const { return queue_depth_; }  ///< Any thread.
+  std::size_t in_flight() const { return in_flight_; }  ///< I/O thread only.
 
  protected:
-  explicit SpillStore(std::size_t queue_depth,
-                      std::shared_ptr<OwnDescriptors> descriptors = nullptr,
-                      device::DeviceId device = {})
-      : descriptors_(std::move(descriptors)), device_(device), queue_depth_(queue_depth) {}
+  explicit SpillStore(StoreFacts facts) : facts_(std::move(facts)) {}
 
   /// A report with `written`, `read` and `busy_time` of what passed through this object. Any
   /// thread.
@@ -161,9 +168,7 @@ class SpillStore {
   virtual ExtentPlace do_locate(ExtentId extent) const = 0;
   virtual StoreReport do_report() const = 0;
 
-  std::shared_ptr<OwnDescriptors> descriptors_;
-  device::DeviceId device_;
-  std::size_t queue_depth_;
+  const StoreFacts facts_;
   std::size_t in_flight_ = 0;
   std::atomic<std::uint64_t> written_bytes_{0};
   std::atomic<std::uint64_t> read_bytes_{0};

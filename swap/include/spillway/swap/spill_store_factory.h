@@ -40,6 +40,7 @@ struct SpillStoreOptions {
   Bytes ram_capacity;            ///< For kRam only; required there.
   std::size_t queue_depth = 16;  ///< Transfers in flight per directory.
   bool verify = false;           ///< Checksum every extent on disk, at 2 to 6 % of a CPU.
+  Bytes extent_size = Bytes(kExtentBytes);  ///< One page of what is stored; a multiple of 4 KiB.
   Bytes host_tier;  ///< Host memory in front of the directories, in whole pages; 0: none.
   /// Whose pages are stored; null: the CPU's. Those of another device leave through host memory,
   /// which is pinned for it, and of which two pages are the least.

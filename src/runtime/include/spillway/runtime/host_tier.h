@@ -14,9 +14,9 @@ struct TierRates {
   std::optional<planner::FarTier> far;  ///< The disks, where host memory lies before them.
 };
 
-/// With so much host memory before disks of these rates. Where there is some, measures in some
-/// milliseconds how fast pages of `device` are copied to it; null: the CPU's.
-TierRates tier_rates(Bytes host_memory, const planner::TransferRates& disks,
+/// With so much host memory, in pages, before disks of these rates. Where there is some, measures
+/// in some milliseconds how fast pages of `device` are copied to it; null: the CPU's.
+TierRates tier_rates(Bytes host_memory, Bytes page_size, const planner::TransferRates& disks,
                      device::Device* device = nullptr);
 
 }  // namespace spillway::runtime

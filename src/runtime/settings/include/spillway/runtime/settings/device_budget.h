@@ -24,6 +24,10 @@ struct DeviceFacts {
 /// 1 GiB, or an eighth of a smaller one.
 Bytes default_device_reserve(Bytes total);
 
+/// The smallest tensor of a device that has pages of its own: half a page or more, so that little
+/// is wasted.
+Bytes least_paged(const Settings& settings, Bytes page_size);
+
 /// Turns the request for a device into bytes: a size, or a share of what is free there less the
 /// reserve; of addresses as many pages as the host's tensors have. A size that this card does not
 /// have is lowered, with a warning, where it is for all devices. Throws ConfigError where it is for
@@ -36,13 +40,13 @@ std::vector<std::string> needless_budgets(const Settings& settings,
 
 /// Pinned host memory for what leaves a device.
 struct HostMemory {
-  Bytes size;          ///< In whole extents.
+  Bytes size;          ///< In whole pages.
   std::string origin;  ///< "given", or how it was derived.
 };
 
 /// As `ram:` of `nvme` says for each device, or as much as its `budget`, at most half of what this
 /// process can use beside the `pinned` bytes of other devices. Throws ConfigError for more than
-/// there is, for less than two extents, and when the machine does not tell what there is.
+/// there is, for less than two pages, and when the machine does not tell what there is.
 HostMemory host_memory_behind(const DeviceFacts& facts, const Settings& settings,
                               const topology::Machine& machine, Bytes budget, Bytes pinned,
                               unsigned sharers);

@@ -52,15 +52,16 @@ struct Settings {
   std::string strategy = "spillway";
   std::string plan;  ///< Path of a stored plan, or empty.
   PlanningMoment planning = PlanningMoment::kInBackground;
-  Bytes min_storage{std::uint64_t{1} << 20};
-  std::string stats;                ///< Path, or empty. May hold %p and %r.
-  std::string trace;                ///< The same.
-  std::uint32_t trace_steps = 3;    ///< Shown in it.
-  std::string profile_out;          ///< As `stats`.
-  std::uint32_t profile_steps = 0;  ///< End the program after so many equal steps; 0: never.
-  std::uint32_t profile_kind = 1;   ///< Kind of step to profile; 1 is the most frequent.
-  std::string rates;                ///< Path, or empty for the default place.
-  std::string config;               ///< Where the rest came from, or empty.
+  Bytes min_storage = 1_MiB;
+  Bytes device_min_storage = 2_MiB;  ///< The same option, on other devices than the host.
+  std::string stats;                 ///< Path, or empty. May hold %p and %r.
+  std::string trace;                 ///< The same.
+  std::uint32_t trace_steps = 3;     ///< Shown in it.
+  std::string profile_out;           ///< As `stats`.
+  std::uint32_t profile_steps = 0;   ///< End the program after so many equal steps; 0: never.
+  std::uint32_t profile_kind = 1;    ///< Kind of step to profile; 1 is the most frequent.
+  std::string rates;                 ///< Path, or empty for the default place.
+  std::string config;                ///< Where the rest came from, or empty.
   bool quiet = false;
   ProgressMode progress = ProgressMode::kAuto;
   LogLevel log_level = LogLevel::kWarning;
