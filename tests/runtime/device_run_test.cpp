@@ -100,6 +100,7 @@ class DeviceRunCase : public ::testing::Test {
     set("quiet", "on");
     set("progress", "off");
     set("budget", "8MiB");
+    set("min-storage", "1MiB");
     set("nvme", "ram:4MiB," + directory_.path());
     set("store", "posix");
   }
@@ -281,7 +282,7 @@ TEST_F(DeviceRunCase, IsAddedOnceByManyThreads) {
 }
 
 /// Half of what this process can use, at most as much as the budget; the next one of what is left.
-/// A fourth of that is for pages on their way to the disks.
+/// Sixteen pages of that are for those on their way to the disks.
 TEST_F(DeviceRunCase, SharesHostMemoryWithOtherDevices) {
   surroundings_.machine.memory.available = 20_MiB;
   set("nvme", directory_.path());
@@ -289,8 +290,8 @@ TEST_F(DeviceRunCase, SharesHostMemoryWithOtherDevices) {
   const auto host_memory_of = [&](DeviceId id) {
     return run->add_device(opened(card(id))).engine().statistics().store.host.capacity;
   };
-  EXPECT_EQ(host_memory_of(kFirst), 8_MiB - 2_MiB);
-  EXPECT_EQ(host_memory_of(kSecond), 6_MiB - 2_MiB);
+  EXPECT_EQ(host_memory_of(kFirst), 8_MiB - 1_MiB);
+  EXPECT_EQ(host_memory_of(kSecond), 6_MiB - 1_MiB);
 }
 
 TEST_F(DeviceRunCase, RepeatsNoWarningOfTheHost) {
