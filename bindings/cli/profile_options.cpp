@@ -47,7 +47,9 @@ CommandLine profile_command_line(ProfileOptions& options) {
                    "spillway profile --out FILE [options] -- program arguments...\n"
                    "       spillway profile --import FORMAT TRACE --out FILE [options]",
                    kProfileExamples);
-  line.add_text("--out", options.out, "FILE", "File for the profile, as JSON");
+  line.add_text(
+      "--out", options.out, "FILE",
+      "File for the profile, as JSON; with %d, which becomes cuda:0 and so on, one for each GPU");
   line.add_text(
       "--steps", options.steps, "COUNT",
       "Repetitions of one kind of step after which the program is ended [it runs to its end]");

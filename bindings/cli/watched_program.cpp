@@ -108,11 +108,13 @@ std::vector<std::string> written_states(const std::string& pattern) {
     const char next = pattern[i] == '%' && i + 1 < pattern.size() ? pattern[i + 1] : '\0';
     if (next == 'p' || next == 'r')
       wanted += "[0-9]*";
+    else if (next == 'd')
+      wanted += "c[pu]*";
     else if (next == '%')
       wanted += '%';
     else
       (wanted += std::strchr("*?[\\", pattern[i]) != nullptr ? "\\" : "") += pattern[i];
-    if (next == 'p' || next == 'r' || next == '%') ++i;
+    if (next == 'p' || next == 'r' || next == 'd' || next == '%') ++i;
   }
   std::vector<std::string> states;
   glob_t found{};

@@ -12,7 +12,7 @@ namespace spillway::cli {
 int run_watched(const std::function<int()>& become,
                 const std::function<int(long child, int code)>& ended);
 
-/// Files that `pattern` may name (%p and %r are any number, see `expand_stats_path`), each with
+/// Files that `pattern` may name (%p, %r and %d are any, see `expand_stats_path`), each with
 /// what changes when it is written: a file that appears or changes is not in an earlier list.
 std::vector<std::string> written_states(const std::string& pattern);
 

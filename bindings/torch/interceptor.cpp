@@ -319,11 +319,16 @@ void tell_steps(runtime::Runtime& runtime, const ThreadState& thread, StepSignal
   DeviceRuntimes::for_each([](runtime::Runtime& device) { device.step_updated(); });
   if (!runtime.records()) return;
   // Now all parameters of the step have been seen; the profile's tape does not show small ones.
-  runtime.note_small_parameters(
-      Bytes(thread.parameters.small_bytes([&](const c10::StorageImpl& storage) {
-        return storage.device_type() == c10::DeviceType::CPU &&
-               !runtime.find_unshared(storage.data()).storage.is_some();
-      })));
+  const auto note_small = [&](runtime::Runtime& owner) {
+    owner.note_small_parameters(
+        Bytes(thread.parameters.small_bytes([&](const c10::StorageImpl& storage) {
+          const c10::Device device = storage.device();
+          const auto* const of_storage = device.is_cpu() ? &runtime : DeviceRuntimes::of(device);
+          return of_storage == &owner && !owner.find_unshared(storage.data()).storage.is_some();
+        })));
+  };
+  note_small(runtime);
+  DeviceRuntimes::for_each(note_small);
 }
 
 /// An operator that this process computes, from before its kernel to after it, however that ends:
@@ -335,8 +340,10 @@ class RunningOp {
             const runtime::OpTraits& traits, const runtime::OpText& text)
       : runtime_(runtime), thread_(thread), facts_(facts), traits_(traits), text_(text) {
     const std::span<const runtime::RangeUse> uses = thread.uses.list();
+    runtime::OpTraits on_host = traits;
+    on_host.runs_elsewhere = !thread.devices.used().empty();
     with_torch_errors([&] {
-      runtime.begin_op(signature_of(facts, uses), uses, text, traits, thread.shared.list());
+      runtime.begin_op(signature_of(facts, uses), uses, text, on_host, thread.shared.list());
     });
     thread.inside = true;
     thread.running = this;

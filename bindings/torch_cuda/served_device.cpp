@@ -84,7 +84,12 @@ ServedDevice::ServedDevice(c10::DeviceIndex index)
        .pages = std::move(pages),
        .given_so_far = [this,
                         index] { return given_so_far(c10::cuda::getCurrentCUDAStream(index)); },
-       .moment = [this, index] { return moment(c10::cuda::getCurrentCUDAStream(index)); }});
+       .moment = [this, index] { return moment(c10::cuda::getCurrentCUDAStream(index)); },
+       .stream =
+           [index] {
+             return reinterpret_cast<std::uint64_t>(
+                 c10::cuda::getCurrentCUDAStream(index).stream());
+           }});
   DeviceRuntimes::add(index, *runtime_, &is_capturing);
 }
 

@@ -65,6 +65,7 @@ PlanFile describe_plan(const StepPlan& plan, const StepBound& bound,
                        Bytes budget) {
   PlanFile file = describe_plan(plan, bound, profile.tape, limits, budget, profile.small_bytes);
   file.program = profile.origin.program;
+  file.device = profile.origin.device;
   for (const std::uint32_t kind : profile.kind_of_op) file.ops.push_back(profile.kinds[kind]);
   return file;
 }

@@ -115,6 +115,9 @@ class PlanReader {
     file_.strategy = root_.text("strategy");
     if (file_.strategy.size() > kMostLetters)
       refuse("the name of its strategy has {} letters", file_.strategy.size());
+    if (root_.has("device")) file_.device = root_.text("device");
+    if (file_.device.size() > kMostLetters)
+      refuse("the name of its device has {} letters", file_.device.size());
     JsonObject step = root_.object("step");
     file_.step = {step.count("operators", 1, kMost32), step.count("values", 0, kMost32),
                   step.hexadecimal("operator_hash"), step.hexadecimal("value_hash")};
@@ -227,6 +230,7 @@ std::string to_text(const PlanFile& file) {
   document["format"] = kFormat;
   document["version"] = file.far ? kVersion : kVersionOfOneTier;
   document["strategy"] = file.strategy;
+  if (!file.device.empty()) document["device"] = file.device;
   document["step"] = {{"operators", file.step.operators},
                       {"values", file.step.values},
                       {"operator_hash", hexadecimal_text(file.step.operator_hash)},

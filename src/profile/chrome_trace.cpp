@@ -133,6 +133,13 @@ std::string to_chrome_trace(std::span<const StepTrace> traces) {
   return writer.finish();
 }
 
+void shift(StepTrace& trace, double by) {
+  for (TraceSpan& span : trace.spans) span.begin_seconds += by;
+  for (TraceCount& count : trace.resident_bytes) count.at_seconds += by;
+  for (TraceMark& mark : trace.marks) mark.at_seconds += by;
+  for (TraceArrow& arrow : trace.arrows) arrow.at_seconds += by;
+}
+
 void keep_whole_arrows(std::span<StepTrace> traces) {
   struct Ends {
     bool begin = false, end = false;

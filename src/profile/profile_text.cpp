@@ -18,8 +18,9 @@ using nlohmann::ordered_json;
 
 constexpr const char* kFormat = "spillway-profile";
 constexpr std::uint64_t kVersion = 1;
-constexpr std::uint64_t kMinor = 5;
+constexpr std::uint64_t kMinor = 6;
 
+constexpr std::int64_t kMost31 = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMost32 = std::numeric_limits<std::uint32_t>::max();
 constexpr std::int64_t kMost64 = std::numeric_limits<std::int64_t>::max();
 
@@ -89,6 +90,12 @@ ordered_json rates_json(const TransferRates& rates) {
 /// As the reader takes it, whatever the program is called.
 std::string plain(const std::string& text) { return without_control_characters(text); }
 
+ordered_json disks_json(const DisksBehind& disks) {
+  ordered_json json = rates_json(disks.rates);
+  json["host_pages"] = disks.host_pages;
+  return json;
+}
+
 ordered_json needs_json(const ProgramNeeds& needs) {
   return {{"budget_bytes", needs.budget.count()},
           {"operator", plain(needs.op.name)},
@@ -110,6 +117,8 @@ ordered_json json_of(const StepProfile& profile) {
   json["origin"] = {{"source", origin.source},
                     {"program", plain(origin.program)},
                     {"command", plain(origin.command)},
+                    {"device", origin.device},
+                    {"clock", origin.clock},
                     {"libtorch", origin.libtorch},
                     {"spillway", origin.spillway},
                     {"threads", origin.threads},
@@ -119,6 +128,7 @@ ordered_json json_of(const StepProfile& profile) {
   json["small_parameter_bytes"] = profile.small_parameter_bytes.count();
   if (profile.program_needs) json["program_needs"] = needs_json(*profile.program_needs);
   if (profile.rates) json["rates"] = rates_json(*profile.rates);
+  if (profile.disks) json["disks"] = disks_json(*profile.disks);
   json["classes"] = column(kClasses, [](const auto& each) { return each.name; });
   json["kinds"] = {
       {"name", column(profile.kinds, [](const OpKind& kind) { return plain(kind.name); })},
@@ -148,6 +158,7 @@ class ProfileReader {
     read_origin(root.object("origin"));
     if (root.has("program_needs")) read_needs(root.object("program_needs"));
     if (root.has("rates")) read_rates(root.object("rates"));
+    if (root.has("disks")) read_disks(root.object("disks"));
     read_kinds(root.object("kinds"));
     read_uses(root.object("uses"));
     read_ops(root.object("ops"));
@@ -181,6 +192,8 @@ class ProfileReader {
                         shown_text(origin.source));
     origin.program = json.text("program");
     if (json.has("command")) origin.command = json.text("command");
+    if (json.has("device")) origin.device = json.text("device");
+    if (json.has("clock")) origin.clock = json.text("clock");
     origin.libtorch = json.text("libtorch");
     origin.spillway = json.text("spillway");
     origin.threads = static_cast<std::uint32_t>(json.count("threads", 0, kMost32));
@@ -199,6 +212,15 @@ class ProfileReader {
 
   void read_rates(JsonObject json) {
     profile_.rates = rates_in(json);
+    close(json);
+  }
+
+  void read_disks(JsonObject json) {
+    if (!profile_.rates)
+      throw ConfigError("{}: it has disks behind host memory, and no rates of the link between",
+                        name_);
+    profile_.disks = {profile::rates_in(json),
+                      static_cast<std::uint32_t>(json.count("host_pages", 0, kMost31))};
     close(json);
   }
 

@@ -28,6 +28,7 @@ class Builder {
         surroundings_(surroundings),
         clock_(clock),
         device_(std::move(device)),
+        page_size_(is_host() ? memory::kPageSize : device_.pages->page_size()),
         about_(is_host() ? std::string() : message("{}: ", device_.id)) {}
 
   RunParts build() {
@@ -35,7 +36,6 @@ class Builder {
       choose_budget();
     } else {
       choose_number();
-      leave_records_to_host();
       choose_device_budget();
     }
     take_budget();
@@ -63,20 +63,6 @@ class Builder {
     hold_to_mapper(parts_.budget, settings_, surroundings_.machine, parts_.mapper);
     hold_to_limits(parts_.budget, settings_, surroundings_.machine);
     parts_.host_memory = settings_.host_tier;
-  }
-
-  /// Of each there is one file, and what it is about is one runtime's.
-  void leave_records_to_host() {
-    const std::pair<const char*, std::string*> records[] = {
-        {"plan", &settings_.plan},
-        {"trace", &settings_.trace},
-        {"profile-out", &settings_.profile_out}};
-    for (const auto& [option, value] : records) {
-      if (value->empty()) continue;
-      warn(message("--{} {} is about tensors of the CPU alone, and {} does without", option, *value,
-                   device_.id));
-      value->clear();
-    }
   }
 
   void choose_number() {
@@ -115,10 +101,20 @@ class Builder {
   }
 
   void choose_plans() {
-    options_.planning = planning_of(settings_, options_.budget);
+    options_.planning =
+        planning_of(settings_, options_.budget, is_host() ? std::string() : to_string(device_.id));
     options_.planning.processors =
         topology::usable_processors(surroundings_.machine.processors, surroundings_.ranks_here);
     parts_.plan = options_.planning.stored;
+    parts_.plan_elsewhere = options_.planning.stored_elsewhere;
+    if (!is_host() && !parts_.plan_elsewhere.empty())
+      warn(message("the plan {} is for {}, so {} makes plans of its own", settings_.plan,
+                   parts_.plan_elsewhere, device_.id));
+    if (parts_.plan != nullptr && parts_.plan->page_size != page_size_)
+      throw ConfigError("the plan {} counts pages of {}, and those of {} have {} (record the step "
+                        "with the --min-storage of this run, and make the plan again with: "
+                        "spillway plan)",
+                        settings_.plan, parts_.plan->page_size, device_.id, page_size_);
     if (parts_.plan != nullptr && parts_.plan->budget < options_.budget)
       warn(message("the plan {} was made for {} and leaves the rest of these {} alone (spillway "
                    "plan makes one for this budget)",
@@ -128,7 +124,11 @@ class Builder {
   void make_trace() {
     if (settings_.trace.empty()) return;
     parts_.trace = std::make_unique<StepTraceRecorder>(
-        StepTraceRecorder::Options{.steps = settings_.trace_steps}, clock_);
+        StepTraceRecorder::Options{.steps = settings_.trace_steps,
+                                   .moment = options_.moment,
+                                   .stream = device_.stream,
+                                   .has_far_tier = parts_.host_memory > Bytes()},
+        clock_);
     options_.trace = parts_.trace.get();
   }
 
@@ -136,8 +136,11 @@ class Builder {
     if (settings_.profile_out.empty()) return;
     if (!options_.learns)
       throw ConfigError("--profile-out needs --prefetch on: a profile is made of learned steps");
-    parts_.recording = std::make_unique<ProfileRecording>(ProfileRecording::Options{
-        .steps = settings_.profile_steps, .kind = settings_.profile_kind});
+    parts_.recording = std::make_unique<ProfileRecording>(
+        ProfileRecording::Options{.steps = settings_.profile_steps,
+                                  .kind = settings_.profile_kind,
+                                  .page_size = page_size_,
+                                  .is_timed_on_device = options_.moment != nullptr});
     options_.recording = parts_.recording.get();
   }
 
@@ -173,22 +176,33 @@ class Builder {
         "lose per byte{}{}",
         about_, rates.write_bytes_per_second, rates.read_bytes_per_second, rates.duplex_share,
         rates.slowdown_seconds_per_byte(), assumed.empty() ? "" : "; assumed: ", assumed);
-    const TierRates tiers = tier_rates(host_memory, page_size(), rates, device_.device.get());
-    rates = tiers.rates;
-    options_.far = tiers.far;
+    const TierRates tiers = tier_rates(host_memory, page_size_, rates, device_.device.get());
+    parts_.rates = rates = tiers.rates;
+    parts_.far = options_.far = tiers.far;
+    if (!is_host() && parts_.plan != nullptr) compare_tiers(*parts_.plan);
   }
 
-  Bytes page_size() const { return is_host() ? memory::kPageSize : device_.pages->page_size(); }
+  /// What finds no room in host memory goes on to the disks, so such a plan is followed all the
+  /// same.
+  void compare_tiers(const planner::PlanFile& plan) {
+    const std::uint32_t planned = plan.far ? plan.far->near_pages : 0;
+    const std::uint32_t here = options_.far ? options_.far->near_pages : 0;
+    if (planned > here)
+      warn(message("the plan {} reckons with {} of host memory behind {}, and there is room for {}: "
+                   "the rest goes on to the disks (give more with --nvme ram:SIZE,DIR)",
+                   settings_.plan, planned * page_size_, device_.id, here * page_size_));
+  }
 
   swap::OpenedSpillStore open_store(const ResolvedDirectories& places) {
     swap::SpillStoreOptions store;
     store.kind = settings_.store;
     store.queue_depth = settings_.queue_depth;
     store.verify = settings_.verify;
-    store.extent_size = page_size();
-    store.ram_capacity = 8 * (options_.budget / page_size()) * page_size();
+    store.extent_size = page_size_;
+    store.ram_capacity = 8 * (options_.budget / page_size_) * page_size_;
     store.host_tier = parts_.host_memory;
     store.device = device_.device;
+    store.disks = parts_.trace.get();
     std::uint64_t wearing_directories = 0;
     for (const ResolvedDirectory& place : places.directories) {
       log_info("{}spills to {}", about_, describe(place));
@@ -220,6 +234,7 @@ class Builder {
   const RunSurroundings& surroundings_;
   const Clock& clock_;
   DeviceSurroundings device_;
+  const Bytes page_size_;
   const std::string about_;  ///< Begins messages about a device: "cuda:0: ".
   RuntimeOptions options_;
   RunParts parts_;

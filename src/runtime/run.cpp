@@ -3,11 +3,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <sstream>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -60,8 +63,14 @@ bool writes(const Settings& settings, const std::string& pattern) {
   return !pattern.empty() && (!is_silent_rank(settings) || is_of_each_rank(pattern));
 }
 
-std::string output_path(const std::string& pattern) {
-  return expand_stats_path(pattern, ::getpid(), launched_rank().value_or("0"));
+std::string output_path(const std::string& pattern,
+                        std::optional<std::string_view> device = std::nullopt) {
+  return expand_stats_path(pattern, ::getpid(), launched_rank().value_or("0"), device);
+}
+
+/// Each device has one of its own by that name.
+bool is_of_each_device(const std::string& pattern) {
+  return output_path(pattern, "a") != output_path(pattern, "b");
 }
 
 RunStatistics::GivenPlan given_plan_in(const planner::PlanFile& plan, const std::string& file,
@@ -85,7 +94,7 @@ Run::Run(const Settings& settings, const RunSurroundings& surroundings, const Cl
       parts_(build_runtime(settings, surroundings, clock)),
       progress_(shows_progress(settings), clock) {
   Runtime& runtime = *parts_.runtime;
-  runtime.on_recorded = [this] { end_after_recording(); };
+  runtime.on_recorded = [this] { end_once_recorded(); };
   end_on_endless_op(runtime);
   surroundings_.told = parts_.warnings;
   if (progress_.is_shown()) runtime.on_step = [this](Duration step) { show_progress(step); };
@@ -106,6 +115,7 @@ Runtime& Run::add_device(DeviceSurroundings device) {
   surroundings_.told.insert(surroundings_.told.end(), made->parts.warnings.begin(),
                             made->parts.warnings.end());
   Runtime& runtime = *made->parts.runtime;
+  runtime.on_recorded = [this] { end_once_recorded(); };
   end_on_endless_op(runtime);
   const std::lock_guard lock(devices_mutex_);
   devices_.push_back(std::move(made));
@@ -140,6 +150,8 @@ RunStatistics Run::statistics_of(const RunParts& parts) const {
   if (settings_.store != swap::StoreKind::kRam)
     statistics.disk_written = statistics.memory.store.written_to_disks();
   if (statistics.memory.store.busy_time.count() > 0) statistics.rates = parts.transfers->rates();
+  if (parts.plan != nullptr && statistics.not_reported.empty())
+    statistics.given_plan = given_plan_in(*parts.plan, settings_.plan, statistics.learned);
   statistics.store = parts.store_name;
   statistics.prefetch = settings_.prefetch;
   return statistics;
@@ -161,8 +173,6 @@ RunStatistics Run::statistics() const {
   statistics.rank = launched_rank();
   statistics.peak_rss = peak_resident_set();
   if (settings_.store != swap::StoreKind::kRam) statistics.endurance = parts_.endurance;
-  if (parts_.plan != nullptr && statistics.not_reported.empty())
-    statistics.given_plan = given_plan_in(*parts_.plan, settings_.plan, statistics.learned);
   statistics.recompute = facts.records_calls;
   statistics.recorded_peak = facts.recorded_peak;
   statistics.verified = facts.verified;
@@ -173,13 +183,33 @@ RunStatistics Run::statistics() const {
   return statistics;
 }
 
+/// Each device as a process of its own, all on one time axis.
+RanksTrace Run::trace_with_devices(RecordedTrace mine) const {
+  std::vector<RecordedTrace> all{std::move(mine)};
+  for (const DeviceRun* device : devices()) {
+    RecordedTrace& there = all.emplace_back(device->parts.trace->trace(program_invocation_name));
+    const std::string name = to_string(device->id);
+    there.trace.title = message("{} ({}): {}", name, device->name, there.trace.title);
+    there.trace.process =
+        profile::process_of_rank(1U + device->id.index, profile::TraceSource::kRun);
+    all.front().summary += message("; {}: {}", name, there.summary);
+  }
+  TimePoint begin = TimePoint::max();
+  for (const RecordedTrace& each : all) begin = std::min(begin, each.begin);
+  RanksTrace made{{}, std::move(all.front().summary)};
+  for (RecordedTrace& each : all) {
+    shift(each.trace, seconds(each.begin - begin));
+    made.traces.push_back(std::move(each.trace));
+  }
+  return made;
+}
+
 void Run::write_trace() {
   RecordedTrace mine = parts_.trace->trace(program_invocation_name);
-  RanksTrace made;
-  if (trace_of_ranks)
-    made = trace_of_ranks(std::move(mine), !is_of_each_rank(settings_.trace));
-  else
-    made = {{std::move(mine.trace)}, std::move(mine.summary)};
+  // A program that is split over ranks has no devices.
+  const RanksTrace made = trace_of_ranks
+                              ? trace_of_ranks(std::move(mine), !is_of_each_rank(settings_.trace))
+                              : trace_with_devices(std::move(mine));
   if (made.traces.empty() || !writes(settings_, settings_.trace)) return;
   const std::string path = output_path(settings_.trace);
   topology::write_file_at_once(path, profile::to_chrome_trace(made.traces));
@@ -187,22 +217,65 @@ void Run::write_trace() {
     std::fprintf(stderr, "[spillway] trace    %s: %s\n", path.c_str(), made.summary.c_str());
 }
 
-void Run::write_profile() {
+/// Where the program uses devices, the steps of the first one are recorded, or those of each.
+std::vector<const Run::DeviceRun*> Run::profiled_devices() const {
+  std::vector<const DeviceRun*> all = devices();
+  if (all.size() > 1 && !is_of_each_device(settings_.profile_out)) all.resize(1);
+  return all;
+}
+
+void Run::write_profiles() {
+  const std::vector<const DeviceRun*> wanted = profiled_devices();
+  const bool is_of_each = is_of_each_device(settings_.profile_out);
+  for (const DeviceRun* device : wanted) {
+    try {
+      write_profile(device->parts, to_string(device->id));
+    } catch (const Error& error) {
+      log_error("{}: {}", device->id, error.what());
+    }
+  }
+  // Beside a device the host may have no steps of its own.
+  const bool has_host = parts_.recording->has_repeated();
+  if (wanted.empty() || (is_of_each && has_host)) write_profile(parts_, {});
+  const bool leaves_out = wanted.size() < devices().size() || has_host;
+  if (!settings_.quiet && !wanted.empty() && !is_of_each && leaves_out)
+    std::fprintf(stderr,
+                 "[spillway] profile  of %s alone: with %%d in the name of the file each device "
+                 "has one, and the CPU\n",
+                 to_string(wanted.front()->id).c_str());
+}
+
+void Run::write_profile(const RunParts& parts, const std::string& device) {
   const TrainerFacts facts = trainer_facts();
   profile::ProfileOrigin origin;
+  origin.device = device;
   profile::set_program(origin, words_of_this_process());
   origin.libtorch = facts.libtorch_version;
   origin.spillway = facts.spillway_version;
   origin.threads = facts.threads;
-  const std::string path = output_path(settings_.profile_out);
-  profile::StepProfile profile = parts_.recording->profile(
-      std::move(origin), parts_.runtime->unlisted_peak(), parts_.transfers->rates());
-  profile.program_needs = parts_.runtime->program_needs();
+  const std::string path =
+      output_path(settings_.profile_out, device.empty() ? std::string_view("cpu") : device);
+  // What the meter sees is of both tiers together.
+  profile::StepProfile profile =
+      parts.recording->profile(std::move(origin), parts.runtime->unlisted_peak(),
+                               parts.far ? parts.rates : parts.transfers->rates());
+  if (parts.far) profile.disks = {parts.far->rates, parts.far->near_pages};
+  profile.program_needs = parts.runtime->program_needs();
   topology::write_file_at_once(path, profile::to_text(profile));
   if (settings_.quiet) return;
-  const std::string kinds = parts_.recording->kinds_text();
+  const std::string kinds = parts.recording->kinds_text();
   std::fprintf(stderr, "[spillway] profile  %s: %s%s%s\n", path.c_str(), describe(profile).c_str(),
                kinds.empty() ? "" : "; ", kinds.c_str());
+}
+
+void Run::end_once_recorded() {
+  const std::vector<const DeviceRun*> wanted = profiled_devices();
+  const auto is_complete = [](const DeviceRun* device) {
+    return device->parts.recording->is_complete();
+  };
+  if (wanted.empty() ? parts_.recording->is_complete()
+                     : std::all_of(wanted.begin(), wanted.end(), is_complete))
+    end_after_recording();
 }
 
 void Run::end_after_recording() noexcept {
@@ -224,18 +297,24 @@ void Run::finish(Runtime::Ending ending) noexcept {
     }
   };
   for (const DeviceRun* device : devices()) attempt([&] { device->parts.runtime->finish(ending); });
-  attempt([&] { warn_of_needless_budgets(); });
+  attempt([&] { warn_of_needless_settings(); });
   attempt([&] { parts_.runtime->finish(ending); });
   attempt([&] { tell_statistics(); });
   if (parts_.trace != nullptr) attempt([&] { write_trace(); });
   if (parts_.recording != nullptr && writes(settings_, settings_.profile_out))
-    attempt([&] { write_profile(); });
+    attempt([&] { write_profiles(); });
 }
 
 /// Other ranks of this machine may use the other devices.
-void Run::warn_of_needless_budgets() const {
+void Run::warn_of_needless_settings() const {
   if (surroundings_.ranks_here > 1) return;
   std::vector<device::DeviceId> used;
+  const std::string& planned = parts_.plan_elsewhere;
+  const auto is_planned = [&](const DeviceRun* run) { return run->parts.plan != nullptr; };
+  const auto all = devices();
+  if (!planned.empty() && std::none_of(all.begin(), all.end(), is_planned))
+    log_warning("the plan {} had no effect: it is for {}, which the program has not used",
+                settings_.plan, planned);
   for (const DeviceRun* device : devices()) used.push_back(device->id);
   for (const std::string& name : needless_budgets(settings_, used))
     log_warning("the budget of {} had no effect: the program has not used that device", name);

@@ -217,7 +217,8 @@ void Runtime::note_allocated(OpContext& op, StorageId storage, std::size_t size)
 void Runtime::end_wait_for_room(OpContext& op, StorageId born, const Mark& start) {
   if (start.at == TimePoint{}) return;
   const Wait wait = waited_since(start);
-  if (traces()) options_.trace->waited(trainer_of(op), StallLedger::Reason::kRoom, wait.time);
+  if (traces())
+    options_.trace->waited(trainer_of(op), StallLedger::Reason::kRoom, wait.time, start.traced);
   if (op.replays) op.replay_wait += wait;
   if (!op.learns) return;
   if (start.moment && wait.time > Duration(0)) guide_->note_apart(trainer_of(op), *start.moment);
@@ -237,6 +238,7 @@ Runtime::Mark Runtime::mark_wait(const OpContext& op) const {
   if (!engine_->is_under_pressure() || !(op.learns || op.replays || traces())) return {};
   Mark start = mark();
   if (op.learns) start.moment = guide_->moment();
+  if (traces()) start.traced = options_.trace->moment();
   return start;
 }
 
@@ -370,9 +372,11 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
   op.text = &text;  // Only now: the caller's text dies with whatever was thrown above.
   op.is_running = true;
   try {
-    if (traces()) options_.trace->begin_op(trainer_of(op), signature, text);
+    if (traces() && !traits.runs_elsewhere)
+      options_.trace->begin_op(trainer_of(op), signature, text);
     note_need(op);
     if (holds) hold(op, uses, shared);
+    if (traces()) options_.trace->begun(trainer_of(op));
   } catch (...) {
     end_op();
     throw;
@@ -412,6 +416,7 @@ void Runtime::hold(OpContext& op, std::span<const RangeUse> uses,
                    std::span<const RangeUse> shared) {
   Mark start = mark();
   if (op.learns && engine_->is_under_pressure()) start.moment = guide_->moment();
+  if (traces() && engine_->is_under_pressure()) start.traced = options_.trace->moment();
   if (shared.empty()) {
     pin(op, uses);
   } else {
@@ -426,7 +431,8 @@ void Runtime::hold(OpContext& op, std::span<const RangeUse> uses,
   if (op.learns) guide_->waited(trainer_of(op), wait.time, wait.moved);
   if (op.learns && wait.time >= StallLedger::kNoticeable)
     tell_values(op, shared.empty() ? uses : std::span<const RangeUse>(op.all_uses), wait.time);
-  if (traces()) options_.trace->waited(trainer_of(op), StallLedger::Reason::kInputs, wait.time);
+  if (traces())
+    options_.trace->waited(trainer_of(op), StallLedger::Reason::kInputs, wait.time, start.traced);
   stalls_.note(op.signature, *op.text, StallLedger::Reason::kInputs, wait.time);
 }
 

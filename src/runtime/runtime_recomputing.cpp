@@ -120,10 +120,14 @@ void Runtime::run_replay(profile::OpIndex place, const recompute::RecordedCall& 
     if (before) guide_->note_apart(trainer_of(op), *before);
   };
   try {
-    const Mark asked = mark();
+    Mark asked = mark();
+    if (traces()) asked.traced = options_.trace->moment();
     pin(op, uses);
     const Wait wait = waited_since(asked);
-    if (traces()) options_.trace->waited(trainer_of(op), StallLedger::Reason::kInputs, wait.time);
+    if (traces()) {
+      options_.trace->waited(trainer_of(op), StallLedger::Reason::kInputs, wait.time, asked.traced);
+      options_.trace->begun(trainer_of(op));
+    }
     const TimePoint start = clock_.now();
     op.replay_wait += wait;
     op.has_replayed = true;

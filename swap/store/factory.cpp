@@ -163,7 +163,7 @@ void put_host_memory_before(OpenedSpillStore& opened, const Opening& opening) {
       message("{}host memory, {}, before {}", slabs->pinning() == kPinned ? "pinned " : "",
               slabs->capacity(), opened.description);
   opened.store = make_tiered_store(std::move(device), std::move(slabs), std::move(opened.store),
-                                   opening.notifier);
+                                   opening.notifier, opening.options.disks);
 }
 
 std::string joined(const std::vector<std::string>& texts) {

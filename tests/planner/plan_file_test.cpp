@@ -159,10 +159,12 @@ TEST(PlanFile, KeepsTheNamesOfItsOperators) {
   const Planned made = planned();
   profile::StepProfile profile = chain_profile();
   profile.origin.program = "./\"net\"";
+  profile.origin.device = "cuda:1";
   const Bytes budget = made.limits.budget_pages * profile.page_size + profile.small_bytes;
   const PlanFile read = parse_plan_file(
       to_text(describe_plan(made.plan, made.bound, profile, made.limits, budget)), kName);
   EXPECT_EQ(read.program, profile.origin.program);
+  EXPECT_EQ(read.device, "cuda:1");
   ASSERT_EQ(read.ops.size(), profile.tape.ops.size());
   for (std::size_t op = 0; op < read.ops.size(); ++op) {
     EXPECT_EQ(read.ops[op].name, profile.kinds[profile.kind_of_op[op]].name);

@@ -66,6 +66,16 @@ TEST(StepProfile, ComesBackWithoutRates) {
   expect_equal(parse_profile(to_text(profile), "step.json"), profile);
 }
 
+TEST(StepProfile, ComesBackWithItsDeviceAndDisks) {
+  StepProfile profile = small_profile();
+  profile.origin.device = "cuda:0";
+  profile.origin.clock = kDeviceEvents;
+  profile.disks = {{.write_bytes_per_second = 3e9}, 512};
+  const std::string text = to_text(profile);
+  expect_equal(parse_profile(text, "step.json"), profile);
+  expect_refused(with(text, R"("host_pages": 512)", R"("host_pages": -1)"), "disks.host_pages");
+}
+
 // As recorded ones and files of minor version 2 are.
 TEST(StepProfile, ComesBackWithoutHiddenDependences) {
   StepProfile profile = small_profile();
@@ -74,7 +84,7 @@ TEST(StepProfile, ComesBackWithoutHiddenDependences) {
   profile.hidden_dependences.reset();
   const std::string text = to_text(profile);
   EXPECT_THAT(text, ::testing::Not(HasSubstr("dependences")));
-  expect_equal(parse_profile(with(text, R"("minor": 5)", R"("minor": 2)"), "step.json"), profile);
+  expect_equal(parse_profile(with(text, R"("minor": 6)", R"("minor": 2)"), "step.json"), profile);
 }
 
 // As imported ones and files of minor version 4 are.
@@ -85,7 +95,7 @@ TEST(StepProfile, ComesBackWithoutPhases) {
   profile.forward_of_op.clear();
   const std::string text = to_text(profile);
   EXPECT_THAT(text, ::testing::Not(HasSubstr("phase")));
-  expect_equal(parse_profile(with(text, R"("minor": 5)", R"("minor": 4)"), "step.json"), profile);
+  expect_equal(parse_profile(with(text, R"("minor": 6)", R"("minor": 4)"), "step.json"), profile);
 }
 
 TEST(ParseProfile, RefusesPhasesThatContradictThemselves) {
@@ -101,7 +111,7 @@ TEST(ParseProfile, RefusesPhasesThatContradictThemselves) {
 // As files of minor version 3 are.
 TEST(StepProfile, ComesBackWithoutTheBytesOfSmallParameters) {
   StepProfile profile = small_profile();
-  std::string text = with(to_text(profile), R"("minor": 5)", R"("minor": 3)");
+  std::string text = with(to_text(profile), R"("minor": 6)", R"("minor": 3)");
   text = with(text, "\"small_parameter_bytes\": 34567,\n", "");
   profile.small_parameter_bytes = Bytes();
   expect_equal(parse_profile(text, "step.json"), profile);
@@ -113,7 +123,7 @@ TEST(StepProfile, ComesBackWithoutTheNeedsOfTheProgram) {
   profile.program_needs.reset();
   const std::string text = to_text(profile);
   EXPECT_THAT(text, ::testing::Not(HasSubstr("program_needs")));
-  expect_equal(parse_profile(with(text, R"("minor": 5)", R"("minor": 0)"), "step.json"), profile);
+  expect_equal(parse_profile(with(text, R"("minor": 6)", R"("minor": 0)"), "step.json"), profile);
 }
 
 TEST(StepProfile, WritesNamesThatAreNoUtf8) {
@@ -194,7 +204,7 @@ TEST(ParseProfile, TakesAnOlderOneWithoutACommand) {
 TEST(ParseProfile, IgnoresUnknownKeysOfANewerMinorVersionOnly) {
   const std::string text = with(to_text(small_profile()), R"("kinds": {)", R"("kinds": {"x": 1, )");
   expect_refused(text, "kinds.\"x\" is no key of this format");
-  expect_equal(parse_profile(with(text, R"("minor": 5)", R"("minor": 6)"), "step.json"),
+  expect_equal(parse_profile(with(text, R"("minor": 6)", R"("minor": 7)"), "step.json"),
                small_profile());
 }
 

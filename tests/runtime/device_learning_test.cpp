@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "spillway/base/error.h"
 #include "spillway/planner/strategies.h"
+#include "spillway/runtime/recording/profile_recording.h"
 #include "spillway/runtime/runtime.h"
 #include "support/forwarding_store.h"
 #include "support/named_op.h"
@@ -71,7 +73,7 @@ class DeviceLearningTest : public swap::PagesTest {
     PagesTest::TearDown();
   }
 
-  void make(std::size_t pages) {
+  void make(std::size_t pages, ProfileRecording* recording = nullptr) {
     swap::SwapEngineOptions engine;
     engine.budget = page_size() * pages;
     engine.arena_size = 1_GiB;
@@ -81,6 +83,7 @@ class DeviceLearningTest : public swap::PagesTest {
     options.budget = engine.budget;
     options.min_storage = page_size();
     options.planning.strategy = &strategy_;
+    options.recording = recording;
     auto store = std::make_unique<SlowReads>(swap::ram_store(64), clock_);
     runtime_ = std::make_unique<Runtime>(options, make_engine(engine, std::move(store), ticking_),
                                          ticking_);
@@ -155,6 +158,38 @@ TEST_P(DeviceLearningTest, LeavesOutWhatTheDeviceRanDryWhilePagesCame) {
   EXPECT_GE(runtime_->engine().statistics().fetched, page_size() * 6);
   ASSERT_FALSE(planned.empty());
   EXPECT_EQ(times_of(planned.front()), std::vector<Duration>(6, milliseconds(10)));
+}
+
+// The device needs 30 ms for what the host gives it in no time, and is a step behind.
+TEST_P(DeviceLearningTest, RecordsWhatTheDeviceSays) {
+  ProfileRecording recording({.steps = 5, .page_size = page_size(), .is_timed_on_device = true});
+  make(8, &recording);
+  void* const parameters = made_by(1, {}, 2);
+  const auto train = [&](Duration beside) {
+    runtime_->step_boundary();
+    void* const activation = made_by(2, milliseconds(10) + beside, 2);
+    op(3, activation, milliseconds(30));
+    runtime_->deallocate(activation);
+    op(4, parameters, milliseconds(5));
+  };
+  for (int step = 0; step < 4; ++step) train(Duration(0));
+  EXPECT_THROW(recording.profile({}, {}, {}), PlanError) << "it has told nothing yet";
+  for (int step = 0; step < 5; ++step) {
+    stream_.synchronize();
+    train(milliseconds(step));
+  }
+  EXPECT_TRUE(recording.is_complete());
+  const profile::StepProfile profile = recording.profile({}, {}, {});
+  EXPECT_EQ(profile.origin.clock, profile::kDeviceEvents);
+  EXPECT_GE(profile.origin.steps, 5U);
+  EXPECT_EQ(profile.page_size, page_size());
+  const std::vector<Duration> times = times_of(profile.tape);
+  ASSERT_EQ(times.size(), 3U);
+  EXPECT_GE(times[0], milliseconds(10));
+  EXPECT_LE(times[0], milliseconds(14));
+  EXPECT_EQ(times[1], milliseconds(30));
+  EXPECT_EQ(times[2], milliseconds(5));
+  for (Duration spread : profile.spread_of_op) EXPECT_LE(spread, milliseconds(4));
 }
 
 INSTANTIATE_TEST_SUITE_P(Pages, DeviceLearningTest, testing::Values(swap::PagesCase()),

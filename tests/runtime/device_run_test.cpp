@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <thread>
 
 #include "spillway/base/error.h"
 #include "spillway/runtime/run.h"
+#include "support/chain_profile.h"
 #include "support/file_text.h"
 #include "support/named_op.h"
 #include "support/shadow_pages.h"
@@ -28,6 +31,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
+using testing::Pair;
 using testing::StartsWith;
 
 constexpr DeviceId kFirst{DeviceKind::kCuda, 0};
@@ -253,13 +257,104 @@ TEST_F(DeviceRunCase, IsRefusedForMoreDevicesThanCanBeTold) {
                   HasSubstr("cuda:16"), HasSubstr("first 16"), HasSubstr("CUDA_VISIBLE_DEVICES"))));
 }
 
-TEST_F(DeviceRunCase, LeavesPlansAndRecordsOfStepsToTheHost) {
+/// The bytes that a lane of a device's process has moved, and -1 for a lane that is not there.
+std::int64_t moved_in(const nlohmann::json& trace, int process, const std::string& lane) {
+  int thread = -1;
+  std::int64_t bytes = 0;
+  for (const auto& event : trace.at("traceEvents"))
+    if (event.at("pid") == process && event.at("ph") == "M" && event.at("name") == "thread_name" &&
+        event.at("args").at("name") == lane)
+      thread = event.at("tid");
+  if (thread < 0) return -1;
+  for (const auto& event : trace.at("traceEvents"))
+    if (event.at("pid") == process && event.at("ph") == "X" && event.at("tid") == thread)
+      bytes += event.at("args").at("bytes").get<std::int64_t>();
+  return bytes;
+}
+
+TEST_F(DeviceRunCase, WritesOneTraceOfAllDevices) {
   set("trace", directory_.path() + "/trace.json");
-  set("profile-out", directory_.path() + "/step.profile.json");
-  const RunParts parts = build(card());
-  EXPECT_EQ(parts.trace, nullptr);
-  EXPECT_EQ(parts.recording, nullptr);
-  EXPECT_THAT(parts.warnings, ElementsAre(HasSubstr("--trace"), HasSubstr("--profile-out")));
+  set("stats", directory_.path() + "/run.json");
+  const auto run = start();
+  std::vector<std::shared_ptr<ShadowDevice>> cards{card(), card(kSecond)};
+  std::vector<std::unique_ptr<Trainer>> trainers;
+  std::vector<Runtime*> runtimes;
+  for (const auto& each : cards) {
+    trainers.push_back(std::make_unique<Trainer>(*each));
+    DeviceSurroundings surroundings = opened(each);
+    surroundings.given_so_far = trainers.back()->given_so_far();
+    surroundings.moment = trainers.back()->moment();
+    runtimes.push_back(&run->add_device(std::move(surroundings)));
+    trainers.back()->use(*runtimes.back());
+  }
+  std::vector<std::byte*> tensors;
+  for (std::uint8_t i = 0; i < 20; ++i) tensors.push_back(trainers[1]->fill(i));
+  for (std::byte* tensor : tensors) trainers[1]->read(tensor);
+  trainers[0]->fill(1);
+  run->finish(Runtime::Ending::kByItself);
+  const auto trace = nlohmann::json::parse(file_text(directory_.path() + "/trace.json"));
+  std::map<int, std::string> names;
+  for (const auto& event : trace.at("traceEvents"))
+    if (event.at("name") == "process_name") names[event.at("pid")] = event.at("args").at("name");
+  EXPECT_THAT(names, ElementsAre(Pair(2, StartsWith("measured: ")),
+                                 Pair(4, StartsWith("cuda:0 (Shadow 64): measured: ")),
+                                 Pair(6, StartsWith("cuda:1 (Shadow 64): measured: "))));
+  EXPECT_EQ(moved_in(trace, 2, "write-out to disk"), 0) << "the lane of host memory is there";
+  EXPECT_EQ(moved_in(trace, 4, "write-out"), 0);
+  // Nothing moves any more but from host memory to the disk.
+  const auto counted =
+      nlohmann::json::parse(file_text(directory_.path() + "/run.json")).at("devices").at(1);
+  EXPECT_GT(counted.at("fetched_bytes"), 0);
+  EXPECT_EQ(moved_in(trace, 6, "write-out"), counted.at("spilled_bytes"));
+  EXPECT_EQ(moved_in(trace, 6, "read-in"), counted.at("fetched_bytes"));
+  EXPECT_GT(counted.at("disk_written_bytes"), 0);
+  EXPECT_GE(moved_in(trace, 6, "write-out to disk"), counted.at("disk_written_bytes"));
+  EXPECT_EQ(moved_in(trace, 6, "read-in from disk"),
+            counted.at("fetched_bytes").get<std::int64_t>() -
+                counted.at("host_read_bytes").get<std::int64_t>());
+  for (std::byte* tensor : tensors) runtimes[1]->deallocate(tensor);
+}
+
+/// A plan of a chain for that device, of pages of that size, in a file.
+std::string plan_file(const std::string& folder, const std::string& device, Bytes page_size) {
+  profile::StepProfile profile = chain_profile();
+  profile.origin.device = device;
+  const planner::SwapLimits limits{.budget_pages = 44, .page_size = page_size, .rates = {}};
+  const std::string path = folder + "/net.plan.json";
+  std::ofstream(path) << to_text(describe_plan(planner::plan_with_replays(profile.tape, {}, limits),
+                                               planner::bound_plan(profile.tape, limits), profile,
+                                               limits, 6_MiB + profile.small_bytes));
+  return path;
+}
+
+TEST_F(DeviceRunCase, FollowsThePlanThatIsForIt) {
+  set("plan", plan_file(directory_.path(), "cuda:1", ShadowPages::kSize));
+  EXPECT_NE(build(card(kSecond)).plan, nullptr);
+  const RunParts first = build(card());
+  EXPECT_EQ(first.plan, nullptr);
+  EXPECT_THAT(first.warnings, ElementsAre(HasSubstr("net.plan.json is for cuda:1, so cuda:0 makes "
+                                                    "plans of its own")));
+  testing::internal::CaptureStderr();
+  {
+    const auto run = start();
+    EXPECT_EQ(run->parts().plan, nullptr);
+    run->add_device(opened(card()));
+    run->finish(Runtime::Ending::kByItself);
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("net.plan.json had no effect: it is for cuda:1, which the program has not "
+                        "used"));
+}
+
+TEST_F(DeviceRunCase, RefusesAPlanOfOtherPagesOrMoreMemory) {
+  set("plan", plan_file(directory_.path(), "cuda:0", 2 * ShadowPages::kSize));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("net.plan.json counts pages of "),
+                               HasSubstr("those of cuda:0 have ")));
+  set("plan", plan_file(directory_.path(), "cuda:0", ShadowPages::kSize));
+  EXPECT_EQ(refusal(), "built");
+  set("budget", "4MiB");
+  EXPECT_THAT(refusal(), HasSubstr("more than the 4.00 MiB of this run on cuda:0 (run it with "
+                                   "--budget cuda:0="));
 }
 
 TEST_F(DeviceRunCase, HasOneRuntimeForEachDevice) {

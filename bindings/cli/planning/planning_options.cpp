@@ -44,9 +44,11 @@ void add_common_options(CommandLine& line, CommonOptions& options, CommandLine::
   line.add_text("--duplex", options.rates.duplex, "SHARE",
                 "Share of each bandwidth that is left while both directions run, above 0 and at "
                 "most 1 [1]");
-  line.add_text("--host-memory", options.rates.host_memory, "SIZE",
-                "Memory behind the link that holds swapped data; the rest goes on to disks, whose "
-                "bandwidths are those of --rates or of --disk-out and --disk-in [no limit]");
+  line.add_text(
+      "--host-memory", options.rates.host_memory, "SIZE",
+      "Memory behind the link that holds swapped data; the rest goes on to disks, whose "
+      "bandwidths are those of --rates or of --disk-out and --disk-in, or all as in a profile that "
+      "has both tiers [as there, else no limit]");
   line.add_text("--disk-out", options.rates.disk_out, "GB/s",
                 "Write bandwidth of the disks behind --host-memory");
   line.add_text("--disk-in", options.rates.disk_in, "GB/s",

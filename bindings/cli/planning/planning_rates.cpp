@@ -155,6 +155,18 @@ std::string given_of(std::initializer_list<std::pair<const char*, const std::str
   return {};
 }
 
+/// What the profile says of its disks is enough.
+bool has_tiers_of_profile(const RateOptions& options, const profile::StepProfile& profile) {
+  return profile.disks && given_of({{"--link-out", &options.link_out},
+                                    {"--link-in", &options.link_in},
+                                    {"--duplex", &options.duplex},
+                                    {"--rates", &options.rates},
+                                    {"--nvme", &options.nvme},
+                                    {"--disk-out", &options.disk_out},
+                                    {"--disk-in", &options.disk_in}})
+                              .empty();
+}
+
 void refuse_half_tiers(const RateOptions& options) {
   const bool has_disk = !options.disk_out.empty() || !options.disk_in.empty();
   if (options.host_memory.empty()) {
@@ -190,14 +202,19 @@ void refuse_half_tiers(const RateOptions& options) {
                       options.disk_out.empty() ? "--disk-in" : "--disk-out");
 }
 
-/// A GPU's operators run beside the disks of its host and are not slowed down by them.
-DisksBehind disks_behind(const RateOptions& options, const profile::StepProfile& profile) {
-  DisksBehind disks;
-  disks.host_memory = size_in("--host-memory", options.host_memory);
-  if (disks.host_memory < profile.page_size)
+Bytes host_memory_in(const RateOptions& options, const profile::StepProfile& profile) {
+  const Bytes size = size_in("--host-memory", options.host_memory);
+  if (size < profile.page_size)
     throw ConfigError("--host-memory {} holds no page of {}; without host memory, give --link-out "
                       "and --link-in the rates of the disk",
                       options.host_memory, profile.page_size);
+  return size;
+}
+
+/// A GPU's operators run beside the disks of its host and are not slowed down by them.
+DisksBehind disks_behind(const RateOptions& options, const profile::StepProfile& profile) {
+  DisksBehind disks;
+  disks.host_memory = host_memory_in(options, profile);
   ChosenRates chosen{{}, "given"};
   if (options.disk_out.empty())
     chosen = measured_rates(options, profile);
@@ -228,6 +245,17 @@ ChosenRates rates_of_profile(const TransferRates& rates) {
                          guesses_write ? "out" : "in")};
 }
 
+/// A link and disks behind it, as the run that was recorded had them.
+ChosenRates tiers_of_profile(const RateOptions& options, const profile::StepProfile& profile) {
+  const std::string source = "of the profile, from where it was recorded";
+  Bytes host_memory = profile.disks->host_pages * profile.page_size;
+  if (!options.host_memory.empty()) host_memory = host_memory_in(options, profile);
+  ChosenRates chosen{*profile.rates, source};
+  chosen.far =
+      DisksBehind{profile.disks->rates, host_memory, rates_of_profile(profile.disks->rates).source};
+  return chosen;
+}
+
 }  // namespace
 
 double rate_in(const std::string& text, const char* option) {
@@ -239,6 +267,7 @@ double rate_in(const std::string& text, const char* option) {
 }
 
 ChosenRates choose_rates(const RateOptions& options, const profile::StepProfile& profile) {
+  if (has_tiers_of_profile(options, profile)) return tiers_of_profile(options, profile);
   refuse_half_tiers(options);
   if (!options.host_memory.empty()) {
     ChosenRates chosen = given_rates(options);

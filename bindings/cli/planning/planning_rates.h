@@ -36,7 +36,8 @@ struct ChosenRates {
 };
 
 /// Rates of a link or of measured disks, whichever the words name, else of the profile, else
-/// defaults. With host memory there are two tiers: the link first, and the disks behind it. Throws
+/// defaults. With host memory there are two tiers: the link first, and the disks behind it; those
+/// of a profile that has both, where at most the size of its host memory is named. Throws
 /// ConfigError for words that contradict each other, for rates that no link or disk has, with their
 /// value, and for a directory that was not measured; IoError for a file that is not there.
 ChosenRates choose_rates(const RateOptions& options, const profile::StepProfile& profile);

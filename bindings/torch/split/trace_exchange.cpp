@@ -95,13 +95,6 @@ class Peer {
   std::uint64_t pieces_ = 0;
 };
 
-void shift(StepTrace& trace, double by) {
-  for (profile::TraceSpan& span : trace.spans) span.begin_seconds += by;
-  for (profile::TraceCount& count : trace.resident_bytes) count.at_seconds += by;
-  for (profile::TraceMark& mark : trace.marks) mark.at_seconds += by;
-  for (profile::TraceArrow& arrow : trace.arrows) arrow.at_seconds += by;
-}
-
 void give(Peer& first, TracesOfRanks& mine, const Clock& clock) {
   first.tell_clock(clock);
   std::vector<std::pair<TraceHeader, std::string>> texts;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "spillway/runtime/recording/profile_recording.h"
+
 namespace spillway::runtime {
 
 using profile::OpSequence;
@@ -84,9 +86,11 @@ void StepLibrary::settle_device_times(const Record& record) {
     find_shape(record.shape)->unmeasured = 0;
   for (DeviceTimes::Step& step : device_times_->take_done()) {
     StepShape* const shape = find_shape(step.shape);
-    if (shape != nullptr) shape->note_times(std::move(step.times));
+    if (shape == nullptr) continue;
+    if (recording_ != nullptr) recording_->note_times(shape->sequence.identity(), step.times);
+    shape->note_times(std::move(step.times));
   }
-  device_times_->begin_step(lacks_times());
+  device_times_->begin_step(recording_ != nullptr || lacks_times());
 }
 
 /// Whether the next step should be measured: one of the shapes that come these days, and may come

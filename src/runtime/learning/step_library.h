@@ -15,6 +15,8 @@
 
 namespace spillway::runtime {
 
+class ProfileRecording;
+
 /// Where a plan is to be followed from.
 struct PlanPlace {
   LearnedPlan* plan = nullptr;
@@ -30,10 +32,11 @@ class StepLibrary {
   static constexpr std::uint32_t kMaxPlans = 8;
   static constexpr std::uint32_t kMaxSlots = 8;  ///< Steps of the longest cycle.
 
-  /// `names`: see GivenPlan. `is_timed_on_device`: see StepLearner.
+  /// `names`: see GivenPlan. `is_timed_on_device`: see StepLearner. `recording`: is told of all
+  /// that is measured there; may be null.
   StepLibrary(const planner::SwapLimits& limits, const PlanningOptions& planning,
-              const OpNames& names, bool is_timed_on_device)
-      : limits_(limits), given_(planning, names), maker_(planning) {
+              const OpNames& names, bool is_timed_on_device, ProfileRecording* recording)
+      : limits_(limits), given_(planning, names), maker_(planning), recording_(recording) {
     if (is_timed_on_device) device_times_.emplace();
   }
 
@@ -123,6 +126,7 @@ class StepLibrary {
   GivenPlan given_;
   PlanMaker maker_;
   std::optional<DeviceTimes> device_times_;
+  ProfileRecording* const recording_;
   Duration replay_extra_{0};  ///< Of the latest replays, which made so many pages.
   std::int64_t replay_pages_ = 0;
   std::vector<std::unique_ptr<StepShape>> shapes_;

@@ -31,9 +31,14 @@ Duration quartile_range(std::vector<Duration>& values) {
 
 }  // namespace
 
-ProfileRecording::Shape& ProfileRecording::shape_of(std::uint64_t identity, std::size_t ops) {
+ProfileRecording::Shape* ProfileRecording::find_shape(std::uint64_t identity, std::size_t ops) {
   for (const auto& shape : shapes_)
-    if (shape->identity == identity && shape->ops == ops) return *shape;
+    if (shape->identity == identity && shape->ops == ops) return shape.get();
+  return nullptr;
+}
+
+ProfileRecording::Shape& ProfileRecording::shape_of(std::uint64_t identity, std::size_t ops) {
+  if (Shape* const known = find_shape(identity, ops)) return *known;
   if (shapes_.size() >= kMostKinds) {
     // Never the most frequent one: of equally frequent ones that is the latest.
     shapes_.erase(
@@ -63,16 +68,28 @@ void ProfileRecording::note_step(std::uint64_t identity, const RecordedStep& ste
   Shape& shape = shape_of(identity, step.tape.ops.size());
   ++shape.seen;
   shape.last_seen = steps_;
-  if (shape.times.size() >= kMostTimes) shape.times.pop_back();
-  shape.times.push_front(op_times_of(step));
   shape.step = step;
   std::swap(shape.before, previous_);
   shape.has_before = has_previous_;
   previous_ = step;
   has_previous_ = true;
+  if (!options_.is_timed_on_device) add_times(shape, op_times_of(step));
+}
+
+void ProfileRecording::note_times(std::uint64_t identity, const OpTimes& times) {
+  const std::lock_guard lock(mutex_);
+  // It may have been forgotten meanwhile.
+  if (Shape* const shape = find_shape(identity, times.measured.size())) add_times(*shape, times);
+}
+
+void ProfileRecording::add_times(Shape& shape, OpTimes times) {
+  if (shape.times.size() >= kMostTimes) shape.times.pop_back();
+  shape.times.push_front(std::move(times));
+  ++shape.measured;
   if (options_.steps == 0 || shapes_.size() < options_.kind) return;
-  const std::uint64_t seen = ranked()[options_.kind - 1]->seen;
-  if (seen >= options_.steps && seen >= 2) is_complete_.store(true, std::memory_order_relaxed);
+  const Shape& wanted = *ranked()[options_.kind - 1];
+  if (wanted.measured >= options_.steps && wanted.seen >= 2)
+    is_complete_.store(true, std::memory_order_relaxed);
 }
 
 /// The kinds of step, most frequent first; of equally frequent ones the latest.
@@ -83,6 +100,12 @@ std::vector<const ProfileRecording::Shape*> ProfileRecording::ranked() const {
     return a->seen != b->seen ? a->seen > b->seen : a->last_seen > b->last_seen;
   });
   return shapes;
+}
+
+bool ProfileRecording::has_repeated() const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(shapes_.begin(), shapes_.end(),
+                     [](const auto& shape) { return shape->seen >= 2; });
 }
 
 std::string ProfileRecording::kinds_text() const {
@@ -161,12 +184,18 @@ StepProfile ProfileRecording::profile(profile::ProfileOrigin origin, Bytes small
                     "--kind, or let the trainer do more steps)",
                     options_.kind, counted(static_cast<std::uint64_t>(repeated), "kind"));
   const Shape& wanted = *kinds[options_.kind - 1];
+  if (wanted.times.empty())
+    throw PlanError("no profile: the device has told of none of {} equal steps yet what its "
+                    "operators take, which is known when later steps end (let the trainer do more)",
+                    wanted.seen);
   const RecordedStep* const only = &wanted.step;
   const RecordedStep joined =
       profile::join_steps({&only, 1}, wanted.has_before ? &wanted.before : nullptr);
   StepProfile profile;
+  profile.page_size = options_.page_size;
   profile.origin = std::move(origin);
   profile.origin.source = "recorded";
+  profile.origin.clock = options_.is_timed_on_device ? profile::kDeviceEvents : profile::kHostClock;
   profile.origin.steps = static_cast<std::uint32_t>(wanted.times.size());
   profile.small_bytes = small_bytes;
   profile.small_parameter_bytes = small_parameters_;

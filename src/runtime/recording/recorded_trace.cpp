@@ -1,6 +1,7 @@
 // What a StepTraceRecorder has kept, as spans and counts of a trace.
 
 #include <algorithm>
+#include <array>
 #include <system_error>
 
 #include "spillway/base/error.h"
@@ -17,6 +18,10 @@ namespace {
 
 // Beside the predicted trace, which is process 1, when both are joined in one file.
 constexpr std::uint32_t kMeasuredProcess = 2;
+
+// As the recorder's lanes.
+constexpr std::array kMoveLanes{profile::kWriteOutLane, profile::kReadInLane,
+                                profile::kFarWriteOutLane, profile::kFarReadInLane};
 
 std::string text_of(const OpKind& kind) {
   return kind.arguments.empty() ? kind.name : message("{} ({})", kind.name, kind.arguments);
@@ -36,12 +41,20 @@ class StepTraceRecorder::Writer {
     for (const Step* step : steps_)
       made_.trace.marks.push_back({moment(step->begin), message("step {}", step->number)});
     if (!steps_.empty()) made_.trace.marks.push_back({moment(end_), "end"});
-    for (const Span& span : from.spans_)
-      if (is_shown(span.begin, span.end)) add(span);
-    for (const Move& move : from.lanes_[0].moves)
-      if (is_shown(move.begin, move.end)) add(move, profile::kWriteOutLane, written_);
-    for (const Move& move : from.lanes_[1].moves)
-      if (is_shown(move.begin, move.end)) add(move, profile::kReadInLane, read_);
+    made_.trace.has_far_tier = from.options_.has_far_tier;
+    is_of_device_ = from.options_.moment != nullptr;
+    for (const Span& span : from.spans_) {
+      if (!is_shown(span.begin, span.end)) continue;
+      add(span);
+      // The device cannot come to an operator before the host gives it that; where it has nothing
+      // else to do it comes to it at once. Where waits begin is not known as well.
+      if (span.on_device && !is_wait(span))
+        ahead_ = std::max(ahead_, span.begin.time_since_epoch() - span.on_device->begin);
+    }
+    if (ahead_ != Duration::min()) add_device_spans(from);
+    for (std::size_t lane = 0; lane < kMoveLanes.size(); ++lane)
+      for (const Move& move : from.lanes_.at(lane).moves)
+        if (is_shown(move.begin, move.end)) add(move, kMoveLanes.at(lane), moved_.at(lane));
     for (std::size_t i = 0; i < from.counts_.size(); ++i) {
       const bool holds_later = i + 1 == from.counts_.size() || from.counts_[i + 1].end > begin_;
       if (from.counts_[i].end < end_ && holds_later)
@@ -62,7 +75,11 @@ class StepTraceRecorder::Writer {
     made_.trace.source = profile::TraceSource::kRun;
     made_.trace.title = message("measured: {} ({})", program, steps_text());
     made_.summary = message("{}, {} operators, {} of them recomputed, {} out, {} in", steps_text(),
-                            ops_, replays_, written_, read_);
+                            firsts_ + replays_, replays_, moved_[0], moved_[1]);
+    if (made_.trace.has_far_tier)
+      made_.summary += message(", {} to disks, {} from disks", moved_[2], moved_[3]);
+    if (untimed_ > 0)
+      made_.summary += message("; the device has not told when it ran {} of them", untimed_);
     if (other_ops > 0)
       made_.summary += message("; {} operators of other threads are not shown", other_ops);
     return std::move(made_);
@@ -122,10 +139,22 @@ class StepTraceRecorder::Writer {
     return found == values_[step - 1].end() ? nullptr : &found->second;
   }
 
+  static bool is_wait(const Span& span) {
+    return span.what == What::kWaitForInputs || span.what == What::kWaitForRoom;
+  }
+
+  /// By the clock of the host.
   void add(const Span& span) {
-    const bool is_wait = span.what == What::kWaitForInputs || span.what == What::kWaitForRoom;
-    TraceSpan shown = span_of(profile::kComputeLane, name_of(span), span.begin, span.end);
-    if (is_wait) {
+    TraceSpan shown = span_of(is_of_device_ ? profile::kLaunchLane : profile::kComputeLane,
+                              name_of(span), span.begin, span.end);
+    add_facts(span, shown);
+    if (!is_wait(span) && !span.goes_on) ++(span.what == What::kReplay ? replays_ : firsts_);
+    if (is_of_device_ && !is_wait(span) && !span.on_device) ++untimed_;
+    made_.trace.spans.push_back(std::move(shown));
+  }
+
+  void add_facts(const Span& span, TraceSpan& shown) const {
+    if (is_wait(span)) {
       if (span.kind != nullptr)
         shown.facts.emplace_back(span.what == What::kWaitForRoom ? "in" : "before",
                                  text_of(*span.kind));
@@ -134,11 +163,36 @@ class StepTraceRecorder::Writer {
         shown.facts.emplace_back(profile::kOperatorFact, std::to_string(span.number));
       if (span.kind != nullptr) shown.facts.emplace_back("arguments", span.kind->arguments);
       if (span.goes_on) shown.facts.emplace_back("part", "goes on after a wait");
-      ops_ += span.goes_on ? 0 : 1;
-      replays_ += span.goes_on || span.what != What::kReplay ? 0 : 1;
     }
     add_step(shown, span.begin);
-    made_.trace.spans.push_back(std::move(shown));
+  }
+
+  /// By the clock of the device, each stream in its lane, from the moment on that its operators
+  /// were launched in. Waits of the host are shown where the device ran dry meanwhile.
+  void add_device_spans(const StepTraceRecorder& from) {
+    std::vector<const Span*> spans;
+    for (const Span& span : from.spans_) {
+      if (!is_shown(span.begin, span.end)) continue;
+      if (span.on_device) spans.push_back(&span);
+    }
+    std::stable_sort(spans.begin(), spans.end(), [](const Span* a, const Span* b) {
+      return a->on_device->begin < b->on_device->begin;
+    });
+    std::array<Duration, 1 + profile::kFurtherStreamLanes.size()> ended;
+    ended.fill(Duration::min());
+    for (const Span* span : spans) {
+      const std::size_t stream = std::min<std::size_t>(span->stream, ended.size() - 1);
+      const Duration begin = std::max(span->on_device->begin, ended.at(stream));
+      const Duration time = std::max(Duration(0), span->on_device->end - begin);
+      if (is_wait(*span) && time < StallLedger::kNoticeable) continue;
+      const TimePoint at = TimePoint(ahead_) + begin;
+      TraceSpan shown =
+          span_of(stream == 0 ? profile::kComputeLane : profile::kFurtherStreamLanes.at(stream - 1),
+                  name_of(*span), at, at + time);
+      add_facts(*span, shown);
+      made_.trace.spans.push_back(std::move(shown));
+      ended.at(stream) = begin + time;
+    }
   }
 
   static std::string name_of(const Span& span) {
@@ -183,10 +237,12 @@ class StepTraceRecorder::Writer {
   TimePoint begin_;
   TimePoint end_;
   RecordedTrace made_;
-  std::uint64_t ops_ = 0;
+  bool is_of_device_ = false;
+  Duration ahead_ = Duration::min();  ///< Of the host's clock, to the device's.
+  std::uint64_t firsts_ = 0;          ///< Operators that run for the first time.
   std::uint64_t replays_ = 0;
-  Bytes written_;
-  Bytes read_;
+  std::uint64_t untimed_ = 0;
+  std::array<Bytes, kMoveLanes.size()> moved_;
 };
 
 /// The steps to show, and the one behind them. Values of the step that has ended last are told at
@@ -205,8 +261,9 @@ std::vector<const StepTraceRecorder::Step*> StepTraceRecorder::shown_locked() co
   return steps;
 }
 
-RecordedTrace StepTraceRecorder::trace(const std::string& program) const {
+RecordedTrace StepTraceRecorder::trace(const std::string& program) {
   const std::lock_guard lock(mutex_);
+  settle_moments_locked();
   const std::vector<const Step*> steps = shown_locked();
   if (steps.size() >= 2) {
     const std::span<const Step* const> whole(steps.data(), steps.size() - 1);

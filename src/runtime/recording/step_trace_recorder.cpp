@@ -18,6 +18,8 @@ namespace {
 
 // Trainers whose shapes never repeat would fill memory with texts: from then on names only.
 constexpr std::size_t kMostKinds = 65536;
+// Operators between two looks at what a device has done.
+constexpr std::uint64_t kSettleEvery = 64;
 
 }  // namespace
 
@@ -30,6 +32,7 @@ void StepTraceRecorder::push_locked(std::deque<Event>& events, Event event) {
   if (events.size() >= options_.most_events) {
     forgotten_until_ = std::max(forgotten_until_, events.front().end);
     events.pop_front();
+    unsettled_ = std::min(unsettled_, spans_.size());
   }
   events.push_back(std::move(event));
 }
@@ -83,21 +86,37 @@ void StepTraceRecorder::begin_replay(Thread thread, OpIndex place) {
               .number = place};
 }
 
-void StepTraceRecorder::close_piece_locked(TimePoint end) {
+void StepTraceRecorder::close_piece_locked(TimePoint end, const device::Event& to) {
   push_locked(spans_, Span{.begin = running_.since,
                            .end = end,
+                           .from = running_.from,
+                           .to = to,
+                           .stream = running_.stream,
                            .kind = running_.kind,
                            .sequence = sequence_,
                            .number = running_.number,
                            .what = running_.what,
                            .goes_on = running_.goes_on});
+  ++unsettled_;
+}
+
+void StepTraceRecorder::begun(Thread thread) {
+  const auto from = moment();
+  if (!from) return;
+  const std::lock_guard lock(mutex_);
+  if (thread_ != thread || !running_.is_open) return;
+  running_.since = clock_.now();
+  running_.from = *from;
+  running_.stream = stream_locked();
 }
 
 void StepTraceRecorder::end_op(Thread thread, bool is_planned, Bytes resident) {
+  const device::Event to = moment().value_or(device::Event());
   const std::lock_guard lock(mutex_);
   if (thread_ != thread || !std::exchange(running_.is_open, false)) return;
   const TimePoint now = clock_.now();
-  close_piece_locked(now);
+  close_piece_locked(now, to);
+  if (sequence_ % kSettleEvery == 0) settle_moments_locked();
   count_locked(now, resident);
   if (!is_planned || running_.what == What::kReplay) return;
   // Only now it is known, as an operator may make its first storage after a wait.
@@ -107,20 +126,29 @@ void StepTraceRecorder::end_op(Thread thread, bool is_planned, Bytes resident) {
   ++planned_ops_;
 }
 
-void StepTraceRecorder::waited(Thread thread, StallLedger::Reason reason, Duration time) {
+void StepTraceRecorder::waited(Thread thread, StallLedger::Reason reason, Duration time,
+                               const std::optional<device::Event>& from) {
+  if (time < StallLedger::kNoticeable) return;
+  const device::Event since_moment = from.value_or(device::Event());
+  const device::Event to = moment().value_or(device::Event());
   const std::lock_guard lock(mutex_);
-  if (thread_ != thread || time < StallLedger::kNoticeable) return;
+  if (thread_ != thread) return;
   const TimePoint now = clock_.now();
   const TimePoint since = now - time;
   const bool is_for_inputs = reason == StallLedger::Reason::kInputs;
-  if (running_.is_open && !is_for_inputs) close_piece_locked(since);
+  if (running_.is_open && !is_for_inputs) close_piece_locked(since, since_moment);
   push_locked(spans_, Span{.begin = since,
                            .end = now,
+                           .from = since_moment,
+                           .to = to,
+                           .stream = stream_locked(),
                            .kind = running_.is_open ? running_.kind : nullptr,
                            .sequence = running_.is_open ? sequence_ : 0,
                            .number = running_.is_open ? running_.number : kNoNumber,
                            .what = is_for_inputs ? What::kWaitForInputs : What::kWaitForRoom});
+  ++unsettled_;
   running_.since = now;
+  running_.from = to;
   running_.goes_on |= !is_for_inputs;
 }
 
@@ -170,6 +198,7 @@ void StepTraceRecorder::begin_step(Thread thread, std::uint64_t number) {
   const std::lock_guard lock(mutex_);
   thread_ = thread;
   running_.is_open = false;
+  settle_moments_locked();
   if (!steps_.empty()) steps_.back().planned_ops = planned_ops_;
   planned_ops_ = 0;
   Step& step = steps_.emplace_back();
@@ -179,6 +208,7 @@ void StepTraceRecorder::begin_step(Thread thread, std::uint64_t number) {
   steps_.pop_front();
   const TimePoint begin = steps_.front().begin;
   forget(spans_, begin);
+  unsettled_ = std::min(unsettled_, spans_.size());
   for (Lane& lane : lanes_) forget(lane.moves, begin);
   // What was counted last before the begin holds there.
   while (counts_.size() > 1 && counts_[1].end <= begin) counts_.pop_front();
@@ -199,18 +229,38 @@ void StepTraceRecorder::count_locked(TimePoint at, Bytes resident) {
 void StepTraceRecorder::begin_transfer(const swap::Transfer& transfer, StorageId storage,
                                        bool is_awaited, TimePoint at) {
   const std::lock_guard lock(mutex_);
-  Lane& lane = lanes_[static_cast<std::size_t>(transfer.direction)];
+  Lane& lane = lane_of(transfer.direction);
   if (lane.flights.empty()) lane.since = at;
   const bool is_known = storage.is_some() && storage.slot() < storages_.size();
+  const Storage moved = is_known ? storages_[storage.slot()] : Storage{};
+  lane.flights.push_back({transfer.tag, moved, is_awaited});
+  if (!options_.has_far_tier || transfer.direction != Direction::kWrite) return;
+  const std::size_t extent = transfer.extent.value();
+  if (storage_of_extent_.size() <= extent) storage_of_extent_.resize(extent + 1);
+  storage_of_extent_[extent] = moved;
+}
+
+void StepTraceRecorder::begin_disk_transfer(const swap::Transfer& transfer) {
+  const std::lock_guard lock(mutex_);
+  Lane& lane = lane_of(transfer.direction, kFar);
+  if (lane.flights.empty()) lane.since = clock_.now();
+  const std::size_t extent = transfer.extent.value();
+  const bool is_known = extent < storage_of_extent_.size();
   lane.flights.push_back(
-      {transfer.tag, is_known ? storages_[storage.slot()] : Storage{}, is_awaited});
+      {transfer.tag, is_known ? storage_of_extent_[extent] : Storage{}, /*is_awaited=*/false});
+}
+
+void StepTraceRecorder::end_disk_transfer(const TransferResult& result) {
+  const std::lock_guard lock(mutex_);
+  const Direction direction = result.transfer.direction;
+  end_in_lane_locked(lane_of(direction, kFar), direction, {&result, 1}, clock_.now());
 }
 
 void StepTraceRecorder::end_transfers(std::span<const TransferResult> results, TimePoint at,
                                       Bytes resident) {
   const std::lock_guard lock(mutex_);
   for (const Direction direction : {Direction::kWrite, Direction::kRead})
-    end_in_lane_locked(lanes_[static_cast<std::size_t>(direction)], direction, results, at);
+    end_in_lane_locked(lane_of(direction), direction, results, at);
   count_locked(at, resident);
 }
 

@@ -145,7 +145,7 @@ constexpr StatisticsField kFields[] = {
   {"devices", "", devices,
    "an object for each GPU that the program used, in the order of their first use, with all keys of this table but "
    "those about the process: `format`, `version`, `spillway_version`, `libtorch_version`, `program`, `process_id`, "
-   "`rank`, `ranks`, `layer_moves`, `devices`, `peak_rss_bytes`, `run_seconds`, `endurance_bytes`, `given_plan`, "
+   "`rank`, `ranks`, `layer_moves`, `devices`, `peak_rss_bytes`, `run_seconds`, `endurance_bytes`, "
    "`recompute`, `recorded_peak_bytes`, `verified_kinds`, `verified_operators`, `differing_kinds`, `mapper`, "
    "`dispatch_key`, `directories`, `prefetch`, `verify`", kOfProcess},
 
@@ -273,10 +273,11 @@ constexpr StatisticsField kFields[] = {
    "the most bytes in memory in steps that went as planned"},
   {"strategy", "", [](const S& s) -> Json { return s.learned.strategy; }, "who made the plan"},
   {"given_plan", "", given_plan,
-   "about the plan of `--plan`, null without: `file`; `budget_bytes`, `write_bytes_per_second` and "
-   "`read_bytes_per_second` that it was made for; `step_seconds` as predicted then; `followed_steps` of all "
+   "about the plan of `--plan`, null without, or where it is for another device: `file`; `budget_bytes`, "
+   "`write_bytes_per_second` and `read_bytes_per_second` that it was made for; `step_seconds` as predicted then; "
+   "`followed_steps` of all "
    "`steps` that ended went by it from their first operator to the last (then all other keys about plans are "
-   "about it); `misfit`, why it was for none of them, or empty", kOfProcess},
+   "about it); `misfit`, why it was for none of them, or empty"},
 
   {"recompute", "", [](const S& s) -> Json { return s.recompute; },
    "whether operators may run again: as set, but false where they cannot be recorded (`--prefetch off`, or a "

@@ -27,7 +27,8 @@ void check_tiers(const planner::PlanFile& plan, const Settings& settings) {
 
 }  // namespace
 
-PlanningOptions planning_of(const Settings& settings, std::optional<Bytes> budget) {
+PlanningOptions planning_of(const Settings& settings, std::optional<Bytes> budget,
+                            const std::string& device) {
   PlanningOptions options;
   options.moment = settings.planning;
   options.recomputes = settings.recompute;
@@ -44,15 +45,20 @@ PlanningOptions planning_of(const Settings& settings, std::optional<Bytes> budge
   const std::string text = topology::text_of_file(
       settings.plan,
       message("spillway plan PROFILE --budget SIZE --out {}", shell_word(settings.plan)));
-  options.stored =
-      std::make_shared<planner::PlanFile>(planner::parse_plan_file(text, settings.plan));
+  auto plan = std::make_shared<planner::PlanFile>(planner::parse_plan_file(text, settings.plan));
+  if (plan->device != device) {
+    options.stored_elsewhere = plan->device.empty() ? "the CPU" : plan->device;
+    return options;
+  }
+  if (device.empty()) check_tiers(*plan, settings);
+  if (budget && *budget < plan->budget)
+    throw ConfigError(
+        "the plan {} was made for {}, more than the {} of this run{} (run it with "
+        "--budget {}{}KiB, or make one for this budget with: spillway plan)",
+        settings.plan, plan->budget, *budget, device.empty() ? "" : message(" on {}", device),
+        device.empty() ? "" : message("{}=", device), (plan->budget.count() + 1023) / 1024);
+  options.stored = std::move(plan);
   options.stored_name = settings.plan;
-  check_tiers(*options.stored, settings);
-  if (budget && *budget < options.stored->budget)
-    throw ConfigError("the plan {} was made for {}, more than the {} of this run (run it with "
-                      "--budget {}KiB, or make one for this budget with: spillway plan)",
-                      settings.plan, options.stored->budget, *budget,
-                      (options.stored->budget.count() + 1023) / 1024);
   return options;
 }
 

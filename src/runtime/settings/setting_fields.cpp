@@ -260,7 +260,8 @@ constexpr std::array<SettingField, 38> kFields{{
    [](Settings& s, Text t) { s.strategy = planner::strategy_named(t).name; }},
   {{"plan", "FILE", "none",
     "Plan file that spillway plan wrote. The run follows it from the first step that it was made "
-    "for, under its budget or a larger one, and plans other steps as usual. With --split: a plan "
+    "for, under its budget or a larger one, and plans other steps as usual; a plan for a GPU is followed "
+    "by that GPU alone. With --split: a plan "
     "for as many ranks, which places and cuts the model from the first step on.", false, true},
    [](Settings& s, Text t) { s.plan = parse_text(t); }},
   {{"planning", {}, "background",
@@ -302,14 +303,15 @@ constexpr std::array<SettingField, 38> kFields{{
    [](Settings& s, Text t) { s.stats = parse_text(t); }},
   {{"trace", "FILE", "none",
     "File for a Chrome trace of the latest whole steps, written at exit, with the lanes of spillway "
-    "simulate --trace; %p and %r as in --stats. With --split and neither, the first rank writes one "
-    "for all, with arrows for messages.", false, true},
+    "simulate --trace, and all GPUs beside the CPU; %p and %r as in --stats. With --split and neither, "
+    "the first rank writes one for all, with arrows for messages.", false, true},
    [](Settings& s, Text t) { s.trace = parse_text(t); }},
   {{"trace-steps", "COUNT", "3", "Number of steps in the file of --trace."},
    [](Settings& s, Text t) { s.trace_steps = parse_trace_steps(t); }},
   {{"profile-out", "FILE", "none",
     "File for a profile of the most frequent kind of step, written at exit, as by spillway profile "
-    "--out; %p and %r as in --stats.", false, true},
+    "--out; %p and %r as in --stats. Where the program uses GPUs it is of the first one; with %d, which "
+    "becomes cuda:0 and so on, each has one, and the CPU (cpu) if it has steps of its own.", false, true},
    [](Settings& s, Text t) { s.profile_out = parse_text(t); }},
   {{"profile-steps", "COUNT", "0",
     "Repetitions of one kind of step after which the program is ended; 0: it runs to its end."},

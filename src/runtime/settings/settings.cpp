@@ -306,7 +306,8 @@ NamedTexts spillway_environment() {
 
 Settings settings_from_environment() { return load_settings({{}, spillway_environment()}); }
 
-std::string expand_stats_path(std::string_view pattern, long process_id, std::string_view rank) {
+std::string expand_stats_path(std::string_view pattern, long process_id, std::string_view rank,
+                              std::optional<std::string_view> device) {
   std::string path;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
     const char next = pattern[i] == '%' && i + 1 < pattern.size() ? pattern[i + 1] : '\0';
@@ -314,11 +315,13 @@ std::string expand_stats_path(std::string_view pattern, long process_id, std::st
       path += std::to_string(process_id);
     else if (next == 'r')
       path += rank.empty() ? "0" : rank;
+    else if (next == 'd' && device)
+      path += *device;
     else if (next == '%')
       path += '%';
     else
       path += pattern[i];
-    if (next == 'p' || next == 'r' || next == '%') ++i;
+    if (next == 'p' || next == 'r' || next == '%' || (next == 'd' && device)) ++i;
   }
   return path;
 }

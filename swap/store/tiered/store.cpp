@@ -41,18 +41,26 @@ std::uint64_t place_in_slab(const device::HostSlab& slab) {
   return reinterpret_cast<std::uint64_t>(slab.span().data) | kInSlab;
 }
 
+/// Tags of the caller may be those of other transfers by then.
+Transfer seen_by_disks(Transfer transfer, std::size_t tag) {
+  transfer.tag = tag;
+  return transfer;
+}
+
 std::uint64_t place_in_lower(ExtentId extent) { return extent.value() * kPlaceBits | kInLower; }
 
 }  // namespace
 
 TieredStore::TieredStore(std::shared_ptr<device::Device> device,
                          std::unique_ptr<device::HostSlabs> slabs,
-                         std::unique_ptr<SpillStore> lower, std::shared_ptr<Notifier> notifier)
+                         std::unique_ptr<SpillStore> lower, std::shared_ptr<Notifier> notifier,
+                         DiskObserver* disks)
     : SpillStore(facts_before(*lower, *device)),
       device_(std::move(device)),
       slabs_(std::move(slabs)),
       wait_(notifier),
       notifier_(std::move(notifier)),
+      disks_(disks),
       staging_slabs_(count_staging_slabs(*device_, *slabs_, queue_depth())),
       spare_slabs_(std::min<std::size_t>(this->slabs() / kSparePart, queue_depth())),
       lower_jobs_(queue_depth()),
@@ -232,6 +240,7 @@ void TieredStore::give_to_lower(LowerJob job) {
   sent.extent = job.lower;
   sent.tag = index;
   if (job.slab != nullptr) sent.memory = job.slab->span().data;
+  if (disks_ != nullptr) disks_->begin_disk_transfer(seen_by_disks(job.transfer, index));
   lower_jobs_[index] = std::move(job);
   lower_->submit(sent);
 }
@@ -299,6 +308,8 @@ void TieredStore::finish_lower(std::vector<TransferResult>& results) {
     const std::size_t index = result.transfer.tag;
     LowerJob job = std::exchange(lower_jobs_[index], {});
     idle_.push_back(index);
+    if (disks_ != nullptr)
+      disks_->end_disk_transfer({seen_by_disks(job.transfer, index), result.error, result.detail});
     const bool is_staged = job.kind == LowerKind::kStaged;
     if (job.kind == LowerKind::kDemotion) {
       finish_demotion(job, result);
@@ -405,9 +416,10 @@ StoreReport TieredStore::do_report() const {
 std::unique_ptr<SpillStore> make_tiered_store(std::shared_ptr<device::Device> device,
                                               std::unique_ptr<device::HostSlabs> slabs,
                                               std::unique_ptr<SpillStore> lower,
-                                              std::shared_ptr<Notifier> notifier) {
+                                              std::shared_ptr<Notifier> notifier,
+                                              DiskObserver* disks) {
   return std::make_unique<TieredStore>(std::move(device), std::move(slabs), std::move(lower),
-                                       std::move(notifier));
+                                       std::move(notifier), disks);
 }
 
 }  // namespace spillway::swap

@@ -32,7 +32,8 @@ namespace spillway::swap {
 class TieredStore final : public SpillStore {
  public:
   TieredStore(std::shared_ptr<device::Device> device, std::unique_ptr<device::HostSlabs> slabs,
-              std::unique_ptr<SpillStore> lower, std::shared_ptr<Notifier> notifier);
+              std::unique_ptr<SpillStore> lower, std::shared_ptr<Notifier> notifier,
+              DiskObserver* disks);
 
  private:
   using SharedSlab =
@@ -110,6 +111,7 @@ class TieredStore final : public SpillStore {
   const std::unique_ptr<device::HostSlabs> slabs_;
   ReapWait wait_;
   const std::shared_ptr<Notifier> notifier_;
+  DiskObserver* const disks_;          // May be null.
   const std::uint32_t staging_slabs_;  // Where the lower store cannot reach the device's memory.
   const std::size_t spare_slabs_;      // Demotions keep so many free.
   ExtentTable<std::atomic<std::uint64_t>> places_;  // See place_in_slab, place_in_lower.

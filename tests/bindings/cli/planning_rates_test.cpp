@@ -82,6 +82,22 @@ TEST(ChooseRates, PutsDisksBehindHostMemory) {
   EXPECT_FALSE(far_tier(choose_rates({}, with_rates()), Bytes(1 << 20)).has_value());
 }
 
+TEST(ChooseRates, TakesTheTiersOfAProfileThatHasThem) {
+  profile::StepProfile profile = with_rates();
+  profile.disks = {{.write_bytes_per_second = 3e9, .read_bytes_per_second = 6e9}, 12};
+  const ChosenRates recorded = choose_rates({}, profile);
+  EXPECT_EQ(recorded.rates, *profile.rates);
+  const auto far = far_tier(recorded, profile.page_size);
+  ASSERT_TRUE(far.has_value());
+  EXPECT_EQ(far->rates, profile.disks->rates);
+  EXPECT_EQ(far->near_pages, 12U);
+  const auto smaller = far_tier(choose_rates({.host_memory = "8MiB"}, profile), profile.page_size);
+  ASSERT_TRUE(smaller.has_value());
+  EXPECT_EQ(smaller->near_pages, 8_MiB / profile.page_size);
+  EXPECT_FALSE(choose_rates({.link_out = "12", .link_in = "25"}, profile).far.has_value())
+      << "what is named takes the place of all that was recorded";
+}
+
 TEST(ChooseRates, RefusesHalfOfTwoTiers) {
   const auto said = [](const auto& change) {
     RateOptions options = two_tiers();

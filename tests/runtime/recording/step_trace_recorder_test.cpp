@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cerrno>
 #include <map>
 #include <set>
@@ -16,6 +17,7 @@
 #include "support/best_mapper.h"
 #include "support/forwarding_store.h"
 #include "support/manual_clock.h"
+#include "support/timed_stream.h"
 
 namespace spillway::runtime {
 namespace {
@@ -341,6 +343,109 @@ TEST_F(StepTraceRecorderTest, CountsResidentBytesFromTheBeginOfTheFirstStepOn) {
   EXPECT_EQ(counts[0].value, 4096.0);
   EXPECT_EQ(std::lround(1e3 * counts[1].at_seconds), 3);
   EXPECT_EQ(counts[1].value, 8192.0);
+}
+
+// --- Of a device ------------------------------------------------------------------------------
+
+/// The host takes 1 ms for each operator, whatever its device does.
+class DeviceTraceTest : public StepTraceRecorderTest {
+ protected:
+  DeviceTraceTest() {
+    recorder_ = std::make_unique<StepTraceRecorder>(
+        StepTraceRecorder::Options{.moment = [this] { return streams_[stream_].record(); },
+                                   .stream = [this] { return 70 + stream_; },
+                                   .has_far_tier = true},
+        clock_);
+  }
+
+  void launch(const std::string& text, int kernel) {
+    recorder_->begin_op(me_, std::hash<std::string>()(text), Text(text));
+    recorder_->begun(me_);
+    streams_[stream_].launch(std::chrono::milliseconds(kernel));
+    pass(1);
+    recorder_->end_op(me_, true, Bytes(4096));
+  }
+  /// Before an operator, for pages.
+  void launch_after_wait(const std::string& text, int wait, int kernel) {
+    recorder_->begin_op(me_, std::hash<std::string>()(text), Text(text));
+    const auto from = recorder_->moment();
+    pass(wait);
+    recorder_->waited(me_, StallLedger::Reason::kInputs, std::chrono::milliseconds(wait), from);
+    recorder_->begun(me_);
+    streams_[stream_].launch(std::chrono::milliseconds(kernel));
+    pass(1);
+    recorder_->end_op(me_, true, Bytes(4096));
+  }
+  StepTrace ended() {
+    recorder_->begin_step(me_, 2);
+    for (TimedStream& stream : streams_) stream.synchronize();
+    return trace();
+  }
+
+  std::array<TimedStream, 2> streams_{TimedStream(clock_), TimedStream(clock_)};
+  std::size_t stream_ = 0;
+};
+
+TEST_F(DeviceTraceTest, ShowsWhenOperatorsWereLaunchedAndWhenTheyRan) {
+  recorder_->begin_step(me_, 1);
+  launch("conv(float[3])", 10);
+  launch("relu()", 2);
+  const StepTrace made = ended();
+  EXPECT_THAT(drawing(made, profile::kLaunchLane), ElementsAre("conv 0+1", "relu 1+1"));
+  EXPECT_THAT(drawing(made, profile::kComputeLane), ElementsAre("conv 0+10", "relu 10+2"));
+  for (const TraceSpan& span : made.spans) EXPECT_EQ(fact(span, "step"), "1");
+  EXPECT_EQ(fact(made.spans.back(), "operator"), "1");
+  EXPECT_THAT(recorder_->trace("net").summary, HasSubstr("2 operators, 0 of them recomputed"));
+}
+
+// The first wait costs the device nothing: it has work.
+TEST_F(DeviceTraceTest, ShowsWaitsOfTheHostWhereTheDeviceRanDry) {
+  recorder_->begin_step(me_, 1);
+  launch("conv()", 10);
+  launch_after_wait("mm()", 4, 3);
+  launch_after_wait("relu()", 20, 2);
+  const StepTrace made = ended();
+  EXPECT_THAT(drawing(made, profile::kLaunchLane),
+              ElementsAre("conv 0+1", "wait 1+4", "mm 5+1", "wait 6+20", "relu 26+1"));
+  EXPECT_THAT(drawing(made, profile::kComputeLane),
+              ElementsAre("conv 0+10", "mm 10+3", "wait 13+13", "relu 26+2"));
+}
+
+TEST_F(DeviceTraceTest, HasALaneForEachStream) {
+  recorder_->begin_step(me_, 1);
+  launch("conv()", 10);
+  stream_ = 1;
+  launch("copy_()", 4);
+  const StepTrace made = ended();
+  EXPECT_THAT(drawing(made, profile::kComputeLane), ElementsAre("conv 0+10"));
+  EXPECT_THAT(drawing(made, profile::kFurtherStreamLanes[0]), ElementsAre("copy_ 1+4"));
+}
+
+TEST_F(DeviceTraceTest, CountsWhatTheDeviceHasNotReached) {
+  recorder_->begin_step(me_, 1);
+  launch("conv()", 10);
+  recorder_->begin_step(me_, 2);
+  EXPECT_THAT(drawing(trace(), profile::kLaunchLane), ElementsAre("conv 0+1"));
+  EXPECT_THAT(drawing(trace(), profile::kComputeLane), ElementsAre());
+  EXPECT_THAT(recorder_->trace("net").summary, HasSubstr("has not told when it ran 1 of them"));
+}
+
+TEST_F(DeviceTraceTest, NamesWhatTheDisksBehindHostMemoryMove) {
+  recorder_->allocated(me_, StorageId(0, 0), Bytes(kPageBytes));
+  recorder_->begin_step(me_, 1);
+  const swap::Transfer out{Direction::kWrite, swap::ExtentId(5), nullptr, kPageBytes, 1};
+  recorder_->begin_transfer(out, StorageId(0, 0), false, clock_.now());
+  pass(1);
+  end(Direction::kWrite, {1});
+  recorder_->begin_disk_transfer({Direction::kWrite, swap::ExtentId(5), nullptr, kPageBytes, 0});
+  pass(3);
+  recorder_->end_disk_transfer(
+      {{Direction::kWrite, swap::ExtentId(5), nullptr, kPageBytes, 0}, 0, {}});
+  const StepTrace made = ended();
+  EXPECT_THAT(drawing(made, profile::kWriteOutLane), ElementsAre("storage 1 0+1"));
+  EXPECT_THAT(drawing(made, profile::kFarWriteOutLane), ElementsAre("storage 1 1+3"));
+  EXPECT_EQ(fact(made.spans.back(), "bytes"), std::to_string(kPageBytes));
+  EXPECT_THAT(recorder_->trace("net").summary, HasSubstr("2.00 MiB to disks, 0 B from disks"));
 }
 
 // --- With a real engine -----------------------------------------------------------------------

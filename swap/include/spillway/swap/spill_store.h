@@ -54,6 +54,16 @@ struct TransferResult {
   std::string detail;
 };
 
+/// Looks on while a store that has host memory before its disks writes and reads these, on the I/O
+/// thread. Must be quick, and call neither the store nor its engine.
+class DiskObserver {
+ public:
+  virtual ~DiskObserver() = default;
+  /// The extent is one of the whole store; the tag is unique among those under way to its disks.
+  virtual void begin_disk_transfer(const Transfer& transfer) = 0;
+  virtual void end_disk_transfer(const TransferResult& result) = 0;
+};
+
 /// Where the bytes of an extent lie, for a forked child, which has no I/O thread: in a file, or in
 /// memory of this process.
 struct ExtentPlace {

@@ -45,6 +45,7 @@ struct SpillStoreOptions {
   /// Whose pages are stored; null: the CPU's. Those of another device leave through host memory,
   /// which is pinned for it, and of which two pages are the least.
   std::shared_ptr<device::Device> device = nullptr;
+  DiskObserver* disks = nullptr;  ///< Outlives the store; told of nothing without host memory.
 };
 
 struct OpenedSpillStore {

@@ -39,6 +39,7 @@ struct PlanFile {
   std::string strategy;
   StepIdentity step;
   std::string program;               ///< Program that the step is of; empty: not known.
+  std::string device;                ///< Whose memory it plans: "cuda:0"; empty: the CPU's.
   std::vector<profile::OpKind> ops;  ///< Its operators, for messages; empty: not known.
   Bytes page_size;
   Bytes budget;  ///< As given; holds what never leaves (`small_bytes`) and the planned pages.

@@ -25,10 +25,17 @@ inline constexpr std::string_view kActionLane = "actions";
 inline constexpr std::string_view kSendLane = "send";
 inline constexpr std::string_view kReceiveLane = "receive";
 inline constexpr std::string_view kReductionLane = "reductions";
-/// In their order; behind those of one tier those of the far one, then those of ranks.
-inline constexpr std::array<std::string_view, 10> kTraceLanes{
-    kComputeLane,   kWriteOutLane, kReadInLane, kHostCopyLane, kFarWriteOutLane,
-    kFarReadInLane, kActionLane,   kSendLane,   kReceiveLane,  kReductionLane};
+/// Of a device, by the clock of the host: its threads give work to the device, and wait for memory.
+/// Then the compute lane is that of the device, by its own events, and of its first stream.
+inline constexpr std::string_view kLaunchLane = "launches (host)";
+inline constexpr std::array<std::string_view, 3> kFurtherStreamLanes{
+    "compute, stream 2", "compute, stream 3", "compute, stream 4 and further"};
+/// In their order; behind those of one tier those of the far one, then those of ranks and devices.
+inline constexpr std::array<std::string_view, 14> kTraceLanes{
+    kComputeLane,           kWriteOutLane,         kReadInLane, kHostCopyLane,
+    kFarWriteOutLane,       kFarReadInLane,        kActionLane, kSendLane,
+    kReceiveLane,           kReductionLane,        kLaunchLane, kFurtherStreamLanes[0],
+    kFurtherStreamLanes[1], kFurtherStreamLanes[2]};
 inline constexpr std::size_t kLanesOfOneTier = 4;
 inline constexpr std::size_t kLanesOfTiers = 6;
 inline constexpr std::string_view kResidentBytes = "resident bytes";
@@ -93,6 +100,9 @@ struct StepTrace {
 constexpr std::uint32_t process_of_rank(std::uint32_t rank, TraceSource source) {
   return 2 * rank + (source == TraceSource::kRun ? 2 : 1);
 }
+
+/// Has all of it so many seconds later.
+void shift(StepTrace& trace, double by);
 
 /// Leaves out the arrows of which one end is in none of the traces.
 void keep_whole_arrows(std::span<StepTrace> traces);

@@ -23,6 +23,11 @@ struct OpKind {
   bool operator==(const OpKind&) const = default;
 };
 
+/// The host's clock, from the begin of an operator to that of the next one.
+inline constexpr std::string_view kHostClock = "host";
+/// Events in the stream of a device, recorded where operators begin, and asked for later.
+inline constexpr std::string_view kDeviceEvents = "device events";
+
 /// Where a profile comes from.
 struct ProfileOrigin {
   std::string source;   ///< `recorded`, or the trace format that it was imported from.
@@ -32,6 +37,8 @@ struct ProfileOrigin {
   std::uint32_t threads = 0;
   std::uint32_t steps = 0;  ///< Repetitions that the times are medians of.
   std::string command{};    ///< Its command line, cut short beyond some length; empty: unknown.
+  std::string device{};     ///< Whose operators and memory it tells of: "cuda:0"; empty: the CPU.
+  std::string clock{};      ///< What measured the times: `kHostClock`, `kDeviceEvents`, or unknown.
 
   bool operator==(const ProfileOrigin&) const = default;
 };
@@ -46,6 +53,14 @@ struct ProgramNeeds {
   bool is_early = false;  ///< It ran before the first step had ended.
 
   bool operator==(const ProgramNeeds&) const = default;
+};
+
+/// Disks behind host memory that swapped data comes to first.
+struct DisksBehind {
+  TransferRates rates;           ///< Their own.
+  std::uint32_t host_pages = 0;  ///< That host memory holds.
+
+  bool operator==(const DisksBehind&) const = default;
 };
 
 /// An operator waits for an earlier one through something that is too small to be a value.
@@ -71,9 +86,10 @@ struct StepProfile {
   /// gradients (`autograd_links.h`). Both empty: unknown, as in imported and older profiles.
   std::vector<OpPhase> phase_of_op;
   std::vector<OpIndex> forward_of_op;
-  std::vector<StorageClass> class_of_value;   ///< Per value.
-  std::vector<Bytes> bytes_of_value;          ///< Per value, before rounding to pages.
-  std::optional<TransferRates> rates;         ///< Of the machine and disk it was recorded on.
+  std::vector<StorageClass> class_of_value;  ///< Per value.
+  std::vector<Bytes> bytes_of_value;         ///< Per value, before rounding to pages.
+  std::optional<TransferRates> rates;        ///< Of the machine and disk it was recorded on.
+  std::optional<DisksBehind> disks;  ///< With them `rates` are those of the link to host memory.
   std::optional<ProgramNeeds> program_needs;  ///< Unknown for imported and older ones.
   /// All of them, so that uses and these tell everything that an operator waits for. Unknown for
   /// recorded and older ones: nobody watches what is small.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,8 @@ struct DeviceSurroundings {
   std::unique_ptr<memory::PageMemory> pages;         ///< Of the device, not reserved yet.
   std::function<device::Event()> given_so_far = {};  ///< See RuntimeOptions.
   std::function<device::Event()> moment = {};        ///< The same.
+  /// What tells apart the streams that threads give work to; empty: there is one. Any thread.
+  std::function<std::uint64_t()> stream = {};
 };
 
 /// This machine, as `settings` want to know it. Throws as `real_surroundings`.
@@ -54,7 +57,10 @@ struct RunParts {
   std::string store_name;
   std::vector<std::string> directories;
   Bytes endurance;  ///< Rated writes of all spill drives together; 0: they do not wear.
-  std::shared_ptr<const planner::PlanFile> plan;  ///< Plan that the user gave; may be null.
+  std::shared_ptr<const planner::PlanFile> plan;  ///< Plan that the user gave it; may be null.
+  std::string plan_elsewhere;                     ///< See `PlanningOptions::stored_elsewhere`.
+  planner::TransferRates rates;                   ///< What plans begin with; as RuntimeOptions.
+  std::optional<planner::FarTier> far;            ///< The same.
   std::vector<std::string> warnings;              ///< Given while it was built.
   std::unique_ptr<StepTraceRecorder> trace;       ///< With `trace` only.
   std::unique_ptr<ProfileRecording> recording;    ///< With `profile_out` only.
@@ -67,9 +73,9 @@ struct RunParts {
 RunParts build_runtime(const Settings& settings, const RunSurroundings& surroundings,
                        const Clock& clock);
 
-/// The same for a device beside the host, with the settings that concern it: plans and records of
-/// steps that the user names are the host's. The first build of a process is the host's. Throws
-/// UnsupportedError for a device of too high a number (Runtime::kMostRuntimes).
+/// The same for a device beside the host, with the settings that concern it. The first build of a
+/// process is the host's. Throws UnsupportedError for a device of too high a number
+/// (Runtime::kMostRuntimes).
 RunParts build_device_runtime(const Settings& settings, const RunSurroundings& surroundings,
                               const Clock& clock, DeviceSurroundings device);
 

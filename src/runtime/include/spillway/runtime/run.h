@@ -82,10 +82,14 @@ class Run {
   RunStatistics statistics_of(const RunParts& parts) const;
   void show_progress(Duration step);
   void end_on_endless_op(Runtime& runtime);
-  void warn_of_needless_budgets() const;
+  void warn_of_needless_settings() const;
   void tell_statistics();
-  void write_profile();
+  std::vector<const DeviceRun*> profiled_devices() const;
+  void write_profiles();
+  void write_profile(const RunParts& parts, const std::string& device);
+  RanksTrace trace_with_devices(RecordedTrace mine) const;
   void write_trace();
+  void end_once_recorded();
   [[noreturn]] void end_after_recording() noexcept;
 
   Settings settings_;

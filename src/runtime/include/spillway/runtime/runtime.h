@@ -91,7 +91,7 @@ class Runtime {
     TimePoint at;
     Bytes moved;
     Duration waited;
-    std::optional<device::Event> moment = {};  ///< See StepGuide.
+    std::optional<device::Event> moment = {}, traced = {};  ///< StepGuide's, StepTraceRecorder's.
   };
   /// Prepares a write by the trainer outside of all operators: brings back the dropped storages
   /// that could not be recomputed after it. An exception, in operators too, means that such a

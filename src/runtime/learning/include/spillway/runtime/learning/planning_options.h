@@ -23,7 +23,9 @@ struct PlanningOptions {
   /// Used for the step that it is for; may be null.
   std::shared_ptr<const planner::PlanFile> stored = {};
   std::string stored_name = {};  ///< Its file, for messages.
-  double processors = 1.0;       ///< That may be used; searches see to it.
+  /// What the plan that the user gave is for, where that is something else: "cuda:1", or "the CPU".
+  std::string stored_elsewhere = {};
+  double processors = 1.0;  ///< That may be used; searches see to it.
 };
 
 }  // namespace spillway::runtime

@@ -16,9 +16,10 @@ class OpText {
 
 /// What is known of an operator beside its storages.
 struct OpTraits {
-  bool fills = true;           ///< False: hands out memory without touching it.
-  bool makes_blanks = false;   ///< What it makes may be filled by the trainer itself.
-  bool is_replayable = false;  ///< It may run again, see profile::TapeOp.
+  bool fills = true;            ///< False: hands out memory without touching it.
+  bool makes_blanks = false;    ///< What it makes may be filled by the trainer itself.
+  bool is_replayable = false;   ///< It may run again, see profile::TapeOp.
+  bool runs_elsewhere = false;  ///< On another device than the runtime's, which tells of it.
   AutogradFacts autograd{};
 };
 

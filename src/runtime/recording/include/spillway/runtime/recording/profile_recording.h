@@ -28,6 +28,9 @@ class ProfileRecording {
     std::uint32_t steps = 0;  ///< Repetitions after which it is complete; 0: never.
     /// Which kind of step is wanted, by how often it came: 1 is the most frequent one.
     std::uint32_t kind = 1;
+    Bytes page_size = profile::StepProfile().page_size;
+    /// The times of operators are those that `note_times` tells, and not those of the step.
+    bool is_timed_on_device = false;
   };
 
   explicit ProfileRecording(const Options& options) : options_(options) {}
@@ -42,10 +45,14 @@ class ProfileRecording {
   /// A step has ended. `identity` is equal for steps of equal operators.
   void note_step(std::uint64_t identity, const profile::RecordedStep& step);
 
+  /// What the operators of a step that `note_step` told took on their device. Steps may be left
+  /// out, and it is known only when later ones have ended.
+  void note_times(std::uint64_t identity, const OpTimes& times);
+
   /// Begins anew: what has come so far were no steps.
   void forget_steps();
 
-  /// Whether the wanted kind of step has come as often as was asked for.
+  /// Whether the wanted kind of step has come, and was measured, as often as was asked for.
   bool is_complete() const { return is_complete_.load(std::memory_order_relaxed); }
 
   /// The profile of the wanted kind of step. Throws PlanError with the reason when it has not come
@@ -53,6 +60,9 @@ class ProfileRecording {
   /// the rates of the store, whose slowdown of operators is taken off their times.
   profile::StepProfile profile(profile::ProfileOrigin origin, Bytes small_bytes,
                                const profile::TransferRates& rates) const;
+
+  /// Whether some kind of step has come twice: there is a profile.
+  bool has_repeated() const;
 
   /// "kind 1 of 2, which came 8 and 2 times"; empty when all repeated steps were of one kind.
   std::string kinds_text() const;
@@ -64,6 +74,7 @@ class ProfileRecording {
     std::uint64_t identity = 0;
     std::size_t ops = 0;
     std::uint64_t seen = 0;
+    std::uint64_t measured = 0;
     std::uint64_t last_seen = 0;
     StepTimes times;               ///< Newest first.
     profile::RecordedStep step;    ///< The latest one.
@@ -73,6 +84,8 @@ class ProfileRecording {
 
   std::vector<const Shape*> ranked() const;
   Shape& shape_of(std::uint64_t identity, std::size_t ops);
+  Shape* find_shape(std::uint64_t identity, std::size_t ops);
+  void add_times(Shape& shape, OpTimes times);
   void name_ops(const profile::StepTape& tape, profile::StepProfile& profile) const;
   static void set_phases(const profile::RecordedStep& step, profile::StepProfile& profile);
   static void set_times(const Shape& shape, double slowdown, profile::StepProfile& profile);

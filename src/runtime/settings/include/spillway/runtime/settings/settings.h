@@ -128,15 +128,19 @@ NamedTexts absolute_path_settings(const SettingSources& sources);
 /// The variables of this process that begin with SPILLWAY_.
 NamedTexts spillway_environment();
 
-/// How the run makes its plans. Reads the stored plan; throws IoError for a file that cannot be
-/// read and ConfigError for one that is no plan or can never be followed with these settings.
-PlanningOptions planning_of(const Settings& settings, std::optional<Bytes> budget = {});
+/// How plans are made for the CPU, or for the `device` of that name. Reads the stored plan, which
+/// is one's or another's; throws IoError for a file that cannot be read and ConfigError for one
+/// that is no plan or can never be followed with these settings.
+PlanningOptions planning_of(const Settings& settings, std::optional<Bytes> budget = {},
+                            const std::string& device = {});
 
 /// Settings of the core of a run: `spillway run` hands all of them on through the environment.
 Settings settings_from_environment();
 
-/// Fills %p (process id), %r (rank, 0 without one) and %% of a path.
-std::string expand_stats_path(std::string_view pattern, long process_id, std::string_view rank);
+/// Fills %p (process id), %r (rank, 0 without one), %% and, where there is one, %d (device) of a
+/// path.
+std::string expand_stats_path(std::string_view pattern, long process_id, std::string_view rank,
+                              std::optional<std::string_view> device = {});
 
 /// The rank that mpiexec, srun or torchrun gave this process, or nothing.
 std::optional<std::string> launched_rank();
