@@ -188,9 +188,10 @@ class Builder {
     const std::uint32_t planned = plan.far ? plan.far->near_pages : 0;
     const std::uint32_t here = options_.far ? options_.far->near_pages : 0;
     if (planned > here)
-      warn(message("the plan {} reckons with {} of host memory behind {}, and there is room for {}: "
-                   "the rest goes on to the disks (give more with --nvme ram:SIZE,DIR)",
-                   settings_.plan, planned * page_size_, device_.id, here * page_size_));
+      warn(
+          message("the plan {} reckons with {} of host memory behind {}, and there is room for {}: "
+                  "the rest goes on to the disks (give more with --nvme ram:SIZE,DIR)",
+                  settings_.plan, planned * page_size_, device_.id, here * page_size_));
   }
 
   swap::OpenedSpillStore open_store(const ResolvedDirectories& places) {
