@@ -42,7 +42,7 @@ const at::Tensor& ProgramArchives::tensor_of(StorageOrdinal ordinal, const at::T
   if (bytes == storage.data()) return tensor;
   tensor_ =
       phantoms::PlainTensor::of(*tensor.unsafeGetTensorImpl())
-          .over(c10::Storage(c10::Storage::use_byte_size_t(), storage.nbytes(), borrowed(bytes)));
+          .over(c10::Storage(c10::Storage::use_byte_size_t(), storage.nbytes(), borrowed(bytes, storage.device())));
   return tensor_;
 }
 

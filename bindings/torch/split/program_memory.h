@@ -17,7 +17,7 @@ namespace spillway::split {
 bool is_phantom(const c10::StorageImpl& storage);
 
 /// Memory that a storage may be put over, and that is not its own.
-c10::DataPtr borrowed(const void* memory);
+c10::DataPtr borrowed(const void* memory, c10::Device device);
 
 /// In which memory the storages of a program lie, whose storages go on with their numbers: in the
 /// program's own, which nobody else has; in the executor's, where the program sees what has waited

@@ -64,15 +64,17 @@ SplitProgram::Impl::Impl(SplitOptions options)
       min_storage_(options.min_storage),
       replicated_(options.replicate),
       memo_({.hidden_keys = options.hidden_keys}),
+      devices_(options.hidden_keys),
+      device_rules_(options.exchange.has_value()),
       storages_(options.deleter),
-      data_(ownership_.directory()),
+      data_(ownership_.directory(), devices_),
       log_(options.traces ? std::make_unique<RankLog>() : nullptr),
       shards_(options.exchange
                   ? std::make_unique<ShardExchange>(runtime_, std::move(*options.exchange))
                   : nullptr),
       executor_(runtime_, transport_, job_, compute_,
                 options.layout.windows[options.transport.rank().value()], shards_.get(),
-                log_.get()),
+                log_.get(), devices_),
       lists_(options.layout, options.transport.rank(), executor_),
       lead_(ownership_, executor_, lists_),
       deferred_(executor_,
@@ -110,6 +112,7 @@ void SplitProgram::Impl::run(const c10::OperatorHandle& op, c10::DispatchKeySet 
   };
   // In place of a copy at the first write, which bytes that move between ranks cannot have.
   if (called.name == "aten::_lazy_clone") return run_clone(below, stack, traits, run_as_called);
+  look_at_device(called);
   recompute::leave_out_unread(op, stack);
   call_.phase = traits.autograd.phase;
   if (means_) {
@@ -233,12 +236,31 @@ void SplitProgram::Impl::collect_uses(const CalledOperator& called) {
     // A parameter's memory is its initialiser's.
     if (is_first && tensor.requires_grad() && ordinal->value() >= call_.first_new)
       data_.note_taken(*ordinal);
+    if (!tensor.is_cpu()) note_of_device(*ordinal, tensor, reads);
     if (!is_first) data_.add(*ordinal);
     if (reads && data_.is_the_programs(ordinal) && !is_phantom(storage))
       data_.note_read(ordinal, tensor);
   });
   // What is made by phantoms takes plain tensors alone.
   if (call_.outputs->making != Making::kPhantoms) collect_parts(called, rules);
+}
+
+/// What of GPUs the call uses.
+void SplitProgram::Impl::look_at_device(const CalledOperator& called) {
+  const auto device = device_of(called.arguments);
+  call_.is_on_host = !device;
+  if (!device) return;
+  const std::string objection = device_rules_.objection_to(called, *device);
+  if (!objection.empty()) refuse(objection);
+}
+
+/// Nobody writes memory of a GPU but by operators, unless he has had a pointer with a type. Who
+/// reads what no operator of this thread has made, gets what another thread has.
+void SplitProgram::Impl::note_of_device(StorageOrdinal ordinal, const at::Tensor& tensor,
+                                        bool reads) {
+  if (ordinal.value() < call_.first_new || !data_.is_the_programs(ordinal)) return;
+  if (reads) data_.note_read(ordinal, tensor);
+  data_.note_taken(ordinal);
 }
 
 /// What sparse arguments are made of, which all ranks need.
@@ -454,7 +476,7 @@ void SplitProgram::Impl::add_move(const Move& move) {
   if (sends) memory_.hand_over(call_.uses.storage(number), move.storage, /*writes=*/false);
   // Copies of parameters leave and arrive ahead of their micro-batch.
   const bool is_copy = ownership_.directory().at(move.storage).home.is_some();
-  executor_.add_move(move, call_.uses[number].size,
+  executor_.add_move(move, call_.uses[number].size, call_.uses.storage(number).device(),
                      sends || is_copy ? Executor::MicroBatch() : call_.micro_batch, call_.action,
                      lists_.place_of_move(call_.action, call_.place));
 }
@@ -537,13 +559,13 @@ void SplitProgram::Impl::name_results(const CalledOperator& called) {
   std::size_t number = 0;
   for_each_tensor(called.results(), [&](const at::Tensor& tensor, std::size_t) {
     const std::size_t here = number++;
-    const c10::StorageImpl& storage = storage_of(tensor);
+    c10::StorageImpl& storage = storage_of(tensor);
     data_.add_result(tensor);
     if (storages_.knows(storage)) return;
     const auto ordinal = storages_.ordinal_of(storage);
     if (!ordinal) return;
     call_.made.push_back({*ordinal, Bytes(storage.nbytes())});
-    call_.results.push_back({here, *ordinal, Bytes(storage.nbytes())});
+    call_.results.push_back({here, *ordinal, Bytes(storage.nbytes()), storage.device()});
   });
   ownership_.made(call_.made);
   // What a program's own operator makes of a file's name, or of nothing, is as made by hand.

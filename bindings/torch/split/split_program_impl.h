@@ -12,6 +12,8 @@
 
 #include "action_lists.h"
 #include "deferred_calls.h"
+#include "device_bytes.h"
+#include "device_rules.h"
 #include "executor.h"
 #include "gradient_means.h"
 #include "parameter_order.h"
@@ -101,6 +103,8 @@ class SplitProgram::Impl {
                         std::string_view name);
   void keep_everywhere(pipeline::StorageOrdinal ordinal);
   void show(c10::StorageImpl& storage, const pipeline::OperatorUse& use);
+  void look_at_device(const CalledOperator& called);
+  void note_of_device(pipeline::StorageOrdinal ordinal, const at::Tensor& tensor, bool reads);
   void look_for_parameters();
   void look_for_stage(std::string_view name);
   pipeline::StorageOrdinal parameter_that_accumulates();
@@ -133,6 +137,8 @@ class SplitProgram::Impl {
   const Bytes min_storage_;
   ReplicatedOperators replicated_;
   phantoms::OutputMemo memo_;
+  const DeviceBytes devices_;
+  const DeviceRules device_rules_;
   ParameterOrder order_;
   StorageTable storages_;
   ProgramData data_;
@@ -146,6 +152,7 @@ class SplitProgram::Impl {
   PendingCalls pending_;
   const std::unique_ptr<GradientMeans> means_;  ///< With several shards.
   ProgramArchives archives_;
+  at::Tensor archived_;  ///< On the host, of one of a GPU: the latest.
   ProgramSteps steps_;
   SplitNotices notices_;
   std::uint64_t calls_ = 0;  ///< Of operators, as on all ranks.

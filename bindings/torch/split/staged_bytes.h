@@ -5,6 +5,7 @@
 #include <memory>
 #include <new>
 
+#include "device_bytes.h"
 #include "spillway/device/device_span.h"
 #include "spillway/runtime/runtime.h"
 #include "spillway/swap/swap_errors.h"
@@ -23,6 +24,16 @@ class StagedBytes {
 
   device::DeviceSpan span() const { return device::host_span(memory_.get(), size_); }
 
+  /// The same of storages, which may lie on a GPU.
+  void fill_from(runtime::Runtime& runtime, const DeviceBytes& devices,
+                 const c10::Storage& storage) {
+    if (storage.device().is_cpu()) return fill_from(runtime, storage.data());
+    devices.copy_to_host(memory_.get(), storage);
+  }
+  void copy_to(runtime::Runtime& runtime, const DeviceBytes& devices, c10::Storage& storage) const {
+    if (storage.device().is_cpu()) return copy_to(runtime, storage.mutable_data());
+    devices.copy_from_host(storage, memory_.get());
+  }
   /// Copies from or to memory of the program, which may be paged. Not inside of an operator.
   void fill_from(runtime::Runtime& runtime, const void* memory) {
     const BroughtIn pages(runtime, memory, size_, false);

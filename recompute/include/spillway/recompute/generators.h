@@ -8,17 +8,20 @@
 namespace spillway::recompute {
 
 /// The generator that a call draws from: its argument at `position`, where it has one there (-1: it
-/// has none), else the default one.
+/// has none), else the default one of the device that its arguments name or lie on.
 at::Generator generator_of(c10::ArrayRef<c10::IValue> arguments, int position);
 
 /// Whether a generator can be copied with its state: it is LibTorch's own for the CPU.
 bool can_restore(const at::Generator& generator);
 
+/// Whether `copy_of` works: it is that, or one of a GPU.
+bool can_copy(const at::Generator& generator);
+
 /// A generator in the same state. Any thread, also while others draw.
 at::Generator copy_of(const at::Generator& generator);
 
-/// The number that a generator gives next, which it still does; the seed of one that is not
-/// LibTorch's own for the CPU. Any thread, also while others draw.
+/// The number that a generator gives next, which it still does; of one of a GPU a number of its
+/// seed and place, of others the seed. Any thread, also while others draw.
 std::uint64_t next_draw_of(const at::Generator& generator);
 
 /// Nobody may draw from them meanwhile: for copies.

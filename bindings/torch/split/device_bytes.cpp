@@ -1,0 +1,63 @@
+#include "device_bytes.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "spillway/phantoms/plain_tensor.h"
+
+namespace spillway::split {
+namespace {
+
+at::Tensor bytes_of(const c10::Storage& storage) {
+  phantoms::PlainTensor bytes;
+  bytes.dtype = c10::ScalarType::Byte;
+  bytes.sizes = {static_cast<std::int64_t>(storage.nbytes())};
+  bytes.strides = {1};
+  return bytes.over(storage);
+}
+
+at::Tensor bytes_at(void* host, std::size_t size) {
+  return bytes_of(c10::Storage(c10::Storage::use_byte_size_t(), size,
+                               c10::DataPtr(host, c10::Device(c10::DeviceType::CPU))));
+}
+
+}  // namespace
+
+c10::Storage made_storage(std::size_t bytes, c10::Device device) {
+  c10::Allocator* const allocator = c10::GetAllocator(device.type());
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+                                                            bytes, allocator->allocate(bytes),
+                                                            allocator, /*resizable=*/true));
+}
+
+DeviceBytes::DeviceBytes(c10::DispatchKeySet hidden)
+    : keys_above_(c10::autograd_dispatch_keyset_with_ADInplaceOrView |
+                  c10::autocast_dispatch_keyset | hidden) {}
+
+void DeviceBytes::copy_to_host(void* host, const c10::Storage& storage) const {
+  if (storage.nbytes() == 0) return;
+  const c10::impl::ExcludeDispatchKeyGuard below(keys_above_);
+  bytes_at(host, storage.nbytes()).copy_(bytes_of(storage));
+}
+
+void DeviceBytes::copy_from_host(const c10::Storage& storage, const void* host) const {
+  if (storage.nbytes() == 0) return;
+  const c10::impl::ExcludeDispatchKeyGuard below(keys_above_);
+  bytes_of(storage).copy_(bytes_at(const_cast<void*>(host), storage.nbytes()));
+}
+
+c10::Storage DeviceBytes::copy_of(const c10::Storage& storage) const {
+  c10::Storage copy = made_storage(storage.nbytes(), storage.device());
+  if (storage.nbytes() == 0) return copy;
+  const c10::impl::ExcludeDispatchKeyGuard below(keys_above_);
+  bytes_of(copy).copy_(bytes_of(storage));
+  return copy;
+}
+
+void DeviceBytes::wait_for(c10::Device device) {
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.synchronizeStream(guard.getStream(device));
+}
+
+}  // namespace spillway::split

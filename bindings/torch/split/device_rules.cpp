@@ -1,0 +1,52 @@
+#include "device_rules.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "spillway/base/error.h"
+
+namespace spillway::split {
+
+std::optional<c10::Device> device_of(c10::ArrayRef<c10::IValue> arguments) {
+  for (const c10::IValue& value : arguments) {
+    if (value.isTensor()) {
+      const at::Tensor& tensor = value.toTensor();
+      if (tensor.defined() && !tensor.is_cpu()) return tensor.device();
+    } else if (value.isDevice()) {
+      if (!value.toDevice().is_cpu()) return value.toDevice();
+    } else if (value.isList() && !value.isIntList() && !value.isDoubleList()) {
+      const auto of_element = device_of(value.toListRef());
+      if (of_element) return of_element;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string DeviceRules::objection_to(const CalledOperator& called, c10::Device device) const {
+  // Tensors without bytes, which tell shapes.
+  if (!device.is_cuda()) return {};
+  if (has_shards_)
+    return message("{} is on {}: --shards averages gradients of the host alone; train with --split "
+                   "alone, or on the host",
+                   called.name, device.str());
+  if (device.has_index() && device.index() != 0)
+    return message("{} is on {}: each rank of a split program computes on one GPU, which it calls "
+                   "cuda:0; CUDA_VISIBLE_DEVICES tells which one that is",
+                   called.name, device.str());
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  const c10::Device first(device.type(), 0);
+  if (guard.getStream(first) != guard.getDefaultStream(first))
+    return message("{} is called on a stream of the program's own, or is captured: a split program "
+                   "computes on the default stream; let it do so, or train without --split",
+                   called.name);
+  if (called.op.operator_name().name == "aten::record_stream")
+    return message("{} is called: a split program has one stream of each GPU; leave that call out, "
+                   "or train without --split",
+                   called.name);
+  // Else it would run on a thread of autograd's for that GPU, which nobody splits.
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+  return {};
+}
+
+}  // namespace spillway::split
