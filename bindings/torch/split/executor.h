@@ -144,7 +144,7 @@ class Executor {
     std::optional<pipeline::Move> move{};  ///< Of what is sent or received.
     Bytes size{};
     c10::Device device{c10::DeviceType::CPU};  ///< Of what is sent or received.
-    std::string_view name{};  ///< Of what is computed.
+    std::string_view name{};                   ///< Of what is computed.
     ForAction action{};
     std::uint64_t order = 0;  ///< Of what is sent or received.
     pipeline::StorageOrdinal dropped{};

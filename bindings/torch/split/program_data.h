@@ -79,8 +79,8 @@ class ProgramData {
   /// lies in it. Where the program may write the storage, the one that was made for another call,
   /// if they have not changed since `add_read` of that.
   c10::Storage copy_for(const c10::OperatorHandle& op,
-                        std::optional<pipeline::StorageOrdinal> storage,
-                        c10::StorageImpl& bytes, phantoms::PlainTensor& tensor);
+                        std::optional<pipeline::StorageOrdinal> storage, c10::StorageImpl& bytes,
+                        phantoms::PlainTensor& tensor);
 
  private:
   void add_bytes(std::optional<pipeline::StorageOrdinal> storage, const at::Tensor& tensor);

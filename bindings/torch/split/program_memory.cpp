@@ -89,9 +89,14 @@ void ProgramMemory::show_in(c10::StorageImpl& alias, StorageOrdinal ordinal, std
   if (held.data() != alias.data()) alias.set_data_ptr_noswap(shared(held, alias));
 }
 
-const void* ProgramMemory::bytes_of(StorageOrdinal ordinal, std::string_view who) {
+c10::Storage ProgramMemory::held_of(StorageOrdinal ordinal, std::string_view who) {
   deferred_.want(ordinal, false);
-  return executor_.has(ordinal) ? executor_.wait_for(ordinal, false, who).data() : nullptr;
+  return executor_.has(ordinal) ? executor_.wait_for(ordinal, false, who) : c10::Storage();
+}
+
+const void* ProgramMemory::bytes_of(StorageOrdinal ordinal, std::string_view who) {
+  const c10::Storage held = held_of(ordinal, who);
+  return held ? held.data() : nullptr;
 }
 
 void ProgramMemory::let_go_of(c10::StorageImpl& storage, StorageOrdinal ordinal) {

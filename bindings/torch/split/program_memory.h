@@ -45,6 +45,8 @@ class ProgramMemory {
             std::string_view who);
   /// The same for a second storage, `alias`, that the program has made over the memory.
   void show_in(c10::StorageImpl& alias, pipeline::StorageOrdinal ordinal, std::string_view who);
+  /// The executor's storage, when its bytes are there; without memory: it has none.
+  c10::Storage held_of(pipeline::StorageOrdinal ordinal, std::string_view who);
   /// The executor's bytes, when they are there; null: it has none.
   const void* bytes_of(pipeline::StorageOrdinal ordinal, std::string_view who);
   /// This rank does not hold it any longer.

@@ -75,17 +75,6 @@ const void* SplitProgram::Impl::archived_bytes(const void* memory, std::size_t s
 
 const at::Tensor& SplitProgram::Impl::archived_tensor(const at::Tensor& tensor) {
   if (!may_ask() || !tensor.unsafeGetTensorImpl()->has_storage()) return tensor;
-  if (tensor.is_cuda()) {
-    // As LibTorch does behind this: all bytes of the storage, on the host.
-    const at::NoGradGuard no_gradients;
-    archived_ = tensor.detach()
-                    .set_(tensor.storage(), 0,
-                          {static_cast<std::int64_t>(tensor.storage().nbytes() /
-                                                     tensor.element_size())},
-                          {1})
-                    .cpu();
-    return archived_tensor(archived_);
-  }
   const c10::StorageImpl& storage = storage_of(tensor);
   const auto ordinal = storages_.at(storage.data());
   if (!ordinal) {

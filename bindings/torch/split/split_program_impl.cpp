@@ -73,8 +73,8 @@ SplitProgram::Impl::Impl(SplitOptions options)
                   ? std::make_unique<ShardExchange>(runtime_, std::move(*options.exchange))
                   : nullptr),
       executor_(runtime_, transport_, job_, compute_,
-                options.layout.windows[options.transport.rank().value()], shards_.get(),
-                log_.get(), devices_),
+                options.layout.windows[options.transport.rank().value()], shards_.get(), log_.get(),
+                devices_),
       lists_(options.layout, options.transport.rank(), executor_),
       lead_(ownership_, executor_, lists_),
       deferred_(executor_,
@@ -86,7 +86,7 @@ SplitProgram::Impl::Impl(SplitOptions options)
       means_(shards_ ? std::make_unique<GradientMeans>(*shards_, job_, storages_, order_,
                                                        ownership_.directory(), executor_, memory_)
                      : nullptr),
-      archives_(runtime_, transport_, job_, storages_, ownership_.directory(), memory_),
+      archives_(runtime_, transport_, job_, storages_, ownership_.directory(), memory_, devices_),
       steps_(runtime_, transport_, job_, ownership_, executor_, lists_, replicated_, means_.get()),
       notices_(transport_.rank()) {
   if (options.rebalances && ownership_.placement().stages() > 1)
@@ -102,8 +102,9 @@ bool SplitProgram::Impl::is_in_parts(const c10::OperatorHandle& op,
 }
 
 void SplitProgram::Impl::run(const c10::OperatorHandle& op, c10::DispatchKeySet below,
-                             torch::jit::Stack& stack, const runtime::OpTraits& traits) {
+                             torch::jit::Stack& stack, const runtime::OpTraits& given) {
   const auto arguments = torch::jit::last(stack, op.schema().arguments().size());
+  runtime::OpTraits traits = given;
   const CalledOperator called{op, below, stack, traits, kept_name_of(op), arguments};
   const auto run_as_called = [this](const c10::OperatorHandle& other, c10::DispatchKeySet keys,
                                     torch::jit::Stack& with, const runtime::OpTraits& of_it) {
@@ -113,6 +114,7 @@ void SplitProgram::Impl::run(const c10::OperatorHandle& op, c10::DispatchKeySet 
   // In place of a copy at the first write, which bytes that move between ranks cannot have.
   if (called.name == "aten::_lazy_clone") return run_clone(below, stack, traits, run_as_called);
   look_at_device(called);
+  if (moves_parameter(called)) traits.autograd = {.phase = OpPhase::kOther};
   recompute::leave_out_unread(op, stack);
   call_.phase = traits.autograd.phase;
   if (means_) {
@@ -252,6 +254,15 @@ void SplitProgram::Impl::look_at_device(const CalledOperator& called) {
   if (!device) return;
   const std::string objection = device_rules_.objection_to(called, *device);
   if (!objection.empty()) refuse(objection);
+  steps_.stop_rebalancing();
+}
+
+/// Whether a model that has not trained comes to its GPU: LibTorch's Module::to looks like forward.
+bool SplitProgram::Impl::moves_parameter(const CalledOperator& called) const {
+  if (call_.is_on_host || ownership_.units().count() > 0 || called.name != "aten::_to_copy")
+    return false;
+  const at::Tensor& moved = called.arguments[0].toTensor();
+  return moved.is_cpu() && moved.is_leaf() && moved.requires_grad() && order_.is_declared(moved);
 }
 
 /// Nobody writes memory of a GPU but by operators, unless he has had a pointer with a type. Who

@@ -104,6 +104,7 @@ class SplitProgram::Impl {
   void keep_everywhere(pipeline::StorageOrdinal ordinal);
   void show(c10::StorageImpl& storage, const pipeline::OperatorUse& use);
   void look_at_device(const CalledOperator& called);
+  bool moves_parameter(const CalledOperator& called) const;
   void note_of_device(pipeline::StorageOrdinal ordinal, const at::Tensor& tensor, bool reads);
   void look_for_parameters();
   void look_for_stage(std::string_view name);
@@ -152,7 +153,6 @@ class SplitProgram::Impl {
   PendingCalls pending_;
   const std::unique_ptr<GradientMeans> means_;  ///< With several shards.
   ProgramArchives archives_;
-  at::Tensor archived_;  ///< On the host, of one of a GPU: the latest.
   ProgramSteps steps_;
   SplitNotices notices_;
   std::uint64_t calls_ = 0;  ///< Of operators, as on all ranks.

@@ -19,13 +19,14 @@ inline c10::DispatchKeySet keys_on(c10::DeviceType device) {
 /// Whether a tensor is no more than a part of a storage with sizes, strides and a type.
 inline bool is_plain(const c10::TensorImpl& tensor) {
   using c10::DispatchKey;
-  constexpr c10::DispatchKeySet kPlain(
-      {DispatchKey::CPU, DispatchKey::AutogradCPU, DispatchKey::ADInplaceOrView,
-       DispatchKey::AutocastCPU, DispatchKey::AutocastCUDA, DispatchKey::Conjugate,
-       DispatchKey::Negative});
+  constexpr c10::DispatchKeySet kPlain({DispatchKey::CPU, DispatchKey::AutogradCPU,
+                                        DispatchKey::ADInplaceOrView, DispatchKey::AutocastCPU,
+                                        DispatchKey::AutocastCUDA, DispatchKey::Conjugate,
+                                        DispatchKey::Negative});
   // Sparse, quantized, nested and the like have keys of their own.
   return (tensor.key_set() - kPlain).highestFunctionalityKey() == DispatchKey::Undefined &&
-         (tensor.is_cpu() || tensor.is_cuda()) && !tensor.has_symbolic_sizes_strides() && tensor.has_storage();
+         (tensor.is_cpu() || tensor.is_cuda()) && !tensor.has_symbolic_sizes_strides() &&
+         tensor.has_storage();
 }
 
 /// What a kernel can see of a plain tensor beside sizes, strides and type.
