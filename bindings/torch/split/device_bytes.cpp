@@ -1,6 +1,7 @@
 #include "device_bytes.h"
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -58,6 +59,14 @@ c10::Storage DeviceBytes::copy_of(const c10::Storage& storage) const {
 void DeviceBytes::wait_for(c10::Device device) {
   const c10::impl::VirtualGuardImpl guard(device.type());
   guard.synchronizeStream(guard.getStream(device));
+}
+
+std::size_t DeviceBytes::peak_of(c10::Device device) {
+  auto* const counts = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
+  if (counts == nullptr) return 0;
+  constexpr auto kOfAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return static_cast<std::size_t>(
+      counts->getDeviceStats(device.index()).allocated_bytes[kOfAll].peak);
 }
 
 }  // namespace spillway::split

@@ -26,6 +26,8 @@ class DeviceBytes {
   c10::Storage copy_of(const c10::Storage& storage) const;
   /// Until what operators have given the GPU so far has run.
   static void wait_for(c10::Device device);
+  /// The most that tensors have taken there at once; 0 where LibTorch does not count.
+  static std::size_t peak_of(c10::Device device);
 
  private:
   const c10::DispatchKeySet keys_above_;

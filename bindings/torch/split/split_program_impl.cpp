@@ -254,6 +254,7 @@ void SplitProgram::Impl::look_at_device(const CalledOperator& called) {
   if (!device) return;
   const std::string objection = device_rules_.objection_to(called, *device);
   if (!objection.empty()) refuse(objection);
+  uses_gpu_ |= device->is_cuda();
   steps_.stop_rebalancing();
 }
 

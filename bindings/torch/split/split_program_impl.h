@@ -157,6 +157,7 @@ class SplitProgram::Impl {
   SplitNotices notices_;
   std::uint64_t calls_ = 0;  ///< Of operators, as on all ranks.
   bool is_in_call_ = false;
+  bool uses_gpu_ = false;
   RunningCall call_;
 };
 

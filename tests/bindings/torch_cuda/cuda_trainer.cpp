@@ -120,11 +120,10 @@ void train(const std::string& model, int steps, int lost_at) {
 
 int main(int count, char** words) {
   if (count != 3 && count != 4) return 1;
-  const auto* const allocator = c10::cuda::CUDACachingAllocator::get();
+  auto* const allocator = c10::cuda::CUDACachingAllocator::get();
   std::fprintf(stderr, "allocator %s\n", c10::demangle(typeid(*allocator).name()).c_str());
   spillway::emulated::train(words[1], std::atoi(words[2]), count == 4 ? std::atoi(words[3]) : -1);
-  std::fprintf(stderr, "most bytes %lld\n",
-               static_cast<long long>(
-                   c10::cuda::CUDACachingAllocator::getDeviceStats(0).allocated_bytes[0].peak));
+  std::fprintf(stderr, "peak %lld\n",
+               static_cast<long long>(allocator->getDeviceStats(0).allocated_bytes[0].peak));
   return 0;
 }
