@@ -168,7 +168,7 @@ void ArchiveExchange::pay(const Question& asked, std::uint64_t number) {
   }
   StagedBytes staged(bytes.size);
   if (on_device) {
-    devices_.copy_to_host(staged.span().data, on_device);
+    devices_.copy_to_host(staged.span().data, on_device, 0, bytes.size.count());
     on_device = {};
   } else {
     staged.fill_from(runtime_, bytes.data);

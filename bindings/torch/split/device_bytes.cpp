@@ -10,17 +10,19 @@
 namespace spillway::split {
 namespace {
 
-at::Tensor bytes_of(const c10::Storage& storage) {
+at::Tensor bytes_of(const c10::Storage& storage, std::size_t begin, std::size_t size) {
   phantoms::PlainTensor bytes;
   bytes.dtype = c10::ScalarType::Byte;
-  bytes.sizes = {static_cast<std::int64_t>(storage.nbytes())};
+  bytes.offset = static_cast<std::int64_t>(begin);
+  bytes.sizes = {static_cast<std::int64_t>(size)};
   bytes.strides = {1};
   return bytes.over(storage);
 }
 
 at::Tensor bytes_at(void* host, std::size_t size) {
   return bytes_of(c10::Storage(c10::Storage::use_byte_size_t(), size,
-                               c10::DataPtr(host, c10::Device(c10::DeviceType::CPU))));
+                               c10::DataPtr(host, c10::Device(c10::DeviceType::CPU))),
+                  0, size);
 }
 
 }  // namespace
@@ -36,23 +38,26 @@ DeviceBytes::DeviceBytes(c10::DispatchKeySet hidden)
     : keys_above_(c10::autograd_dispatch_keyset_with_ADInplaceOrView |
                   c10::autocast_dispatch_keyset | hidden) {}
 
-void DeviceBytes::copy_to_host(void* host, const c10::Storage& storage) const {
-  if (storage.nbytes() == 0) return;
+void DeviceBytes::copy_to_host(void* host, const c10::Storage& storage, std::size_t begin,
+                               std::size_t size) const {
+  if (size == 0) return;
   const c10::impl::ExcludeDispatchKeyGuard below(keys_above_);
-  bytes_at(host, storage.nbytes()).copy_(bytes_of(storage));
+  bytes_at(host, size).copy_(bytes_of(storage, begin, size));
 }
 
-void DeviceBytes::copy_from_host(const c10::Storage& storage, const void* host) const {
-  if (storage.nbytes() == 0) return;
+void DeviceBytes::copy_from_host(const c10::Storage& storage, std::size_t begin, const void* host,
+                                 std::size_t size) const {
+  if (size == 0) return;
   const c10::impl::ExcludeDispatchKeyGuard below(keys_above_);
-  bytes_of(storage).copy_(bytes_at(const_cast<void*>(host), storage.nbytes()));
+  bytes_of(storage, begin, size).copy_(bytes_at(const_cast<void*>(host), size));
 }
 
 c10::Storage DeviceBytes::copy_of(const c10::Storage& storage) const {
-  c10::Storage copy = made_storage(storage.nbytes(), storage.device());
-  if (storage.nbytes() == 0) return copy;
+  const std::size_t size = storage.nbytes();
+  c10::Storage copy = made_storage(size, storage.device());
+  if (size == 0) return copy;
   const c10::impl::ExcludeDispatchKeyGuard below(keys_above_);
-  bytes_of(copy).copy_(bytes_of(storage));
+  bytes_of(copy, 0, size).copy_(bytes_of(storage, 0, size));
   return copy;
 }
 

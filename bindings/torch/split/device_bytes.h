@@ -19,9 +19,11 @@ class DeviceBytes {
   /// `hidden`: keys that do not see the copies.
   explicit DeviceBytes(c10::DispatchKeySet hidden);
 
-  /// All bytes of the storage. It has them, or the host, when this returns.
-  void copy_to_host(void* host, const c10::Storage& storage) const;
-  void copy_from_host(const c10::Storage& storage, const void* host) const;
+  /// `size` bytes of the storage, from `begin` on. It has them, or the host, when this returns.
+  void copy_to_host(void* host, const c10::Storage& storage, std::size_t begin,
+                    std::size_t size) const;
+  void copy_from_host(const c10::Storage& storage, std::size_t begin, const void* host,
+                      std::size_t size) const;
   /// All bytes, on the same device.
   c10::Storage copy_of(const c10::Storage& storage) const;
   /// Until what operators have given the GPU so far has run.

@@ -23,13 +23,9 @@ std::optional<c10::Device> device_of(c10::ArrayRef<c10::IValue> arguments) {
   return std::nullopt;
 }
 
-std::string DeviceRules::objection_to(const CalledOperator& called, c10::Device device) const {
+std::string objection_to(const CalledOperator& called, c10::Device device) {
   // Tensors without bytes, which tell shapes.
   if (!device.is_cuda()) return {};
-  if (has_shards_)
-    return message("{} is on {}: --shards averages gradients of the host alone; train with --split "
-                   "alone, or on the host",
-                   called.name, device.str());
   if (device.has_index() && device.index() != 0)
     return message("{} is on {}: each rank of a split program computes on one GPU, which it calls "
                    "cuda:0; CUDA_VISIBLE_DEVICES tells which one that is",

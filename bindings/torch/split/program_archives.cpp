@@ -49,7 +49,7 @@ const void* ProgramArchives::bytes_of_device(StorageOrdinal ordinal, const c10::
   }
   staged_ = StagedBytes(Bytes(storage.nbytes()));
   if (is_here) {
-    devices_.copy_to_host(staged_.span().data, bytes);
+    devices_.copy_to_host(staged_.span().data, bytes, 0, storage.nbytes());
   } else {
     exchange_.fetch(holders.first(), ordinal, staged_.span());
   }

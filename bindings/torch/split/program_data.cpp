@@ -122,7 +122,7 @@ std::uint64_t number_of_bytes(const at::Tensor& tensor) {
 std::uint64_t number_of_bytes(const at::Tensor& tensor, const DeviceBytes& devices) {
   const c10::Storage storage = tensor.storage();
   c10::Storage on_host = made_storage(storage.nbytes(), c10::Device(c10::DeviceType::CPU));
-  devices.copy_to_host(on_host.mutable_data(), storage);
+  devices.copy_to_host(on_host.mutable_data(), storage, 0, storage.nbytes());
   return number_of_bytes(
       phantoms::PlainTensor::of(*tensor.unsafeGetTensorImpl()).over(std::move(on_host)));
 }

@@ -65,13 +65,12 @@ SplitProgram::Impl::Impl(SplitOptions options)
       replicated_(options.replicate),
       memo_({.hidden_keys = options.hidden_keys}),
       devices_(options.hidden_keys),
-      device_rules_(options.exchange.has_value()),
       storages_(options.deleter),
       data_(ownership_.directory(), devices_),
       log_(options.traces ? std::make_unique<RankLog>() : nullptr),
-      shards_(options.exchange
-                  ? std::make_unique<ShardExchange>(runtime_, std::move(*options.exchange))
-                  : nullptr),
+      shards_(options.exchange ? std::make_unique<ShardExchange>(
+                                     runtime_, std::move(*options.exchange), devices_)
+                               : nullptr),
       executor_(runtime_, transport_, job_, compute_,
                 options.layout.windows[options.transport.rank().value()], shards_.get(), log_.get(),
                 devices_),
@@ -114,6 +113,7 @@ void SplitProgram::Impl::run(const c10::OperatorHandle& op, c10::DispatchKeySet 
   // In place of a copy at the first write, which bytes that move between ranks cannot have.
   if (called.name == "aten::_lazy_clone") return run_clone(below, stack, traits, run_as_called);
   look_at_device(called);
+  has_gone_back_ |= traits.autograd.phase == OpPhase::kBackward;
   if (moves_parameter(called)) traits.autograd = {.phase = OpPhase::kOther};
   recompute::leave_out_unread(op, stack);
   call_.phase = traits.autograd.phase;
@@ -252,7 +252,7 @@ void SplitProgram::Impl::look_at_device(const CalledOperator& called) {
   const auto device = device_of(called.arguments);
   call_.is_on_host = !device;
   if (!device) return;
-  const std::string objection = device_rules_.objection_to(called, *device);
+  const std::string objection = objection_to(called, *device);
   if (!objection.empty()) refuse(objection);
   uses_gpu_ |= device->is_cuda();
   steps_.stop_rebalancing();
@@ -260,8 +260,7 @@ void SplitProgram::Impl::look_at_device(const CalledOperator& called) {
 
 /// Whether a model that has not trained comes to its GPU: LibTorch's Module::to looks like forward.
 bool SplitProgram::Impl::moves_parameter(const CalledOperator& called) const {
-  if (call_.is_on_host || ownership_.units().count() > 0 || called.name != "aten::_to_copy")
-    return false;
+  if (call_.is_on_host || has_gone_back_ || called.name != "aten::_to_copy") return false;
   const at::Tensor& moved = called.arguments[0].toTensor();
   return moved.is_cpu() && moved.is_leaf() && moved.requires_grad() && order_.is_declared(moved);
 }

@@ -139,7 +139,6 @@ class SplitProgram::Impl {
   ReplicatedOperators replicated_;
   phantoms::OutputMemo memo_;
   const DeviceBytes devices_;
-  const DeviceRules device_rules_;
   ParameterOrder order_;
   StorageTable storages_;
   ProgramData data_;
@@ -158,6 +157,7 @@ class SplitProgram::Impl {
   std::uint64_t calls_ = 0;  ///< Of operators, as on all ranks.
   bool is_in_call_ = false;
   bool uses_gpu_ = false;
+  bool has_gone_back_ = false;  ///< Backward has run.
   RunningCall call_;
 };
 

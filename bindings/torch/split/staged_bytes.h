@@ -24,17 +24,21 @@ class StagedBytes {
 
   device::DeviceSpan span() const { return device::host_span(memory_.get(), size_); }
 
-  /// The same of storages, which may lie on a GPU.
-  void fill_from(runtime::Runtime& runtime, const DeviceBytes& devices,
-                 const c10::Storage& storage) {
-    if (storage.device().is_cpu()) return fill_from(runtime, storage.data());
-    devices.copy_to_host(memory_.get(), storage);
+  /// Copies from or to a part of a storage, which may be paged, or lie on a GPU. Not inside of an
+  /// operator.
+  void fill_from(runtime::Runtime& runtime, const DeviceBytes& devices, const c10::Storage& storage,
+                 std::size_t begin = 0) {
+    if (storage.device().is_cpu())
+      return fill_from(runtime, static_cast<const std::byte*>(storage.data()) + begin);
+    devices.copy_to_host(memory_.get(), storage, begin, size_.count());
   }
-  void copy_to(runtime::Runtime& runtime, const DeviceBytes& devices, c10::Storage& storage) const {
-    if (storage.device().is_cpu()) return copy_to(runtime, storage.mutable_data());
-    devices.copy_from_host(storage, memory_.get());
+  void copy_to(runtime::Runtime& runtime, const DeviceBytes& devices, c10::Storage& storage,
+               std::size_t begin = 0) const {
+    if (storage.device().is_cpu())
+      return copy_to(runtime, static_cast<std::byte*>(storage.mutable_data()) + begin);
+    devices.copy_from_host(storage, begin, memory_.get(), size_.count());
   }
-  /// Copies from or to memory of the program, which may be paged. Not inside of an operator.
+  /// The same of memory of the program.
   void fill_from(runtime::Runtime& runtime, const void* memory) {
     const BroughtIn pages(runtime, memory, size_, false);
     std::memcpy(memory_.get(), memory, size_.count());

@@ -47,10 +47,12 @@ class CudaSplit(SplitCase):
         self.assertNotEqual(split.code, 0)
         self.assertIn("is called on a stream of the program's own", split.said)
 
-    def test_shards_are_refused(self):
-        split = self.run_split(2, TRAINER, "gpt", 1, options=["--shards", "2"], **GPUS)
-        self.assertNotEqual(split.code, 0)
-        self.assertIn("--shards averages gradients of the host alone", split.said)
+    def test_two_shards_with_the_same_data(self):
+        """Whose mean is what each of them has."""
+        plain = self.run_plain(TRAINER, "gpt", STEPS, **GPUS)
+        split = self.run_split(4, TRAINER, "gpt", STEPS, options=["--shards", "2"], EMU_CUDA_DEVICES="4")
+        self.check_same(plain, split)
+        self.check_is_divided(split, 4)
 
     def test_more_ranks_than_gpus_are_refused(self):
         split = self.run_split(3, TRAINER, "gpt", 1, **GPUS, CUDA_VISIBLE_DEVICES="0,1")
@@ -73,6 +75,20 @@ class CudaExample(examples_split_test.ExampleCase):
         plain = self.run_plain(*words, **GPUS)
         split = self.run_split(2, *words, **GPUS)
         self.check_same(plain, split, archives=["checkpoint"])
+        self.check_is_divided(split, 2)
+
+
+class CudaPython(SplitCase):
+    def test_a_trainer_with_mixed_precision(self):
+        python = pathlib.Path(os.environ["SPILLWAY_TEST_CUDA_PYTHON"])
+        if not python.exists():
+            self.skipTest(f"{python} is not there (src/cmake/setup/fetch_python.sh)")
+        trainer = pathlib.Path(__file__).with_name("cuda_python_trainer.py")
+        variables = {**GPUS, "PYTHONPATH": os.environ["SPILLWAY_TEST_CUDA_TORCH"],
+                     "EMU_OPERATORS": os.environ["SPILLWAY_TEST_CUDA_OPERATORS"]}
+        plain = self.run_plain(python, "-B", trainer, **variables)
+        split = self.run_split(2, python, "-B", trainer, **variables)
+        self.check_same(plain, split)
         self.check_is_divided(split, 2)
 
 

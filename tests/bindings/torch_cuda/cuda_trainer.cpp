@@ -104,7 +104,9 @@ void train(const std::string& model, int steps, int lost_at) {
     loss.backward();
     torch::nn::utils::clip_grad_norm_(training.network->parameters(), 1.0);
     optimizer.step();
-    std::printf("loss %08x\n", std::bit_cast<std::uint32_t>(loss.item<float>()));
+    const at::Tensor shown = loss.detach().to(at::kCPU, /*non_blocking=*/true);
+    torch::cuda::synchronize();
+    std::printf("loss %08x\n", std::bit_cast<std::uint32_t>(shown.item<float>()));
   }
   for (const auto& item : training.network->named_parameters())
     std::printf("%s %016llx\n", item.key().c_str(),
