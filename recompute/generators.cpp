@@ -14,29 +14,29 @@ at::CPUGeneratorImpl& state_of(const at::Generator& generator) {
   return *static_cast<at::CPUGeneratorImpl*>(generator.unsafeGetGeneratorImpl());
 }
 
-/// The GPU on which a call works; else the host.
-c10::Device device_of(c10::ArrayRef<c10::IValue> arguments) {
-  for (const c10::IValue& value : arguments) {
-    if (value.isTensor() && value.toTensor().defined() && value.toTensor().is_cuda())
-      return value.toTensor().device();
-    if (value.isDevice() && value.toDevice().is_cuda()) return value.toDevice();
-    if (!value.isTensorList()) continue;
-    for (const c10::IValue& one : value.toListRef())
-      if (one.toTensor().defined() && one.toTensor().is_cuda()) return one.toTensor().device();
-  }
-  return c10::Device(c10::DeviceType::CPU);
-}
-
 }  // namespace
+
+std::optional<c10::Device> gpu_of(c10::ArrayRef<c10::IValue> arguments) {
+  for (const c10::IValue& value : arguments) {
+    if (value.isTensor()) {
+      const at::Tensor& tensor = value.toTensor();
+      if (tensor.defined() && tensor.is_cuda()) return tensor.device();
+    } else if (value.isDevice()) {
+      if (value.toDevice().is_cuda()) return value.toDevice();
+    } else if (value.isList() && !value.isIntList() && !value.isDoubleList()) {
+      if (const auto of_element = gpu_of(value.toListRef())) return of_element;
+    }
+  }
+  return std::nullopt;
+}
 
 at::Generator generator_of(c10::ArrayRef<c10::IValue> arguments, int position) {
   if (position >= 0) {
     const c10::IValue& given = arguments[static_cast<std::size_t>(position)];
     if (given.isGenerator()) return given.toGenerator();
   }
-  const c10::Device device = device_of(arguments);
-  return device.is_cuda() ? at::globalContext().defaultGenerator(device)
-                          : at::detail::getDefaultCPUGenerator();
+  const auto gpu = gpu_of(arguments);
+  return gpu ? at::globalContext().defaultGenerator(*gpu) : at::detail::getDefaultCPUGenerator();
 }
 
 bool can_restore(const at::Generator& generator) {

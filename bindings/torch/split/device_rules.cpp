@@ -1,6 +1,5 @@
 #include "device_rules.h"
 
-#include <ATen/core/Tensor.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -8,24 +7,7 @@
 
 namespace spillway::split {
 
-std::optional<c10::Device> device_of(c10::ArrayRef<c10::IValue> arguments) {
-  for (const c10::IValue& value : arguments) {
-    if (value.isTensor()) {
-      const at::Tensor& tensor = value.toTensor();
-      if (tensor.defined() && !tensor.is_cpu()) return tensor.device();
-    } else if (value.isDevice()) {
-      if (!value.toDevice().is_cpu()) return value.toDevice();
-    } else if (value.isList() && !value.isIntList() && !value.isDoubleList()) {
-      const auto of_element = device_of(value.toListRef());
-      if (of_element) return of_element;
-    }
-  }
-  return std::nullopt;
-}
-
 std::string objection_to(const CalledOperator& called, c10::Device device) {
-  // Tensors without bytes, which tell shapes.
-  if (!device.is_cuda()) return {};
   if (device.has_index() && device.index() != 0)
     return message("{} is on {}: each rank of a split program computes on one GPU, which it calls "
                    "cuda:0; CUDA_VISIBLE_DEVICES tells which one that is",

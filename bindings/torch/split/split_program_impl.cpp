@@ -249,12 +249,12 @@ void SplitProgram::Impl::collect_uses(const CalledOperator& called) {
 
 /// What of GPUs the call uses.
 void SplitProgram::Impl::look_at_device(const CalledOperator& called) {
-  const auto device = device_of(called.arguments);
+  const auto device = recompute::gpu_of(called.arguments);
   call_.is_on_host = !device;
   if (!device) return;
   const std::string objection = objection_to(called, *device);
   if (!objection.empty()) refuse(objection);
-  uses_gpu_ |= device->is_cuda();
+  uses_gpu_ = true;
   steps_.stop_rebalancing();
 }
 

@@ -2,13 +2,18 @@
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/ivalue.h>
+#include <c10/core/Device.h>
 
 #include <cstdint>
+#include <optional>
 
 namespace spillway::recompute {
 
+/// The GPU that a call uses or names; nothing: it works on the host alone.
+std::optional<c10::Device> gpu_of(c10::ArrayRef<c10::IValue> arguments);
+
 /// The generator that a call draws from: its argument at `position`, where it has one there (-1: it
-/// has none), else the default one of the device that its arguments name or lie on.
+/// has none), else the default one of its GPU or of the host.
 at::Generator generator_of(c10::ArrayRef<c10::IValue> arguments, int position);
 
 /// Whether a generator can be copied with its state: it is LibTorch's own for the CPU.
