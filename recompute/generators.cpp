@@ -1,8 +1,11 @@
 #include "spillway/recompute/generators.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 
 #include <mutex>
+
+#include "spillway/base/mix.h"
 
 namespace spillway::recompute {
 namespace {
@@ -13,17 +16,36 @@ at::CPUGeneratorImpl& state_of(const at::Generator& generator) {
 
 }  // namespace
 
+std::optional<c10::Device> gpu_of(c10::ArrayRef<c10::IValue> arguments) {
+  for (const c10::IValue& value : arguments) {
+    if (value.isTensor()) {
+      const at::Tensor& tensor = value.toTensor();
+      if (tensor.defined() && tensor.is_cuda()) return tensor.device();
+    } else if (value.isDevice()) {
+      if (value.toDevice().is_cuda()) return value.toDevice();
+    } else if (value.isList() && !value.isIntList() && !value.isDoubleList()) {
+      if (const auto of_element = gpu_of(value.toListRef())) return of_element;
+    }
+  }
+  return std::nullopt;
+}
+
 at::Generator generator_of(c10::ArrayRef<c10::IValue> arguments, int position) {
   if (position >= 0) {
     const c10::IValue& given = arguments[static_cast<std::size_t>(position)];
     if (given.isGenerator()) return given.toGenerator();
   }
-  return at::detail::getDefaultCPUGenerator();
+  const auto gpu = gpu_of(arguments);
+  return gpu ? at::globalContext().defaultGenerator(*gpu) : at::detail::getDefaultCPUGenerator();
 }
 
 bool can_restore(const at::Generator& generator) {
   return generator.defined() &&
          dynamic_cast<at::CPUGeneratorImpl*>(generator.unsafeGetGeneratorImpl()) != nullptr;
+}
+
+bool can_copy(const at::Generator& generator) {
+  return can_restore(generator) || (generator.defined() && generator.device().is_cuda());
 }
 
 at::Generator copy_of(const at::Generator& generator) {
@@ -33,6 +55,8 @@ at::Generator copy_of(const at::Generator& generator) {
 
 std::uint64_t next_draw_of(const at::Generator& generator) {
   const std::lock_guard lock(generator.unsafeGetGeneratorImpl()->mutex_);
+  if (generator.device().is_cuda())
+    return mix(generator.current_seed(), generator.unsafeGetGeneratorImpl()->get_offset());
   if (!can_restore(generator)) return generator.current_seed();
   at::mt19937 copy = state_of(generator).engine();
   return copy();

@@ -18,6 +18,7 @@
 #include "output_files.h"
 #include "private_rank.h"
 #include "program_file.h"
+#include "rank_gpu.h"
 #include "setting_values.h"
 #include "shard_words.h"
 #include "spillway/base/error.h"
@@ -144,6 +145,20 @@ void ask_whether_under_spillway() {
   ::setenv(SPILLWAY_ACTIVE_VARIABLE, name.c_str(), 1);
 }
 
+/// Nothing else tells a program that knows of one process which GPU is its own.
+void choose_gpu(const runtime::Settings& settings) {
+  const auto launcher = find_launcher();
+  if (!settings.split || !launcher) return;
+  const auto gpu = gpu_of_rank(*launcher, std::getenv("CUDA_VISIBLE_DEVICES"));
+  if (!gpu) return;
+  ::setenv("CUDA_VISIBLE_DEVICES", gpu->c_str(), 1);
+  if (launcher->rank == 0 && log_enabled(LogLevel::kInfo))
+    log_line(LogLevel::kInfo,
+             message("a rank that uses a GPU has the one of its number on its host, as its cuda:0 "
+                     "(CUDA_VISIBLE_DEVICES={} on this one)",
+                     *gpu));
+}
+
 bool is_given(std::string_view key, const runtime::SettingSources& sources,
               const runtime::Settings& settings) {
   const auto names = [](const runtime::NamedTexts& texts, std::string_view name) {
@@ -236,6 +251,7 @@ int start_program(const runtime::SettingSources& sources, const runtime::Setting
   const std::string preload = usable_preload();
   note_program_without_torch(settings, file, found.path);
   prepare_environment(sources, preload, settings, linked_sanitizer(file, found.path));
+  choose_gpu(settings);
   if (shard) set_variables_of(*shard, given_program);
   const auto become = [&] {
     become_rank(settings);

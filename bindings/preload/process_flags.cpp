@@ -30,8 +30,7 @@ void watch_process_flags(const SpillwayHooks& hooks) {
         first, second, third, fourth);                                                      \
   }
 
-// void c10::set_default_dtype(caffe2::TypeMeta), and those of at::Context that kernels on the CPU
-// ask for.
+// void c10::set_default_dtype(caffe2::TypeMeta), and those of at::Context that kernels ask for.
 SPILLWAY_FLAG(spillway_set_default_dtype, "_ZN3c1017set_default_dtypeEN6caffe28TypeMetaE")
 SPILLWAY_FLAG(spillway_set_deterministic, "_ZN2at7Context26setDeterministicAlgorithmsEbb")
 SPILLWAY_FLAG(spillway_set_fills, "_ZN2at7Context39setDeterministicFillUninitializedMemoryEb")
@@ -42,5 +41,21 @@ SPILLWAY_FLAG(spillway_set_fp16_reduction, "_ZN2at7Context24setAllowFP16Reductio
 SPILLWAY_FLAG(
     spillway_set_float32_precision,
     "_ZN2at7Context19setFloat32PrecisionENS_14Float32BackendENS_9Float32OpENS_16Float32PrecisionE")
+SPILLWAY_FLAG(spillway_set_float32_products,
+              "_ZN2at7Context25setFloat32MatmulPrecisionERKNSt7__cxx1112basic_stringIcSt11char_"
+              "traitsIcESaIcEEE")
+// Of kernels on GPUs.
+SPILLWAY_FLAG(spillway_set_cudnn, "_ZN2at7Context19setUserEnabledCuDNNEb")
+SPILLWAY_FLAG(spillway_set_deterministic_cudnn, "_ZN2at7Context21setDeterministicCuDNNEb")
+SPILLWAY_FLAG(spillway_set_benchmark_cudnn, "_ZN2at7Context17setBenchmarkCuDNNEb")
+SPILLWAY_FLAG(spillway_set_benchmark_limit, "_ZN2at7Context22setBenchmarkLimitCuDNNEi")
+SPILLWAY_FLAG(spillway_set_tf32_cudnn, "_ZN2at7Context17setAllowTF32CuDNNEb")
+SPILLWAY_FLAG(spillway_set_tf32_cublas, "_ZN2at7Context18setAllowTF32CuBLASEb")
+SPILLWAY_FLAG(spillway_set_fp16_cublas, "_ZN2at7Context27setAllowFP16ReductionCuBLASEbb")
+SPILLWAY_FLAG(spillway_set_bf16_cublas, "_ZN2at7Context27setAllowBF16ReductionCuBLASEbb")
+SPILLWAY_FLAG(spillway_set_fp16_sums_cublas, "_ZN2at7Context30setAllowFP16AccumulationCuBLASEb")
+SPILLWAY_FLAG(spillway_set_math_sdp, "_ZN2at7Context32setAllowFP16BF16ReductionMathSDPEb")
+SPILLWAY_FLAG(spillway_set_blas, "_ZN2at7Context23setBlasPreferredBackendENS_11BlasBackendE")
+SPILLWAY_FLAG(spillway_set_linalg, "_ZN2at7Context25setLinalgPreferredBackendENS_13LinalgBackendE")
 
 }  // namespace spillway::preload

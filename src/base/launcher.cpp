@@ -18,19 +18,21 @@ struct Known {
   const char* rank;
   const char* ranks;
   const char* ranks_here;
+  const char* rank_here;
   bool is_of_mpi = true;
 };
 
 // A script of sbatch has SLURM_PROCID and SLURM_NTASKS without being started by srun.
 constexpr Known kKnown[] = {
     {"the launcher of Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-     "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"a launcher of the kind of MPICH's", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
+     "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"a launcher of the kind of MPICH's", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS",
+     "MPI_LOCALRANKID"},
     {"the launcher of MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE",
-     "MV2_COMM_WORLD_LOCAL_SIZE"},
-    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ""},
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", false},
-    {"a launcher of PMIx", "PMIX_RANK", "", ""}};
+     "MV2_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"},
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "", "SLURM_LOCALID"},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_RANK", false},
+    {"a launcher of PMIx", "PMIX_RANK", "", "", ""}};
 
 /// What programs look at to find out whether they are one of many, and what MPI is started by.
 /// Settings of an MPI (OMPI_MCA_btl, MPIR_CVAR_...) stay, for what the program may start.
@@ -113,7 +115,8 @@ std::optional<Launcher> find_launcher() {
                     .rank = *rank,
                     .ranks = ranks,
                     .ranks_here = std::clamp(here, std::uint32_t{1}, kMostHere),
-                    .is_of_mpi = known.is_of_mpi};
+                    .is_of_mpi = known.is_of_mpi,
+                    .rank_here = number_in(known.rank_here)};
   }
   return std::nullopt;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <string>
 
 namespace spillway {
@@ -33,15 +34,24 @@ TEST(Launcher, TellsRanks) {
     std::string name;
     std::uint32_t here = 1;
     bool is_of_mpi = true;
+    std::optional<std::uint32_t> number_here{};
   };
   const Case cases[] = {
-      {{{"PMI_RANK", "3"}, {"PMI_SIZE", "8"}, {"MPI_LOCALNRANKS", "4"}},
+      {{{"PMI_RANK", "3"}, {"PMI_SIZE", "8"}, {"MPI_LOCALNRANKS", "4"}, {"MPI_LOCALRANKID", "2"}},
        "a launcher of the kind of MPICH's",
-       4},
+       4,
+       true,
+       2},
       {{{"PMI_RANK", "3"}, {"PMI_SIZE", "8"}, {"MPI_LOCALNRANKS", "none"}},
        "a launcher of the kind of MPICH's"},
-      {{{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "8"}, {"PMIX_RANK", "3"}},
-       "the launcher of Open MPI"},
+      {{{"OMPI_COMM_WORLD_RANK", "3"},
+        {"OMPI_COMM_WORLD_SIZE", "8"},
+        {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+        {"PMIX_RANK", "3"}},
+       "the launcher of Open MPI",
+       1,
+       true,
+       0},
       {{{"MV2_COMM_WORLD_RANK", "3"}, {"MV2_COMM_WORLD_SIZE", "8"}}, "the launcher of MVAPICH"},
       {{{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"LOCAL_WORLD_SIZE", "2"}}, "torchrun", 2, false}};
   for (const Case& one : cases) {
@@ -52,6 +62,7 @@ TEST(Launcher, TellsRanks) {
     EXPECT_EQ(found->ranks, 8u) << one.name;
     EXPECT_EQ(found->ranks_here, one.here) << one.name;
     EXPECT_EQ(found->is_of_mpi, one.is_of_mpi) << one.name;
+    EXPECT_EQ(found->rank_here, one.number_here) << one.name;
   }
 }
 

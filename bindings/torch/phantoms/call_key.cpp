@@ -70,6 +70,7 @@ class KeyHash {
         (static_cast<std::uint64_t>(sizes.size()) << 32));
     for (const std::int64_t size : sizes) add(static_cast<std::uint64_t>(size));
     for (const std::int64_t stride : impl.strides()) add(static_cast<std::uint64_t>(stride));
+    if (!impl.is_cpu()) add(static_cast<std::uint64_t>(impl.device_type()));
     if (sees_offsets_) add(static_cast<std::uint64_t>(impl.storage_offset()));
   }
 

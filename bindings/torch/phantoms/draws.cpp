@@ -49,8 +49,14 @@ void skip_draws(at::mt19937_data_pod& state, std::uint64_t draws) {
   state.next_ += static_cast<std::uint32_t>(draws);
 }
 
-void skip_draws(at::CPUGeneratorImpl& generator, std::uint64_t draws) {
-  const std::lock_guard lock(generator.mutex_);
+void skip_draws(const at::Generator& of, std::uint64_t draws) {
+  c10::GeneratorImpl* const any = of.unsafeGetGeneratorImpl();
+  const std::lock_guard lock(any->mutex_);
+  if (any->device().is_cuda()) {
+    any->set_offset(any->get_offset() + draws);
+    return;
+  }
+  auto& generator = *static_cast<at::CPUGeneratorImpl*>(any);
   at::mt19937 engine = generator.engine();
   at::mt19937_data_pod state = engine.data();
   skip_draws(state, draws);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Generator.h>
 
 #include <cstdint>
 #include <optional>
@@ -15,7 +16,7 @@ std::optional<std::uint64_t> draws_between(const at::mt19937_data_pod& before,
 /// The state after so many draws: about 0.2 ns each, and 3 ms at most.
 void skip_draws(at::mt19937_data_pod& state, std::uint64_t draws);
 
-/// Moves a generator on; its mutex is taken.
-void skip_draws(at::CPUGeneratorImpl& generator, std::uint64_t draws);
+/// Moves a generator of the CPU or of a GPU on; its mutex is taken.
+void skip_draws(const at::Generator& generator, std::uint64_t draws);
 
 }  // namespace spillway::phantoms

@@ -10,6 +10,7 @@
 
 #include "spillway/phantoms/operator_names.h"
 #include "spillway/phantoms/plain_tensor.h"
+#include "spillway/recompute/generators.h"
 #include "spillway/recompute/operator_cache.h"
 #include "trial_run.h"
 
@@ -71,7 +72,7 @@ at::Tensor vector_like(const at::Tensor& tensor, std::int64_t size) {
   plain.strides = {1};
   return plain.over(c10::Storage(c10::Storage::use_byte_size_t(),
                                  static_cast<std::size_t>(size) * tensor.element_size(),
-                                 c10::DataPtr(nullptr, c10::Device(c10::DeviceType::CPU))));
+                                 c10::DataPtr(nullptr, tensor.device())));
 }
 
 class LargeCall {
@@ -175,6 +176,10 @@ std::optional<CallOutputs> outputs_by_small_calls(const c10::OperatorHandle& op,
   }
   const std::uint64_t of_step = small[1].draws - small[0].draws;
   if (small[2].draws != small[0].draws + 4 * of_step || of_step % kStep != 0) return std::nullopt;
+  // A GPU draws by its threads, of which there are no more from some size on.
+  if (small[0].draws > 0 &&
+      recompute::generator_of(arguments, rules.generator_argument()).device().is_cuda())
+    return std::nullopt;
   const auto more = static_cast<std::uint64_t>(call.elements() - call.small(1));
   return call.grown(small[0], small[0].draws + of_step / kStep * more);
 }

@@ -1,6 +1,5 @@
 #include "spillway/phantoms/output_memo.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Tensor.h>
 
 #include <utility>
@@ -39,11 +38,14 @@ class Phantoms {
  public:
   Phantoms(const CallOutputs& outputs, c10::ArrayRef<c10::IValue> arguments, c10::Allocator& memory)
       : outputs_(outputs), arguments_(arguments) {
-    c10::Allocator* const later = c10::GetAllocator(c10::DeviceType::CPU);
-    for (const std::size_t bytes : outputs.storages)
+    for (std::size_t i = 0; i < outputs.storages.size(); ++i) {
+      const std::size_t bytes = outputs.storages[i];
+      c10::DataPtr nothing = memory.allocate(bytes);
+      nothing.unsafe_set_device(outputs.devices[i]);
       storages_.push_back(c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-          c10::StorageImpl::use_byte_size_t(), bytes, memory.allocate(bytes), later,
-          /*resizable=*/true)));
+          c10::StorageImpl::use_byte_size_t(), bytes, std::move(nothing),
+          c10::GetAllocator(outputs.devices[i].type()), /*resizable=*/true)));
+    }
   }
 
   c10::IValue result(const ResultMade& made) {
@@ -73,9 +75,9 @@ class Phantoms {
   }
 
   static at::Tensor over(c10::Storage storage, std::int64_t offset, const TensorMade& made) {
-    auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-        std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
-        c10::scalarTypeToTypeMeta(made.dtype));
+    const c10::DispatchKeySet keys = keys_on(storage.device_type());
+    auto tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys,
+                                                           c10::scalarTypeToTypeMeta(made.dtype));
     c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
     impl.set_sizes_and_strides(made.sizes, made.strides, offset);
     TensorFlags{made.conjugated, made.negated, made.wrapped_number}.give_to(impl);
@@ -125,9 +127,7 @@ void OutputMemo::make(const CallOutputs& outputs, const c10::OperatorHandle& op,
   if (outputs.draws_by_state) {
     TrialRun(op, rules_.of(op), arguments, options_.hidden_keys).draw();
   } else if (outputs.draws > 0) {
-    const at::Generator generator =
-        recompute::generator_of(arguments, rules_.of(op).generator_argument());
-    skip_draws(*static_cast<at::CPUGeneratorImpl*>(generator.unsafeGetGeneratorImpl()),
+    skip_draws(recompute::generator_of(arguments, rules_.of(op).generator_argument()),
                outputs.draws);
   }
   c10::Allocator& memory =

@@ -35,7 +35,7 @@ struct Zeros {
   }
 };
 
-c10::DataPtr zeros(std::size_t bytes) {
+c10::DataPtr zeros_on_host(std::size_t bytes) {
   const c10::Device cpu(c10::DeviceType::CPU);
   if (bytes == 0) return {nullptr, cpu};
   void* const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -44,13 +44,25 @@ c10::DataPtr zeros(std::size_t bytes) {
   return {address, new Zeros{address, bytes}, &Zeros::release, cpu};
 }
 
+/// Memory of a GPU holds what it held before, which kernels may take for indices.
+void fill_with_zeros(const c10::Storage& storage) {
+  PlainTensor bytes;
+  bytes.dtype = c10::ScalarType::Byte;
+  bytes.sizes = {static_cast<std::int64_t>(storage.nbytes())};
+  bytes.strides = {1};
+  bytes.over(storage).zero_();
+}
+
 at::Tensor like(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   const std::size_t bytes = impl.unsafe_storage().nbytes();
+  c10::Allocator* const allocator = c10::GetAllocator(impl.device_type());
   c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), bytes, zeros(bytes),
-      c10::GetAllocator(c10::DeviceType::CPU), /*resizable=*/true));
+      c10::StorageImpl::use_byte_size_t(), bytes,
+      impl.is_cpu() ? zeros_on_host(bytes) : allocator->allocate(bytes), allocator,
+      /*resizable=*/true));
+  if (!impl.is_cpu() && bytes > 0) fill_with_zeros(storage);
   return PlainTensor::of(impl).over(std::move(storage));
 }
 
@@ -76,6 +88,30 @@ struct GeneratorState {
   at::mt19937 engine;
   std::optional<float> float_sample;
   std::optional<double> double_sample;
+};
+
+/// The same of a generator of a GPU: Philox has no more than its place.
+class PlaceGuard {
+ public:
+  explicit PlaceGuard(c10::GeneratorImpl& generator)
+      : generator_(generator), before_(place_of(generator)) {}
+  ~PlaceGuard() {
+    const std::lock_guard lock(generator_.mutex_);
+    generator_.set_offset(before_);
+  }
+  PlaceGuard(const PlaceGuard&) = delete;
+  PlaceGuard& operator=(const PlaceGuard&) = delete;
+
+  std::uint64_t moved() const { return place_of(generator_) - before_; }
+
+ private:
+  static std::uint64_t place_of(c10::GeneratorImpl& generator) {
+    const std::lock_guard lock(generator.mutex_);
+    return generator.get_offset();
+  }
+
+  c10::GeneratorImpl& generator_;
+  const std::uint64_t before_;
 };
 
 /// Gives a generator its state back at the end.
@@ -152,6 +188,7 @@ TrialRun::TrialRun(const c10::OperatorHandle& op, const ResultRules& rules,
       rules_(rules),
       hidden_keys_(hidden_keys),
       generator_(recompute::generator_of(arguments, rules.generator_argument())) {
+  const c10::impl::ExcludeDispatchKeyGuard below_autograd(keys_above());
   const auto add = [this](const c10::IValue& value) {
     Argument argument;
     argument.tensor = like(value.toTensor());
@@ -189,10 +226,13 @@ std::vector<std::size_t> TrialRun::result_sizes() const {
   return sizes;
 }
 
+c10::DispatchKeySet TrialRun::keys_above() const {
+  return c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
+         hidden_keys_;
+}
+
 void TrialRun::run() {
-  const c10::impl::ExcludeDispatchKeyGuard below_autograd(
-      c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
-      hidden_keys_);
+  const c10::impl::ExcludeDispatchKeyGuard below_autograd(keys_above());
   struct OnTrial {
     explicit OnTrial(std::vector<std::size_t> sizes) {
       TrialMemory::instance().begin_trial(std::move(sizes));
@@ -205,7 +245,17 @@ void TrialRun::run() {
 void TrialRun::draw() { run(); }
 
 CallOutputs TrialRun::learn() {
-  at::CPUGeneratorImpl* const generator = cpu_generator(generator_);
+  if (!generator_.device().is_cuda()) return learn_with(generator_);
+  const PlaceGuard place(*generator_.unsafeGetGeneratorImpl());
+  CallOutputs outputs = learn_with(at::detail::getDefaultCPUGenerator());
+  if (outputs.draws > 0 || outputs.draws_by_state)
+    return refusal("draws from the generator of the CPU");
+  outputs.draws = place.moved();
+  return outputs;
+}
+
+CallOutputs TrialRun::learn_with(const at::Generator& of) {
+  at::CPUGeneratorImpl* const generator = cpu_generator(of);
   if (generator == nullptr) return refusal("draws from a generator of another kind");
   const GeneratorGuard guard(*generator);
   generator->set_next_float_normal_sample(kFloatSample);
@@ -288,6 +338,7 @@ void TrialRun::note_tensor(const at::Tensor& tensor, std::vector<const c10::Stor
   if (found != made.end()) return;
   made.push_back(storage);
   outputs.storages.push_back(storage->nbytes());
+  outputs.devices.push_back(storage->device());
 }
 
 }  // namespace spillway::phantoms

@@ -13,7 +13,7 @@
 
 namespace spillway::phantoms {
 
-/// A call on arguments like those given, over pages of zeros: what its kernel does is seen, and
+/// A call on arguments like those given, over zeros: what its kernel does is seen, and
 /// no bytes are.
 class TrialRun {
  public:
@@ -27,6 +27,9 @@ class TrialRun {
   void draw();
 
  private:
+  c10::DispatchKeySet keys_above() const;
+  /// `of`: a generator of the CPU.
+  CallOutputs learn_with(const at::Generator& of);
   void run();
   std::vector<std::size_t> result_sizes() const;
   void note_results(CallOutputs& outputs) const;

@@ -31,8 +31,8 @@ void wait(const device::Event& event) {
 }  // namespace
 
 ArchiveExchange::ArchiveExchange(runtime::Runtime& runtime, transport::Transport& transport,
-                                 pipeline::Job& job)
-    : runtime_(runtime), transport_(transport), job_(job) {
+                                 pipeline::Job& job, const DeviceBytes& devices)
+    : runtime_(runtime), transport_(transport), job_(job), devices_(devices) {
   if (transport.rank() == kFirst) return;
   const SignalsBlocked blocked;
   thread_ = std::thread([this] { answer(); });
@@ -53,9 +53,19 @@ void ArchiveExchange::fetch(Rank holder, StorageOrdinal storage, device::DeviceS
 }
 
 void ArchiveExchange::owe(StorageOrdinal storage, device::DeviceSpan bytes) {
+  owe(storage, bytes, {});
+}
+
+void ArchiveExchange::owe(StorageOrdinal storage, const c10::Storage& bytes) {
+  owe(storage, device::host_span(nullptr, Bytes(bytes.nbytes())), bytes);
+}
+
+void ArchiveExchange::owe(StorageOrdinal storage, device::DeviceSpan bytes,
+                          const c10::Storage& on_device) {
   const std::lock_guard lock(mutex_);
   Owed& owed = owed_[storage];
   owed.bytes = bytes;
+  owed.on_device = on_device;
   if (owed.times++ == 0) ++unpaid_;
   owed_behind_ = job_.control().calls();
   owes_.store(true);
@@ -131,12 +141,14 @@ void ArchiveExchange::pay(const Question& asked, std::uint64_t number) {
   constexpr std::chrono::milliseconds kBetweenLooks(50);  // Calls of the program tell nobody.
   const StorageOrdinal storage(asked.storage);
   device::DeviceSpan bytes;
+  c10::Storage on_device;
   {
     std::unique_lock lock(mutex_);
     while (true) {
       if (owes_any() && owed_behind_ < asked.calls) forget_locked();
       if (const auto found = owed_.find(storage); found != owed_.end()) {
         bytes = found->second.bytes;
+        on_device = found->second.on_device;
         // Asked for again: the bytes have to stay while they are sent.
         if (found->second.times == 0) {
           found->second.times = 1;
@@ -155,7 +167,12 @@ void ArchiveExchange::pay(const Question& asked, std::uint64_t number) {
     }
   }
   StagedBytes staged(bytes.size);
-  staged.fill_from(runtime_, bytes.data);
+  if (on_device) {
+    devices_.copy_to_host(staged.span().data, on_device, 0, bytes.size.count());
+    on_device = {};
+  } else {
+    staged.fill_from(runtime_, bytes.data);
+  }
   wait(transport_.send(kFirst, answer_to(number), staged.span()));
   {
     const std::lock_guard lock(mutex_);

@@ -8,6 +8,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "device_bytes.h"
 #include "spillway/base/bytes.h"
 #include "spillway/pipeline/agreement/job.h"
 #include "spillway/pipeline/ownership/directory.h"
@@ -24,7 +25,8 @@ namespace spillway::split {
 /// first rank has gone on without its archive, as with a full disk, the holders do, too.
 class ArchiveExchange {
  public:
-  ArchiveExchange(runtime::Runtime& runtime, transport::Transport& transport, pipeline::Job& job);
+  ArchiveExchange(runtime::Runtime& runtime, transport::Transport& transport, pipeline::Job& job,
+                  const DeviceBytes& devices);
   /// The thread ends with `stop`.
   ~ArchiveExchange();
   ArchiveExchange(const ArchiveExchange&) = delete;
@@ -37,6 +39,8 @@ class ArchiveExchange {
   /// On a holder: the first rank will ask for these bytes. Before the program's next call,
   /// `wait_for_all`.
   void owe(pipeline::StorageOrdinal storage, device::DeviceSpan bytes);
+  /// The same of bytes on a GPU.
+  void owe(pipeline::StorageOrdinal storage, const c10::Storage& bytes);
   /// Or has paid what may be asked for again.
   bool owes_any() const noexcept { return owes_.load(std::memory_order_relaxed); }
   /// Waits until the first rank has that storage, or all.
@@ -49,12 +53,15 @@ class ArchiveExchange {
  private:
   struct Owed {
     device::DeviceSpan bytes;
+    c10::Storage on_device;   ///< Those, where that has memory.
     std::uint32_t times = 0;  ///< 0: it is paid, and may be asked for again.
   };
   struct Question {
     std::uint64_t storage = 0;
     std::uint64_t calls = 0;  ///< That the program of the first rank has made.
   };
+  void owe(pipeline::StorageOrdinal storage, device::DeviceSpan bytes,
+           const c10::Storage& on_device);
   void answer();
   void pay(const Question& asked, std::uint64_t number);
   void forget_locked();
@@ -62,6 +69,7 @@ class ArchiveExchange {
   runtime::Runtime& runtime_;
   transport::Transport& transport_;
   pipeline::Job& job_;
+  const DeviceBytes& devices_;
   std::unordered_map<Rank, std::uint64_t> asked_;  ///< Of each holder, on the first rank.
   std::mutex mutex_;
   std::condition_variable changed_;  ///< For the thread that answers.

@@ -33,7 +33,7 @@ struct OperatorName {
 /// Of a number of the program that LibTorch has just made a tensor of, the bits; else 0. Who
 /// computes takes its own.
 std::uint64_t written_number(const c10::TensorImpl& impl, const StorageTable& storages) {
-  if (!impl.is_wrapped_number()) return 0;
+  if (!impl.is_wrapped_number() || !impl.is_cpu()) return 0;
   const c10::StorageImpl& storage = *impl.unsafe_storage().unsafeGetStorageImpl();
   if (storage.data() == nullptr || storages.knows(storage)) return 0;
   std::array<std::uint64_t, 2> bits{};  // It may be complex.
@@ -48,6 +48,7 @@ std::uint64_t number_of(const at::Tensor& tensor, StorageTable& storages) {
   if (!tensor.defined()) return kUndefined;
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   std::uint64_t hash = static_cast<std::uint64_t>(tensor.scalar_type());
+  if (!tensor.is_cpu()) hash = mix(hash, static_cast<std::uint64_t>(tensor.device().type()));
   for (const std::int64_t size : tensor.sizes()) hash = mix(hash, static_cast<std::uint64_t>(size));
   if (!impl.has_storage()) return hash;
   for (const std::int64_t stride : tensor.strides())
@@ -55,7 +56,7 @@ std::uint64_t number_of(const at::Tensor& tensor, StorageTable& storages) {
   // Views are seen here alone.
   hash = mix(hash, static_cast<std::uint64_t>(impl.storage_offset()));
   hash = mix(hash, written_number(impl, storages));
-  const c10::StorageImpl& storage = *impl.unsafe_storage().unsafeGetStorageImpl();
+  c10::StorageImpl& storage = *impl.unsafe_storage().unsafeGetStorageImpl();
   const auto ordinal = storage.data() == nullptr ? std::nullopt : storages.ordinal_of(storage);
   return mix(hash, ordinal ? ordinal->value() : pipeline::StorageOrdinal::kNone);
 }
@@ -66,6 +67,7 @@ std::uint64_t number_of(const c10::IValue& value, StorageTable& storages) {
   if (value.isInt()) return static_cast<std::uint64_t>(value.toInt());
   if (value.isBool()) return value.toBool() ? 2 : 3;
   if (value.isDouble()) return std::bit_cast<std::uint64_t>(value.toDouble());
+  if (value.isDevice()) return static_cast<std::uint64_t>(value.toDevice().type());
   // Names of temporary files differ between ranks.
   if (value.isString() && value.toStringRef().find('/') != std::string::npos) return kFileName;
   if (value.isString()) return std::hash<std::string>()(value.toStringRef());

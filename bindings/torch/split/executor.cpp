@@ -43,24 +43,33 @@ torch::jit::Stack stack_of(const PendingCall& call,
   return stack;
 }
 
+/// The GPU that a call has been given something to do, whose results are on the host, too, and
+/// which may not have come there.
+std::optional<c10::Device> still_copies_from(const torch::jit::Stack& results,
+                                             const PendingCall& call) {
+  std::optional<c10::Device> device;
+  for (const ArgumentTensor& argument : call.tensors)
+    if (!argument.device.is_cpu()) device = argument.device;
+  bool is_on_host = false;
+  for_each_tensor(results, [&](const at::Tensor& tensor, std::size_t) {
+    is_on_host = is_on_host || tensor.is_cpu();
+  });
+  return is_on_host ? device : std::nullopt;
+}
+
 transport::Tag tag_of(const Move& move) { return {transport::Stream::kValues, move.number}; }
 
 }  // namespace
 
-c10::Storage made_storage(std::size_t bytes) {
-  c10::Allocator* const allocator = c10::GetAllocator(c10::DeviceType::CPU);
-  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
-                                                            bytes, allocator->allocate(bytes),
-                                                            allocator, /*resizable=*/true));
-}
-
 Executor::Executor(runtime::Runtime& runtime, transport::Transport& transport, pipeline::Job& job,
-                   Compute compute, std::uint64_t window, ShardExchange* shards, RankLog* log)
+                   Compute compute, std::uint64_t window, ShardExchange* shards, RankLog* log,
+                   const DeviceBytes& devices)
     : runtime_(runtime),
       transport_(transport),
       job_(job),
       compute_(compute),
       shards_(shards),
+      devices_(devices),
       log_(log),
       more_work_(transport.make_notifier()),
       queue_(window),
@@ -113,7 +122,7 @@ void Executor::add_call(PendingCall call, std::span<const StorageOrdinal> reads,
        .action = kept->action});
 }
 
-void Executor::add_move(const Move& move, Bytes size, MicroBatch micro_batch,
+void Executor::add_move(const Move& move, Bytes size, c10::Device device, MicroBatch micro_batch,
                         const ForAction& action, std::uint64_t order) {
   const std::span<const StorageOrdinal> storage(&move.storage, 1);
   const std::span<const StorageOrdinal> none;
@@ -123,7 +132,7 @@ void Executor::add_move(const Move& move, Bytes size, MicroBatch micro_batch,
        .writes = sends ? none : storage,
        .micro_batch = micro_batch,
        .is_awaited = sends && action.has_value()},
-      {.move = move, .size = size, .action = action, .order = order});
+      {.move = move, .size = size, .device = device, .action = action, .order = order});
 }
 
 void Executor::add_drop(StorageOrdinal storage) {
@@ -375,8 +384,8 @@ void Executor::take(UnderWay& message) {
     return;
   }
   const TimePoint begin = log_ == nullptr ? TimePoint() : clock_.now();
-  c10::Storage storage = made_storage(message.size.count());
-  message.bytes.copy_to(runtime_, storage.mutable_data());
+  c10::Storage storage = made_storage(message.size.count(), message.device);
+  message.bytes.copy_to(runtime_, devices_, storage);
   message.bytes = {};
   hold(message.move.storage, std::move(storage));
   note(message, begin);
@@ -456,6 +465,7 @@ void Executor::begin_move(TaskId task, const Work& work) {
   begun.task = task;
   begun.move = move;
   begun.size = work.size;
+  begun.device = work.device;
   begun.action = work.action;
   begun.order = work.order;
   begun.bytes = StagedBytes(work.size);
@@ -474,7 +484,7 @@ void Executor::send(UnderWay& begun) {
   const TimePoint begin = log_ == nullptr ? TimePoint() : clock_.now();
   const c10::Storage bytes = held(begun.move.storage);
   SPILLWAY_ASSERT(bytes.unsafeGetStorageImpl() != nullptr);
-  begun.bytes.fill_from(runtime_, bytes.data());
+  begun.bytes.fill_from(runtime_, devices_, bytes);
   begun.event = transport_.send(begun.move.to, tag_of(begun.move), begun.bytes.span());
   note(begun, begin);
   {
@@ -502,7 +512,7 @@ void Executor::note(const UnderWay& message, TimePoint begin) {
 void Executor::run_call(const PendingCall& call) {
   const recompute::SurroundingsGuard surroundings(*call.surroundings, {});
   for (const PendingResult& blank : call.blanks)
-    hold(blank.storage, made_storage(blank.size.count()));
+    hold(blank.storage, made_storage(blank.size.count(), blank.device));
   if (call.bytes.file != nullptr) {
     call.bytes.read_to(runtime_, held(call.blanks.front().storage).mutable_data());
     return;
@@ -512,6 +522,7 @@ void Executor::run_call(const PendingCall& call) {
   try {
     const TimePoint begun = clock_.now();
     compute_(call.op, call.below, stack, call.traits);
+    if (const auto device = still_copies_from(stack, call)) DeviceBytes::wait_for(*device);
     const TimePoint ended = clock_.now();
     if (call.unit) add_time(call, ended - begun);
     if (log_ != nullptr) log_->add_operator(call.action, begun, ended);

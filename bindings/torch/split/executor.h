@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "archive_file.h"
+#include "device_bytes.h"
 #include "effort.h"
 #include "latest_work.h"
 #include "occupation.h"
@@ -41,9 +42,6 @@
 
 namespace spillway::split {
 
-/// A storage of the allocator of the CPU.
-c10::Storage made_storage(std::size_t bytes);
-
 /// A tensor among the arguments of a call that has not run yet. It refers to nothing of the
 /// program's: autograd decides by reference counts whether to copy.
 struct ArgumentTensor {
@@ -51,6 +49,7 @@ struct ArgumentTensor {
   std::int32_t element = -1;  ///< Of the argument, where that is a list.
   pipeline::StorageOrdinal storage;
   c10::Storage copy;  ///< Of its bytes, where it has no ordinal.
+  c10::Device device{c10::DeviceType::CPU};
   phantoms::PlainTensor tensor;
 };
 
@@ -59,6 +58,7 @@ struct PendingResult {
   std::size_t number = 0;  ///< Of the first tensor among the results that lies in it.
   pipeline::StorageOrdinal storage;
   Bytes size;
+  c10::Device device{c10::DeviceType::CPU};
 };
 
 /// A call that this rank is to compute.
@@ -78,13 +78,15 @@ struct PendingCall {
 
 /// Does what a program has asked of this rank, on a thread of its own, while the program goes on:
 /// computes, sends and receives, in the order of a TaskQueue. Has the bytes of the storages that it
-/// works on. All methods are for the program's thread.
+/// works on. What is computed on a GPU is done when the GPU has been told of it: all that comes
+/// later there runs later. All methods are for the program's thread.
 class Executor {
  public:
   /// `shards`: null where there is one. `log`: notes what it does, on its thread; null: nobody
   /// does.
   Executor(runtime::Runtime& runtime, transport::Transport& transport, pipeline::Job& job,
-           Compute compute, std::uint64_t window, ShardExchange* shards, RankLog* log);
+           Compute compute, std::uint64_t window, ShardExchange* shards, RankLog* log,
+           const DeviceBytes& devices);
   /// Ends the thread, when nothing is left to do.
   ~Executor();
   void stop();
@@ -97,9 +99,9 @@ class Executor {
   void add_call(PendingCall call, std::span<const pipeline::StorageOrdinal> reads,
                 std::span<const pipeline::StorageOrdinal> writes, MicroBatch micro_batch,
                 std::optional<std::uint64_t> segment, const Place& place);
-  /// Of this rank: sent or received, `size` bytes, for an operator of that action. With lists,
-  /// where it stands in them, or behind what was asked for before.
-  void add_move(const pipeline::Move& move, Bytes size, MicroBatch micro_batch,
+  /// Of this rank: sent or received, `size` bytes of that device, for an operator of that action.
+  /// With lists, where it stands in them, or behind what was asked for before.
+  void add_move(const pipeline::Move& move, Bytes size, c10::Device device, MicroBatch micro_batch,
                 const ForAction& action, std::uint64_t order);
   /// Its bytes are of no more use, once all that was asked for until now is done.
   void add_drop(pipeline::StorageOrdinal storage);
@@ -141,7 +143,8 @@ class Executor {
     std::function<void()> compute{};       ///< Of what is computed.
     std::optional<pipeline::Move> move{};  ///< Of what is sent or received.
     Bytes size{};
-    std::string_view name{};  ///< Of what is computed.
+    c10::Device device{c10::DeviceType::CPU};  ///< Of what is sent or received.
+    std::string_view name{};                   ///< Of what is computed.
     ForAction action{};
     std::uint64_t order = 0;  ///< Of what is sent or received.
     pipeline::StorageOrdinal dropped{};
@@ -154,6 +157,7 @@ class Executor {
     pipeline::TaskId task;  ///< Of what comes; what leaves is done when it is copied.
     pipeline::Move move;
     Bytes size;
+    c10::Device device{c10::DeviceType::CPU};
     ForAction action;
     std::uint64_t order = 0;
     StagedBytes bytes;
@@ -195,6 +199,7 @@ class Executor {
   const Compute compute_;
   ShardExchange* const shards_;
   const SteadyClock clock_;
+  const DeviceBytes& devices_;
   RankLog* const log_;  ///< Of the executor's thread; null: no trace is wanted.
   const std::unique_ptr<transport::Notifier> more_work_;
 

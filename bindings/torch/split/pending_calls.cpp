@@ -25,6 +25,7 @@ std::vector<StorageOrdinal> ordinals_of(const CallUses& uses) {
 FileRange bytes_that_are_copied(const CalledOperator& called, const RunningCall& running) {
   const c10::ArrayRef<c10::IValue> arguments = called.arguments;
   const std::string& name = called.op.operator_name().name;
+  if (!running.is_on_host) return {};
   const bool fills = name == "aten::copy_" && running.begins_anew;
   if (!fills && name != "aten::clone" && name != "aten::_to_copy") return {};
   const at::Tensor& source = arguments[fills ? 1 : 0].toTensor();
@@ -63,7 +64,7 @@ bool PendingCalls::may_wait(const CalledOperator& called, const RunningCall& run
   if (!may_copy(called.arguments)) return false;
   if (!running.draws()) return true;
   return (running.takes_generator || DeferRule::of(op).with_generator) &&
-         recompute::can_restore(generator_of(op, called.arguments));
+         recompute::can_copy(generator_of(op, called.arguments));
 }
 
 bool PendingCalls::may_defer(const CalledOperator& called, RunningCall& running) const {
@@ -161,6 +162,7 @@ void PendingCalls::record_arguments(const CalledOperator& called, RunningCall& r
     noted.argument = static_cast<std::uint32_t>(argument);
     noted.element = element;
     noted.tensor = phantoms::PlainTensor::of(*tensor.unsafeGetTensorImpl());
+    noted.device = tensor.device();
     record_storage(called, running, storage_of(tensor), noted);
     call.tensors.push_back(std::move(noted));
   };
@@ -192,8 +194,9 @@ void PendingCalls::record_storage(const CalledOperator& called, RunningCall& run
   const bool is_the_programs = data_.is_the_programs(ordinal);
   const std::size_t number = is_the_programs ? 0 : uses.number_of(*ordinal);
   // Nobody else needs what is small, as a number among tensors.
-  if (is_the_programs || (!uses[number].writes && storage.nbytes() <= kSmall &&
-                          !is_phantom(storage) && !memory_.is_with_executor(*ordinal))) {
+  if (is_the_programs ||
+      (!uses[number].writes && storage.nbytes() <= kSmall && noted.device.is_cpu() &&
+       !is_phantom(storage) && !memory_.is_with_executor(*ordinal))) {
     noted.copy = data_.copy_for(called.op, ordinal, storage, noted.tensor);
     return;
   }

@@ -36,13 +36,35 @@ const void* ProgramArchives::bytes_of(StorageOrdinal ordinal, const void* memory
   return staged_.span().data;
 }
 
+const void* ProgramArchives::bytes_of_device(StorageOrdinal ordinal, const c10::Storage& storage) {
+  const pipeline::RankSet& holders = directory_.at(ordinal).holders;
+  const Rank here = transport_.rank();
+  if (!holders.is_all()) has_absent_ = true;
+  const bool is_here = holders.contains(here);
+  const c10::Storage held = is_here ? memory_.held_of(ordinal, "an archive") : c10::Storage();
+  const c10::Storage& bytes = held ? held : storage;
+  if (here != kFirst && !(is_here && holders.contains(kFirst))) {
+    if (is_here && holders.first() == here) exchange_.owe(ordinal, bytes);
+    return absent_.of(storage.nbytes());
+  }
+  staged_ = StagedBytes(Bytes(storage.nbytes()));
+  if (is_here) {
+    devices_.copy_to_host(staged_.span().data, bytes, 0, storage.nbytes());
+  } else {
+    exchange_.fetch(holders.first(), ordinal, staged_.span());
+  }
+  return staged_.span().data;
+}
+
 const at::Tensor& ProgramArchives::tensor_of(StorageOrdinal ordinal, const at::Tensor& tensor) {
   const c10::StorageImpl& storage = storage_of(tensor);
-  const void* const bytes = bytes_of(ordinal, storage.data(), storage.nbytes());
+  const void* const bytes = storage.device().is_cpu()
+                                ? bytes_of(ordinal, storage.data(), storage.nbytes())
+                                : bytes_of_device(ordinal, tensor.storage());
   if (bytes == storage.data()) return tensor;
-  tensor_ =
-      phantoms::PlainTensor::of(*tensor.unsafeGetTensorImpl())
-          .over(c10::Storage(c10::Storage::use_byte_size_t(), storage.nbytes(), borrowed(bytes)));
+  tensor_ = phantoms::PlainTensor::of(*tensor.unsafeGetTensorImpl())
+                .over(c10::Storage(c10::Storage::use_byte_size_t(), storage.nbytes(),
+                                   borrowed(bytes, c10::Device(c10::DeviceType::CPU))));
   return tensor_;
 }
 

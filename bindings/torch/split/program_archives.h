@@ -28,18 +28,19 @@ class ProgramArchives {
   /// All outlive it.
   ProgramArchives(runtime::Runtime& runtime, transport::Transport& transport, pipeline::Job& job,
                   StorageTable& storages, const pipeline::Directory& directory,
-                  ProgramMemory& memory)
+                  ProgramMemory& memory, const DeviceBytes& devices)
       : transport_(transport),
         runtime_(runtime),
         job_(job),
         storages_(storages),
         directory_(directory),
         memory_(memory),
-        exchange_(runtime, transport, job) {}
+        devices_(devices),
+        exchange_(runtime, transport, job, devices) {}
 
   /// Where the bytes of a storage for an archive are to be read. Until the next call.
   const void* bytes_of(pipeline::StorageOrdinal ordinal, const void* memory, std::size_t size);
-  /// The same for a tensor over such a storage.
+  /// The same for a tensor over such a storage. It is on the host.
   const at::Tensor& tensor_of(pipeline::StorageOrdinal ordinal, const at::Tensor& tensor);
   /// See AbsentBytes. Any thread.
   std::size_t zeroes_at_end_of(const void* memory, std::size_t size) const noexcept {
@@ -65,15 +66,18 @@ class ProgramArchives {
   void check_record_at(const void* address);
 
  private:
+  const void* bytes_of_device(pipeline::StorageOrdinal ordinal, const c10::Storage& storage);
+
   transport::Transport& transport_;
   runtime::Runtime& runtime_;
   pipeline::Job& job_;
   StorageTable& storages_;
   const pipeline::Directory& directory_;
   ProgramMemory& memory_;
+  const DeviceBytes& devices_;
   ArchiveExchange exchange_;
   AbsentBytes absent_;
-  StagedBytes staged_;                   ///< On the first rank: of the latest storage.
+  StagedBytes staged_;                   ///< Of the latest storage that was elsewhere.
   at::Tensor tensor_;                    ///< The latest.
   std::atomic<bool> has_absent_{false};  ///< Has written such bytes.
 };

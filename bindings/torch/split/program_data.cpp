@@ -9,7 +9,6 @@
 #include <memory>
 #include <vector>
 
-#include "executor.h"
 #include "spillway/base/mix.h"
 #include "spillway/phantoms/operator_names.h"
 #include "spillway/runtime/recording/op_uses.h"
@@ -99,7 +98,7 @@ std::uint64_t number_of_view(const phantoms::PlainTensor& tensor) {
 }
 
 c10::Storage copy_of(const std::byte* from, std::size_t before, std::size_t size) {
-  c10::Storage copy = made_storage(before + size);
+  c10::Storage copy = made_storage(before + size, c10::Device(c10::DeviceType::CPU));
   if (size > 0) std::memcpy(static_cast<std::byte*>(copy.mutable_data()) + before, from, size);
   return copy;
 }
@@ -117,6 +116,15 @@ std::uint64_t number_of_bytes(const at::Tensor& tensor) {
   Hashed hash;
   add_all(hash, first, dimensions, run);
   return hash.end();
+}
+
+/// The same of a tensor of a GPU.
+std::uint64_t number_of_bytes(const at::Tensor& tensor, const DeviceBytes& devices) {
+  const c10::Storage storage = tensor.storage();
+  c10::Storage on_host = made_storage(storage.nbytes(), c10::Device(c10::DeviceType::CPU));
+  devices.copy_to_host(on_host.mutable_data(), storage, 0, storage.nbytes());
+  return number_of_bytes(
+      phantoms::PlainTensor::of(*tensor.unsafeGetTensorImpl()).over(std::move(on_host)));
 }
 
 /// A copy of the bytes that a tensor shows, at an address as aligned as theirs: vectorised sums
@@ -165,7 +173,8 @@ void ProgramData::add_read() {
 }
 
 void ProgramData::add_bytes(std::optional<StorageOrdinal> storage, const at::Tensor& tensor) {
-  const std::uint64_t bytes = number_of_bytes(tensor);
+  const std::uint64_t bytes =
+      tensor.is_cpu() ? number_of_bytes(tensor) : number_of_bytes(tensor, devices_);
   number_ = mix(number_, bytes);
   if (!storage) return;
   const auto found = by_hand_.find(*storage);
@@ -190,8 +199,11 @@ void ProgramData::end_call(std::span<const pipeline::OperatorUse> uses,
 }
 
 c10::Storage ProgramData::copy_for(const c10::OperatorHandle& op,
-                                   std::optional<StorageOrdinal> storage,
-                                   const c10::StorageImpl& bytes, phantoms::PlainTensor& tensor) {
+                                   std::optional<StorageOrdinal> storage, c10::StorageImpl& bytes,
+                                   phantoms::PlainTensor& tensor) {
+  if (!bytes.device().is_cpu())
+    return devices_.copy_of(
+        c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&bytes)));
   if (phantoms::sees_offsets(op.operator_name().name)) return copy_of_storage(bytes);
   return storage && by_hand_.contains(*storage) ? copy_of_shown(*storage, bytes, tensor)
                                                 : copy_of_bytes(bytes, tensor);

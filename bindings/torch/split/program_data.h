@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "device_bytes.h"
 #include "spillway/phantoms/plain_tensor.h"
 #include "spillway/pipeline/ownership/directory.h"
 #include "spillway/pipeline/ownership/ownership.h"
@@ -22,8 +23,9 @@ namespace spillway::split {
 /// print, is its own. For the program's thread.
 class ProgramData {
  public:
-  /// `directory` outlives it.
-  explicit ProgramData(const pipeline::Directory& directory) : directory_(directory) {}
+  /// Both outlive it.
+  ProgramData(const pipeline::Directory& directory, const DeviceBytes& devices)
+      : directory_(directory), devices_(devices) {}
 
   /// Storages up to number `next` have got theirs as arguments: no operator of this thread has made
   /// those that have come since the call before.
@@ -77,8 +79,8 @@ class ProgramData {
   /// lies in it. Where the program may write the storage, the one that was made for another call,
   /// if they have not changed since `add_read` of that.
   c10::Storage copy_for(const c10::OperatorHandle& op,
-                        std::optional<pipeline::StorageOrdinal> storage,
-                        const c10::StorageImpl& bytes, phantoms::PlainTensor& tensor);
+                        std::optional<pipeline::StorageOrdinal> storage, c10::StorageImpl& bytes,
+                        phantoms::PlainTensor& tensor);
 
  private:
   void add_bytes(std::optional<pipeline::StorageOrdinal> storage, const at::Tensor& tensor);
@@ -99,6 +101,7 @@ class ProgramData {
   };
 
   const pipeline::Directory& directory_;
+  const DeviceBytes& devices_;
   std::uint64_t next_ = 0;
   std::uint64_t number_ = 0;
   std::vector<Read> read_;  ///< At which nobody has looked.

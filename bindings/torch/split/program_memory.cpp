@@ -16,7 +16,7 @@ using pipeline::StorageOrdinal;
 /// Memory of the executor, which the program sees and which stays as long as it does.
 c10::DataPtr lent(const c10::Storage& storage) {
   return {const_cast<void*>(storage.data()), new c10::Storage(storage), &StorageTable::return_lent,
-          c10::Device(c10::DeviceType::CPU)};
+          storage.device()};
 }
 
 /// The same for a second storage over it, `alias`, whose own memory ends with it.
@@ -24,8 +24,7 @@ c10::DataPtr shared(const c10::Storage& storage, c10::StorageImpl& alias) {
   using Both = std::pair<c10::Storage, c10::DataPtr>;
   auto* const both = new Both(storage, std::move(alias._mutable_data_ptr_no_checks()));
   return {const_cast<void*>(storage.data()), both,
-          [](void* context) { delete static_cast<Both*>(context); },
-          c10::Device(c10::DeviceType::CPU)};
+          [](void* context) { delete static_cast<Both*>(context); }, storage.device()};
 }
 
 PendingCall call_to_read(const FileRange& bytes) {
@@ -44,8 +43,8 @@ bool is_phantom(const c10::StorageImpl& storage) {
   return deleter == PhantomMemory::deleter() || deleter == RecordMemory::deleter();
 }
 
-c10::DataPtr borrowed(const void* memory) {
-  return {const_cast<void*>(memory), c10::Device(c10::DeviceType::CPU)};
+c10::DataPtr borrowed(const void* memory, c10::Device device) {
+  return {const_cast<void*>(memory), device};
 }
 
 std::optional<StorageOrdinal> ProgramMemory::number_of(c10::StorageImpl& storage) {
@@ -64,7 +63,7 @@ std::optional<StorageOrdinal> ProgramMemory::number_of(c10::StorageImpl& storage
 
 void ProgramMemory::share(c10::StorageImpl& storage, StorageOrdinal ordinal) {
   if (is_phantom(storage) || executor_.has(ordinal)) return;
-  c10::DataPtr memory = storage.set_data_ptr(borrowed(storage.data()));
+  c10::DataPtr memory = storage.set_data_ptr(borrowed(storage.data(), storage.device()));
   c10::Storage held(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), storage.nbytes(), std::move(memory), storage.allocator(),
       /*resizable=*/false));
@@ -90,9 +89,14 @@ void ProgramMemory::show_in(c10::StorageImpl& alias, StorageOrdinal ordinal, std
   if (held.data() != alias.data()) alias.set_data_ptr_noswap(shared(held, alias));
 }
 
-const void* ProgramMemory::bytes_of(StorageOrdinal ordinal, std::string_view who) {
+c10::Storage ProgramMemory::held_of(StorageOrdinal ordinal, std::string_view who) {
   deferred_.want(ordinal, false);
-  return executor_.has(ordinal) ? executor_.wait_for(ordinal, false, who).data() : nullptr;
+  return executor_.has(ordinal) ? executor_.wait_for(ordinal, false, who) : c10::Storage();
+}
+
+const void* ProgramMemory::bytes_of(StorageOrdinal ordinal, std::string_view who) {
+  const c10::Storage held = held_of(ordinal, who);
+  return held ? held.data() : nullptr;
 }
 
 void ProgramMemory::let_go_of(c10::StorageImpl& storage, StorageOrdinal ordinal) {
@@ -105,7 +109,9 @@ void ProgramMemory::leave(c10::StorageImpl& storage) {
 }
 
 void ProgramMemory::take_memory(c10::StorageImpl& storage) {
-  exchange_memory(storage, PhantomMemory::instance().allocate(storage.nbytes()));
+  c10::DataPtr nothing = PhantomMemory::instance().allocate(storage.nbytes());
+  nothing.unsafe_set_device(storage.device());
+  exchange_memory(storage, std::move(nothing));
 }
 
 void ProgramMemory::keep(StorageOrdinal ordinal) {

@@ -17,7 +17,7 @@ namespace spillway::split {
 bool is_phantom(const c10::StorageImpl& storage);
 
 /// Memory that a storage may be put over, and that is not its own.
-c10::DataPtr borrowed(const void* memory);
+c10::DataPtr borrowed(const void* memory, c10::Device device);
 
 /// In which memory the storages of a program lie, whose storages go on with their numbers: in the
 /// program's own, which nobody else has; in the executor's, where the program sees what has waited
@@ -45,6 +45,8 @@ class ProgramMemory {
             std::string_view who);
   /// The same for a second storage, `alias`, that the program has made over the memory.
   void show_in(c10::StorageImpl& alias, pipeline::StorageOrdinal ordinal, std::string_view who);
+  /// The executor's storage, when its bytes are there; without memory: it has none.
+  c10::Storage held_of(pipeline::StorageOrdinal ordinal, std::string_view who);
   /// The executor's bytes, when they are there; null: it has none.
   const void* bytes_of(pipeline::StorageOrdinal ordinal, std::string_view who);
   /// This rank does not hold it any longer.

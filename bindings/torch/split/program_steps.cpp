@@ -32,6 +32,14 @@ void ProgramSteps::rebalance(const std::vector<std::string>& hosts, std::vector<
                        runtime_);
 }
 
+void ProgramSteps::stop_rebalancing() {
+  if (!std::exchange(may_rebalance_, false) || !rebalancing_ || transport_.rank() != kFirst) return;
+  if (log_enabled(LogLevel::kInfo))
+    log_line(LogLevel::kInfo,
+             "the program trains on a GPU: the model stays as it is cut at first (--rebalance), "
+             "since what operators take there is not measured in ranks");
+}
+
 void ProgramSteps::end() {
   lists_.end_step();
   job_.compare();
@@ -53,7 +61,7 @@ void ProgramSteps::begin() {
   is_between_ = false;
   if (means_ != nullptr) means_->begin_step(count_);
   const std::size_t units = ownership_.units().count();
-  const bool rebalances = rebalancing_ && units > 0;
+  const bool rebalances = rebalancing_ && may_rebalance_ && units > 0;
   // Before the executor measures: the first rank expects that from here on.
   if (rebalances)
     or_end([&] {

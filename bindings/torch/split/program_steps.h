@@ -30,6 +30,10 @@ class ProgramSteps {
   /// TransportError.
   void rebalance(const std::vector<std::string>& hosts, std::vector<double> in_flight);
 
+  /// It is not, from the next step on: times of a GPU are not known to the executor. All ranks at
+  /// the same operator.
+  void stop_rebalancing();
+
   /// The program has begun to update its parameters; or has replaced them, and goes on.
   void end();
   /// Whether it has, and the next step has not begun.
@@ -56,6 +60,7 @@ class ProgramSteps {
   GradientMeans* const means_;
   HeldSignals signals_;
   std::optional<Rebalancing> rebalancing_;
+  bool may_rebalance_ = true;
   std::uint64_t count_ = 0;
   bool is_between_ = false;
 };

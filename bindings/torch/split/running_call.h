@@ -78,6 +78,7 @@ struct RunningCall {
   Executor::MicroBatch micro_batch{};
   ForAction action{};
   Executor::Place place{};
+  bool is_on_host = true;        ///< No GPU is used or named.
   bool takes_generator = false;  ///< As an argument.
   bool writes_foreign = false;
   bool begins_anew = false;     ///< What its first argument shows, which waits.

@@ -144,16 +144,22 @@ class ShardExchange::Exchange : public Effort {
   bool is_equal_in(Rank shard) const { return is_equal_[shard.value()]; }
 
   transport::Transport& group() const { return shards_.group_.transport; }
-  runtime::Runtime& runtime() const { return shards_.runtime_; }
-  std::byte* bytes_of(const StorageRange& range) {
-    c10::Storage& storage = storages_.at(range.storage);
-    SPILLWAY_ASSERT(range.begin + range.size.count() <= storage.nbytes());
-    return static_cast<std::byte*>(storage.mutable_data()) + range.begin;
+  void fill(StagedBytes& bytes, const StorageRange& range) {
+    bytes.fill_from(shards_.runtime_, shards_.devices_, storage_of(range), range.begin);
+  }
+  void put(const StagedBytes& bytes, const StorageRange& range) {
+    bytes.copy_to(shards_.runtime_, shards_.devices_, storage_of(range), range.begin);
   }
 
   ShardExchange& shards_;
 
  private:
+  c10::Storage& storage_of(const StorageRange& range) {
+    c10::Storage& storage = storages_.at(range.storage);
+    SPILLWAY_ASSERT(range.begin + range.size.count() <= storage.nbytes());
+    return storage;
+  }
+
   bool may_start() {
     std::optional<Difference> difference;
     {
@@ -187,7 +193,7 @@ class ShardExchange::Mean final : public Exchange {
     std::vector<std::span<std::byte>> parts;
     for (const StorageRange& range : ranges_) {
       StagedBytes& bytes = parts_.emplace_back(range.size);
-      bytes.fill_from(runtime(), bytes_of(range));
+      fill(bytes, range);
       parts.emplace_back(static_cast<std::byte*>(bytes.span().data), range.size.count());
     }
     sum_ = allreduce::begin_sum(group(), place(), element_, std::move(parts), shards_.group_.sums);
@@ -195,8 +201,7 @@ class ShardExchange::Mean final : public Exchange {
 
   bool go_on() override {
     if (!sum_->advance()) return false;
-    for (std::size_t i = 0; i < ranges_.size(); ++i)
-      parts_[i].copy_to(runtime(), bytes_of(ranges_[i]));
+    for (std::size_t i = 0; i < ranges_.size(); ++i) put(parts_[i], ranges_[i]);
     parts_.clear();
     return true;
   }
@@ -230,7 +235,7 @@ class ShardExchange::CopyOfFirst final : public Exchange {
       messages_.emplace_back(kFirst, group().receive(kFirst, tag, bytes_.span()));
       return;
     }
-    bytes_.fill_from(runtime(), bytes_of(range_));
+    fill(bytes_, range_);
     for (Rank shard = waiting(); shard.is_some(); shard = waiting()) {
       messages_.emplace_back(shard, group().send(shard, tag, bytes_.span()));
       is_served_[shard.value()] = true;
@@ -243,7 +248,7 @@ class ShardExchange::CopyOfFirst final : public Exchange {
       check(message, shard);
     }
     messages_.clear();
-    if (group().rank() != kFirst) bytes_.copy_to(runtime(), bytes_of(range_));
+    if (group().rank() != kFirst) put(bytes_, range_);
     bytes_ = {};
     return true;
   }
@@ -272,8 +277,10 @@ class ShardExchange::CopyOfFirst final : public Exchange {
   std::vector<bool> is_served_;  ///< In the first shard.
 };
 
-ShardExchange::ShardExchange(runtime::Runtime& runtime, ExchangeGroup group)
+ShardExchange::ShardExchange(runtime::Runtime& runtime, ExchangeGroup group,
+                             const DeviceBytes& devices)
     : runtime_(runtime),
+      devices_(devices),
       group_(std::move(group)),
       announcements_(group_.transport, kFirstAnnouncement) {}
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "announcements.h"
+#include "device_bytes.h"
 #include "effort.h"
 #include "spillway/base/bytes.h"
 #include "spillway/runtime/reporting/ranks_report.h"
@@ -45,7 +46,8 @@ class ShardExchange {
  public:
   static constexpr std::size_t kMostParameters = Announcement::kMostParameters;
 
-  ShardExchange(runtime::Runtime& runtime, ExchangeGroup group);
+  /// `devices` outlives it.
+  ShardExchange(runtime::Runtime& runtime, ExchangeGroup group, const DeviceBytes& devices);
   ~ShardExchange();
   ShardExchange(const ShardExchange&) = delete;
   ShardExchange& operator=(const ShardExchange&) = delete;
@@ -101,6 +103,7 @@ class ShardExchange {
   [[noreturn]] void end_alone(Rank other);
 
   runtime::Runtime& runtime_;
+  const DeviceBytes& devices_;
   const ExchangeGroup group_;
   std::uint64_t means_ = 0;
   bool has_ended_ = false;

@@ -145,6 +145,7 @@ void SplitProgram::Impl::program_ends() noexcept {
 void SplitProgram::Impl::drain() {
   if (shards_) shards_->tell_end(steps_.count());
   executor_.wait_until_left(0);
+  if (uses_gpu_) DeviceBytes::wait_for(c10::Device(c10::DeviceType::CUDA, 0));
   archives_.wait_for_all();
   if (shards_) shards_->wait_for_ends();
 }
@@ -153,6 +154,7 @@ std::vector<runtime::RanksReport::Row> SplitProgram::Impl::gather(runtime::RankF
   mine.parameter_bytes = ownership_.most_parameters_of(transport_.rank()).count();
   mine.micro_batches = ownership_.micro_batch_of_run() + 1;
   mine.steps = steps_.count();
+  if (uses_gpu_) mine.gpu_peak_bytes = DeviceBytes::peak_of(c10::Device(c10::DeviceType::CUDA, 0));
   executor_.write(mine);
   // A rank whose program has ended alone is found by this.
   job_.control().begin_call(pipeline::ControlHash::kEndOfProgram);

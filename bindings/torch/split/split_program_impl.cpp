@@ -64,15 +64,16 @@ SplitProgram::Impl::Impl(SplitOptions options)
       min_storage_(options.min_storage),
       replicated_(options.replicate),
       memo_({.hidden_keys = options.hidden_keys}),
+      devices_(options.hidden_keys),
       storages_(options.deleter),
-      data_(ownership_.directory()),
+      data_(ownership_.directory(), devices_),
       log_(options.traces ? std::make_unique<RankLog>() : nullptr),
-      shards_(options.exchange
-                  ? std::make_unique<ShardExchange>(runtime_, std::move(*options.exchange))
-                  : nullptr),
+      shards_(options.exchange ? std::make_unique<ShardExchange>(
+                                     runtime_, std::move(*options.exchange), devices_)
+                               : nullptr),
       executor_(runtime_, transport_, job_, compute_,
-                options.layout.windows[options.transport.rank().value()], shards_.get(),
-                log_.get()),
+                options.layout.windows[options.transport.rank().value()], shards_.get(), log_.get(),
+                devices_),
       lists_(options.layout, options.transport.rank(), executor_),
       lead_(ownership_, executor_, lists_),
       deferred_(executor_,
@@ -84,7 +85,7 @@ SplitProgram::Impl::Impl(SplitOptions options)
       means_(shards_ ? std::make_unique<GradientMeans>(*shards_, job_, storages_, order_,
                                                        ownership_.directory(), executor_, memory_)
                      : nullptr),
-      archives_(runtime_, transport_, job_, storages_, ownership_.directory(), memory_),
+      archives_(runtime_, transport_, job_, storages_, ownership_.directory(), memory_, devices_),
       steps_(runtime_, transport_, job_, ownership_, executor_, lists_, replicated_, means_.get()),
       notices_(transport_.rank()) {
   if (options.rebalances && ownership_.placement().stages() > 1)
@@ -100,8 +101,9 @@ bool SplitProgram::Impl::is_in_parts(const c10::OperatorHandle& op,
 }
 
 void SplitProgram::Impl::run(const c10::OperatorHandle& op, c10::DispatchKeySet below,
-                             torch::jit::Stack& stack, const runtime::OpTraits& traits) {
+                             torch::jit::Stack& stack, const runtime::OpTraits& given) {
   const auto arguments = torch::jit::last(stack, op.schema().arguments().size());
+  runtime::OpTraits traits = given;
   const CalledOperator called{op, below, stack, traits, kept_name_of(op), arguments};
   const auto run_as_called = [this](const c10::OperatorHandle& other, c10::DispatchKeySet keys,
                                     torch::jit::Stack& with, const runtime::OpTraits& of_it) {
@@ -110,6 +112,9 @@ void SplitProgram::Impl::run(const c10::OperatorHandle& op, c10::DispatchKeySet 
   };
   // In place of a copy at the first write, which bytes that move between ranks cannot have.
   if (called.name == "aten::_lazy_clone") return run_clone(below, stack, traits, run_as_called);
+  look_at_device(called);
+  has_gone_back_ |= traits.autograd.phase == OpPhase::kBackward;
+  if (moves_parameter(called)) traits.autograd = {.phase = OpPhase::kOther};
   recompute::leave_out_unread(op, stack);
   call_.phase = traits.autograd.phase;
   if (means_) {
@@ -233,12 +238,40 @@ void SplitProgram::Impl::collect_uses(const CalledOperator& called) {
     // A parameter's memory is its initialiser's.
     if (is_first && tensor.requires_grad() && ordinal->value() >= call_.first_new)
       data_.note_taken(*ordinal);
+    if (!tensor.is_cpu()) note_of_device(*ordinal, tensor, reads);
     if (!is_first) data_.add(*ordinal);
     if (reads && data_.is_the_programs(ordinal) && !is_phantom(storage))
       data_.note_read(ordinal, tensor);
   });
   // What is made by phantoms takes plain tensors alone.
   if (call_.outputs->making != Making::kPhantoms) collect_parts(called, rules);
+}
+
+/// What of GPUs the call uses.
+void SplitProgram::Impl::look_at_device(const CalledOperator& called) {
+  const auto device = recompute::gpu_of(called.arguments);
+  call_.is_on_host = !device;
+  if (!device) return;
+  const std::string objection = objection_to(called, *device);
+  if (!objection.empty()) refuse(objection);
+  uses_gpu_ = true;
+  steps_.stop_rebalancing();
+}
+
+/// Whether a model that has not trained comes to its GPU: LibTorch's Module::to looks like forward.
+bool SplitProgram::Impl::moves_parameter(const CalledOperator& called) const {
+  if (call_.is_on_host || has_gone_back_ || called.name != "aten::_to_copy") return false;
+  const at::Tensor& moved = called.arguments[0].toTensor();
+  return moved.is_cpu() && moved.is_leaf() && moved.requires_grad() && order_.is_declared(moved);
+}
+
+/// Nobody writes memory of a GPU but by operators, unless he has had a pointer with a type. Who
+/// reads what no operator of this thread has made, gets what another thread has.
+void SplitProgram::Impl::note_of_device(StorageOrdinal ordinal, const at::Tensor& tensor,
+                                        bool reads) {
+  if (ordinal.value() < call_.first_new || !data_.is_the_programs(ordinal)) return;
+  if (reads) data_.note_read(ordinal, tensor);
+  data_.note_taken(ordinal);
 }
 
 /// What sparse arguments are made of, which all ranks need.
@@ -454,7 +487,7 @@ void SplitProgram::Impl::add_move(const Move& move) {
   if (sends) memory_.hand_over(call_.uses.storage(number), move.storage, /*writes=*/false);
   // Copies of parameters leave and arrive ahead of their micro-batch.
   const bool is_copy = ownership_.directory().at(move.storage).home.is_some();
-  executor_.add_move(move, call_.uses[number].size,
+  executor_.add_move(move, call_.uses[number].size, call_.uses.storage(number).device(),
                      sends || is_copy ? Executor::MicroBatch() : call_.micro_batch, call_.action,
                      lists_.place_of_move(call_.action, call_.place));
 }
@@ -537,13 +570,13 @@ void SplitProgram::Impl::name_results(const CalledOperator& called) {
   std::size_t number = 0;
   for_each_tensor(called.results(), [&](const at::Tensor& tensor, std::size_t) {
     const std::size_t here = number++;
-    const c10::StorageImpl& storage = storage_of(tensor);
+    c10::StorageImpl& storage = storage_of(tensor);
     data_.add_result(tensor);
     if (storages_.knows(storage)) return;
     const auto ordinal = storages_.ordinal_of(storage);
     if (!ordinal) return;
     call_.made.push_back({*ordinal, Bytes(storage.nbytes())});
-    call_.results.push_back({here, *ordinal, Bytes(storage.nbytes())});
+    call_.results.push_back({here, *ordinal, Bytes(storage.nbytes()), storage.device()});
   });
   ownership_.made(call_.made);
   // What a program's own operator makes of a file's name, or of nothing, is as made by hand.

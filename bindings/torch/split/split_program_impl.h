@@ -12,6 +12,8 @@
 
 #include "action_lists.h"
 #include "deferred_calls.h"
+#include "device_bytes.h"
+#include "device_rules.h"
 #include "executor.h"
 #include "gradient_means.h"
 #include "parameter_order.h"
@@ -101,6 +103,9 @@ class SplitProgram::Impl {
                         std::string_view name);
   void keep_everywhere(pipeline::StorageOrdinal ordinal);
   void show(c10::StorageImpl& storage, const pipeline::OperatorUse& use);
+  void look_at_device(const CalledOperator& called);
+  bool moves_parameter(const CalledOperator& called) const;
+  void note_of_device(pipeline::StorageOrdinal ordinal, const at::Tensor& tensor, bool reads);
   void look_for_parameters();
   void look_for_stage(std::string_view name);
   pipeline::StorageOrdinal parameter_that_accumulates();
@@ -133,6 +138,7 @@ class SplitProgram::Impl {
   const Bytes min_storage_;
   ReplicatedOperators replicated_;
   phantoms::OutputMemo memo_;
+  const DeviceBytes devices_;
   ParameterOrder order_;
   StorageTable storages_;
   ProgramData data_;
@@ -150,6 +156,8 @@ class SplitProgram::Impl {
   SplitNotices notices_;
   std::uint64_t calls_ = 0;  ///< Of operators, as on all ranks.
   bool is_in_call_ = false;
+  bool uses_gpu_ = false;
+  bool has_gone_back_ = false;  ///< Backward has run.
   RunningCall call_;
 };
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <new>
 
+#include "device_bytes.h"
 #include "spillway/device/device_span.h"
 #include "spillway/runtime/runtime.h"
 #include "spillway/swap/swap_errors.h"
@@ -23,7 +24,21 @@ class StagedBytes {
 
   device::DeviceSpan span() const { return device::host_span(memory_.get(), size_); }
 
-  /// Copies from or to memory of the program, which may be paged. Not inside of an operator.
+  /// Copies from or to a part of a storage, which may be paged, or lie on a GPU. Not inside of an
+  /// operator.
+  void fill_from(runtime::Runtime& runtime, const DeviceBytes& devices, const c10::Storage& storage,
+                 std::size_t begin = 0) {
+    if (storage.device().is_cpu())
+      return fill_from(runtime, static_cast<const std::byte*>(storage.data()) + begin);
+    devices.copy_to_host(memory_.get(), storage, begin, size_.count());
+  }
+  void copy_to(runtime::Runtime& runtime, const DeviceBytes& devices, c10::Storage& storage,
+               std::size_t begin = 0) const {
+    if (storage.device().is_cpu())
+      return copy_to(runtime, static_cast<std::byte*>(storage.mutable_data()) + begin);
+    devices.copy_from_host(storage, begin, memory_.get(), size_.count());
+  }
+  /// The same of memory of the program.
   void fill_from(runtime::Runtime& runtime, const void* memory) {
     const BroughtIn pages(runtime, memory, size_, false);
     std::memcpy(memory_.get(), memory, size_.count());

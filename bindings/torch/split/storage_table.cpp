@@ -1,7 +1,9 @@
 #include "storage_table.h"
 
+#include <c10/core/Allocator.h>
 #include <c10/core/Storage.h>
 
+#include <memory>
 #include <utility>
 
 #include "record_memory.h"
@@ -11,14 +13,36 @@
 
 namespace spillway::split {
 
+namespace {
+
+void return_of_device(void* context) {
+  const std::unique_ptr<c10::DataPtr> memory(static_cast<c10::DataPtr*>(context));
+  SplitProgram::ended(memory->get());
+}
+
+/// Lets memory of LibTorch's allocator for a GPU tell of its end.
+void watch(c10::StorageImpl& storage) {
+  const c10::DataPtr& now = storage.data_ptr();
+  if (!now.device().is_cuda() || now.get() == nullptr) return;
+  if (now.get_deleter() != c10::GetAllocator(now.device().type())->raw_deleter()) return;
+  auto memory = std::make_unique<c10::DataPtr>(std::move(storage._mutable_data_ptr_no_checks()));
+  void* const address = memory->get();
+  const c10::Device device = memory->device();
+  storage.set_data_ptr_noswap({address, memory.release(), &return_of_device, device});
+}
+
+}  // namespace
+
 /// Whoever frees it tells this table.
 bool StorageTable::is_from_libtorch(const c10::DataPtr& memory) const {
   const c10::DeleterFnPtr deleter = memory.get_deleter();
   return deleter == deleter_ || deleter == phantoms::PhantomMemory::deleter() ||
-         deleter == RecordMemory::deleter() || deleter == &StorageTable::return_lent;
+         deleter == RecordMemory::deleter() || deleter == &StorageTable::return_lent ||
+         deleter == &return_of_device;
 }
 
-std::optional<pipeline::StorageOrdinal> StorageTable::ordinal_of(const c10::StorageImpl& storage) {
+std::optional<pipeline::StorageOrdinal> StorageTable::ordinal_of(c10::StorageImpl& storage) {
+  watch(storage);
   if (!is_from_libtorch(storage.data_ptr())) return std::nullopt;
   const std::lock_guard lock(mutex_);
   const auto [entry, is_new] = by_address_.try_emplace(storage.data());

@@ -20,8 +20,8 @@ class StorageTable {
   explicit StorageTable(c10::DeleterFnPtr deleter) : deleter_(deleter) {}
 
   /// The number of a storage, which it gets here if it has none yet. Nothing: its memory is not
-  /// LibTorch's own, so nobody would tell when it ends.
-  std::optional<pipeline::StorageOrdinal> ordinal_of(const c10::StorageImpl& storage);
+  /// LibTorch's own, so nobody would tell when it ends. That of a GPU gets a deleter that tells.
+  std::optional<pipeline::StorageOrdinal> ordinal_of(c10::StorageImpl& storage);
   bool knows(const c10::StorageImpl& storage) const;
   /// The number that the next one gets, at least.
   std::uint64_t next() const;

@@ -144,6 +144,10 @@ std::vector<std::string> ranks_table(const RanksReport& report) {
   std::vector<std::vector<std::string>> rows = {{"rank", "host", "threads", "budget", "stages",
                                                  "parameters", "peak", "swapped", "busy",
                                                  "waited"}};
+  const bool have_gpus = std::any_of(report.rows.begin(), report.rows.end(),
+                                     [](const Row& row) { return row.figures.gpu_peak_bytes > 0; });
+  constexpr std::ptrdiff_t kBehindPeak = 7;
+  if (have_gpus) rows.front().insert(rows.front().begin() + kBehindPeak, "GPU peak");
   for (const Row& row : report.rows) {
     const RankFigures& figures = row.figures;
     rows.push_back({message("{}", rows.size() - 1), row.host, message("{}", figures.threads),
@@ -152,6 +156,9 @@ std::vector<std::string> ranks_table(const RanksReport& report) {
                     message("{}", Bytes(figures.peak_bytes)),
                     message("{}", Bytes(figures.spilled_bytes)), whole_percent(busy(row)),
                     waits_text(figures)});
+    if (have_gpus)
+      rows.back().insert(rows.back().begin() + kBehindPeak,
+                         message("{}", Bytes(figures.gpu_peak_bytes)));
   }
   std::vector<std::string> lines = aligned(rows);
   lines.insert(lines.begin(),

@@ -1,9 +1,10 @@
 // A trainer on a GPU that knows nothing of Spillway: the bits of its losses, and of what it has
 // learned.
-//   spillway_cuda_trainer conv_net|unet|gpt|gpt_and_pointer STEPS [STEP]
+//   spillway_cuda_trainer conv_net|unet|gpt|gpt_and_pointer|gpt_on_stream STEPS [STEP]
 // Before STEP the GPU is lost, as by an error of its memory.
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/util/Type.h>
 #include <cuda_runtime_api.h>
 #include <torch/torch.h>
@@ -43,7 +44,7 @@ Training training_of(const std::string& model) {
     return {make_unet(), [](at::Generator& data) {
               return Batch{at::randn({1, 1, 32, 32, 32}, data), labels(3, {1, 32, 32, 32}, data)};
             }};
-  if (model != "gpt" && model != "gpt_and_pointer") {
+  if (!model.starts_with("gpt")) {
     std::fprintf(stderr, "unknown model %s\n", model.c_str());
     std::exit(1);
   }
@@ -86,6 +87,8 @@ void train(const std::string& model, int steps, int lost_at) {
   const at::Device device(at::kCUDA, 0);
   std::optional<KeptPointer> kept;
   if (model == "gpt_and_pointer") kept.emplace(device);
+  std::optional<c10::cuda::CUDAStreamGuard> stream;
+  if (model == "gpt_on_stream") stream.emplace(c10::cuda::getStreamFromPool());
   torch::manual_seed(7);
   at::Generator data = at::detail::createCPUGenerator(99);
   const Training training = training_of(model);
@@ -101,7 +104,9 @@ void train(const std::string& model, int steps, int lost_at) {
     loss.backward();
     torch::nn::utils::clip_grad_norm_(training.network->parameters(), 1.0);
     optimizer.step();
-    std::printf("loss %08x\n", std::bit_cast<std::uint32_t>(loss.item<float>()));
+    const at::Tensor shown = loss.detach().to(at::kCPU, /*non_blocking=*/true);
+    torch::cuda::synchronize();
+    std::printf("loss %08x\n", std::bit_cast<std::uint32_t>(shown.item<float>()));
   }
   for (const auto& item : training.network->named_parameters())
     std::printf("%s %016llx\n", item.key().c_str(),
@@ -117,8 +122,10 @@ void train(const std::string& model, int steps, int lost_at) {
 
 int main(int count, char** words) {
   if (count != 3 && count != 4) return 1;
-  const auto* const allocator = c10::cuda::CUDACachingAllocator::get();
+  auto* const allocator = c10::cuda::CUDACachingAllocator::get();
   std::fprintf(stderr, "allocator %s\n", c10::demangle(typeid(*allocator).name()).c_str());
   spillway::emulated::train(words[1], std::atoi(words[2]), count == 4 ? std::atoi(words[3]) : -1);
+  std::fprintf(stderr, "peak %lld\n",
+               static_cast<long long>(allocator->getDeviceStats(0).allocated_bytes[0].peak));
   return 0;
 }

@@ -52,6 +52,14 @@ TEST(RanksReport, NamesShards) {
               StartsWith("2 ranks on 2 hosts, 2 shards of 1 stage in 1 replica by 1f1b;"));
 }
 
+TEST(RanksReport, TellsOfGpusWhereThereAreSome) {
+  RanksReport report = two_ranks(9.0, 5.0);
+  EXPECT_THAT(ranks_table(report)[1], Not(HasSubstr("GPU")));
+  report.rows[1].figures.gpu_peak_bytes = (3_GiB).count();
+  EXPECT_THAT(ranks_table(report)[1], HasSubstr("peak      GPU peak  swapped"));
+  EXPECT_THAT(ranks_table(report)[3], HasSubstr("1.00 GiB  3.00 GiB  0 B"));
+}
+
 TEST(RanksReport, HasARowForEachRank) {
   RanksReport report = two_ranks(9.0, 5.0);
   RankFigures& second = report.rows[1].figures;

@@ -17,6 +17,7 @@ struct Launcher {
   std::uint32_t ranks = 0;       ///< In all; 0: it does not say.
   std::uint32_t ranks_here = 1;  ///< On this host; 1 where it does not say.
   bool is_of_mpi = true;         ///< Not so of torchrun.
+  std::optional<std::uint32_t> rank_here{};  ///< Among those of this host; none: it does not say.
 };
 
 /// mpiexec, srun, torchrun; none: this process is alone. Also where its variables are hidden. The

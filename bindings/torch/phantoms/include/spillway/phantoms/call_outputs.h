@@ -1,5 +1,6 @@
 #pragma once
 
+#include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 #include <c10/util/SmallVector.h>
 
@@ -54,7 +55,9 @@ struct CallOutputs {
   std::vector<ResultMade> results;
   std::vector<TensorMade> tensors;
   std::vector<std::size_t> storages;  ///< New ones, with their bytes.
-  std::uint64_t draws = 0;            ///< From its generator, 32 bits each.
+  std::vector<c10::Device> devices;   ///< Of the same.
+  /// From its generator: 32 bits each, or, on a GPU, by how much its offset grows.
+  std::uint64_t draws = 0;
   /// Its draws hang on the generator's state: the kernel has to run to move it on.
   bool draws_by_state = false;
 };

@@ -10,15 +10,23 @@
 
 namespace spillway::phantoms {
 
+/// Keys of a tensor over memory of that device, which is the host or a GPU.
+inline c10::DispatchKeySet keys_on(c10::DeviceType device) {
+  return c10::DispatchKeySet(device == c10::DeviceType::CUDA ? c10::DispatchKey::CUDA
+                                                             : c10::DispatchKey::CPU);
+}
+
 /// Whether a tensor is no more than a part of a storage with sizes, strides and a type.
 inline bool is_plain(const c10::TensorImpl& tensor) {
   using c10::DispatchKey;
   constexpr c10::DispatchKeySet kPlain({DispatchKey::CPU, DispatchKey::AutogradCPU,
                                         DispatchKey::ADInplaceOrView, DispatchKey::AutocastCPU,
-                                        DispatchKey::Conjugate, DispatchKey::Negative});
+                                        DispatchKey::AutocastCUDA, DispatchKey::Conjugate,
+                                        DispatchKey::Negative});
   // Sparse, quantized, nested and the like have keys of their own.
   return (tensor.key_set() - kPlain).highestFunctionalityKey() == DispatchKey::Undefined &&
-         tensor.is_cpu() && !tensor.has_symbolic_sizes_strides() && tensor.has_storage();
+         (tensor.is_cpu() || tensor.is_cuda()) && !tensor.has_symbolic_sizes_strides() &&
+         tensor.has_storage();
 }
 
 /// What a kernel can see of a plain tensor beside sizes, strides and type.
@@ -64,9 +72,9 @@ struct PlainTensor {
 
   /// Below autograd.
   at::Tensor over(c10::Storage storage) const {
-    auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-        std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
-        c10::scalarTypeToTypeMeta(dtype));
+    const c10::DispatchKeySet keys = keys_on(storage.device_type());
+    auto tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys,
+                                                           c10::scalarTypeToTypeMeta(dtype));
     tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
     flags.give_to(*tensor.unsafeGetTensorImpl());
     return tensor;

@@ -17,6 +17,7 @@ struct RankFigures {
   std::uint64_t budget_bytes = 0;
   std::uint64_t parameter_bytes = 0;  ///< Of parameters that it keeps.
   std::uint64_t peak_bytes = 0;       ///< Of tensors in memory.
+  std::uint64_t gpu_peak_bytes = 0;   ///< Of tensors in that of its GPU, where it uses one.
   std::uint64_t spilled_bytes = 0;
   std::uint64_t micro_batches = 0;
   std::uint64_t steps = 0;

@@ -1,0 +1,77 @@
+#include "device_bytes.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "spillway/phantoms/plain_tensor.h"
+
+namespace spillway::split {
+namespace {
+
+at::Tensor bytes_of(const c10::Storage& storage, std::size_t begin, std::size_t size) {
+  phantoms::PlainTensor bytes;
+  bytes.dtype = c10::ScalarType::Byte;
+  bytes.offset = static_cast<std::int64_t>(begin);
+  bytes.sizes = {static_cast<std::int64_t>(size)};
+  bytes.strides = {1};
+  return bytes.over(storage);
+}
+
+at::Tensor bytes_at(void* host, std::size_t size) {
+  return bytes_of(c10::Storage(c10::Storage::use_byte_size_t(), size,
+                               c10::DataPtr(host, c10::Device(c10::DeviceType::CPU))),
+                  0, size);
+}
+
+}  // namespace
+
+c10::Storage made_storage(std::size_t bytes, c10::Device device) {
+  c10::Allocator* const allocator = c10::GetAllocator(device.type());
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+                                                            bytes, allocator->allocate(bytes),
+                                                            allocator, /*resizable=*/true));
+}
+
+DeviceBytes::DeviceBytes(c10::DispatchKeySet hidden)
+    : keys_above_(c10::autograd_dispatch_keyset_with_ADInplaceOrView |
+                  c10::autocast_dispatch_keyset | hidden) {}
+
+void DeviceBytes::copy_to_host(void* host, const c10::Storage& storage, std::size_t begin,
+                               std::size_t size) const {
+  if (size == 0) return;
+  const c10::impl::ExcludeDispatchKeyGuard below(keys_above_);
+  bytes_at(host, size).copy_(bytes_of(storage, begin, size));
+}
+
+void DeviceBytes::copy_from_host(const c10::Storage& storage, std::size_t begin, const void* host,
+                                 std::size_t size) const {
+  if (size == 0) return;
+  const c10::impl::ExcludeDispatchKeyGuard below(keys_above_);
+  bytes_of(storage, begin, size).copy_(bytes_at(const_cast<void*>(host), size));
+}
+
+c10::Storage DeviceBytes::copy_of(const c10::Storage& storage) const {
+  const std::size_t size = storage.nbytes();
+  c10::Storage copy = made_storage(size, storage.device());
+  if (size == 0) return copy;
+  const c10::impl::ExcludeDispatchKeyGuard below(keys_above_);
+  bytes_of(copy, 0, size).copy_(bytes_of(storage, 0, size));
+  return copy;
+}
+
+void DeviceBytes::wait_for(c10::Device device) {
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.synchronizeStream(guard.getStream(device));
+}
+
+std::size_t DeviceBytes::peak_of(c10::Device device) {
+  auto* const counts = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
+  if (counts == nullptr) return 0;
+  constexpr auto kOfAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return static_cast<std::size_t>(
+      counts->getDeviceStats(device.index()).allocated_bytes[kOfAll].peak);
+}
+
+}  // namespace spillway::split

@@ -1,0 +1,96 @@
+"""Trainers on GPUs, which are emulated, split over ranks that have one each: the same bits as in one process."""
+import os
+import pathlib
+import re
+import unittest
+
+import examples_split_test
+from split_runs import SplitCase
+
+TRAINER = os.environ["SPILLWAY_TEST_CUDA_TRAINER"]
+STEPS = 3
+GPUS = {"EMU_CUDA_DEVICES": "2"}
+SLOW = {"EMU_CUDA_DELAY_US": "300", "EMU_CUDA_DELAY_PCT": "20"}
+
+
+class CudaSplit(SplitCase):
+    def check(self, model, **variables):
+        plain = self.run_plain(TRAINER, model, STEPS, **GPUS)
+        split = self.run_split(2, TRAINER, model, STEPS, **GPUS, **variables)
+        self.check_same(plain, split)
+        self.check_is_divided(split, 2)
+        rows = split.statistics["ranks"]
+        self.assertEqual([row["steps"] for row in rows], [STEPS, STEPS])
+        whole = int(re.search(r"peak (\d+)", plain.errors)[1])
+        parts = [row["gpu_peak_bytes"] for row in rows]
+        self.assertGreater(min(parts), 0)
+        self.assertLess(max(parts), whole)
+        print(f"{model}: {parts} bytes of each GPU, {whole} in one process")
+        return split
+
+    def test_a_transformer_with_dropout(self):
+        split = self.check("gpt")
+        self.assertIn("no budget limits them", split.errors)
+
+    def test_a_transformer_on_slow_gpus(self):
+        self.check("gpt", **SLOW, EMU_CUDA_SEED="3")
+
+    def test_a_convolutional_net_with_dropout_on_slow_gpus(self):
+        self.check("conv_net", **SLOW, EMU_CUDA_SEED="5")
+
+    def test_a_pointer_that_is_kept(self):
+        plain = self.run_plain(TRAINER, "gpt_and_pointer", 1, **GPUS)
+        self.check_same(plain, self.run_split(2, TRAINER, "gpt_and_pointer", 1, **GPUS))
+
+    def test_another_stream_is_refused(self):
+        split = self.run_split(2, TRAINER, "gpt_on_stream", 1, **GPUS)
+        self.assertNotEqual(split.code, 0)
+        self.assertIn("is called on a stream of the program's own", split.said)
+
+    def test_two_shards_with_the_same_data(self):
+        """Whose mean is what each of them has."""
+        plain = self.run_plain(TRAINER, "gpt", STEPS, **GPUS)
+        split = self.run_split(4, TRAINER, "gpt", STEPS, options=["--shards", "2"], EMU_CUDA_DEVICES="4")
+        self.check_same(plain, split)
+        self.check_is_divided(split, 4)
+
+    def test_more_ranks_than_gpus_are_refused(self):
+        split = self.run_split(3, TRAINER, "gpt", 1, **GPUS, CUDA_VISIBLE_DEVICES="0,1")
+        self.assertNotEqual(split.code, 0)
+        self.assertIn("names 2 GPUs, and 3 ranks run on this host", split.said)
+
+    def test_ranks_may_share_a_gpu(self):
+        """Where the user says so: the plain run sees one, too."""
+        plain = self.run_plain(TRAINER, "gpt", 1)
+        self.check_same(plain, self.run_split(2, TRAINER, "gpt", 1, CUDA_VISIBLE_DEVICES="0"))
+
+
+class CudaExample(examples_split_test.ExampleCase):
+    def test_text_gpt_with_its_archives(self):
+        data, flags = examples_split_test.TRAINERS["text_gpt"]
+        if not pathlib.Path(data).exists():
+            self.skipTest(f"{data} is not on this machine")
+        words = [examples_split_test.PROGRAMS / "text_gpt_on_emulated_cuda", *flags, "--device", "cuda",
+                 *examples_split_test.LEAVES]
+        plain = self.run_plain(*words, **GPUS)
+        split = self.run_split(2, *words, **GPUS)
+        self.check_same(plain, split, archives=["checkpoint"])
+        self.check_is_divided(split, 2)
+
+
+class CudaPython(SplitCase):
+    def test_a_trainer_with_mixed_precision(self):
+        python = pathlib.Path(os.environ["SPILLWAY_TEST_CUDA_PYTHON"])
+        if not python.exists():
+            self.skipTest(f"{python} is not there (src/cmake/setup/fetch_python.sh)")
+        trainer = pathlib.Path(__file__).with_name("cuda_python_trainer.py")
+        variables = {**GPUS, "PYTHONPATH": os.environ["SPILLWAY_TEST_CUDA_TORCH"],
+                     "EMU_OPERATORS": os.environ["SPILLWAY_TEST_CUDA_OPERATORS"]}
+        plain = self.run_plain(python, "-B", trainer, **variables)
+        split = self.run_split(2, python, "-B", trainer, **variables)
+        self.check_same(plain, split)
+        self.check_is_divided(split, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
