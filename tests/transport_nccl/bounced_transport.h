@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdlib>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -23,7 +24,10 @@ class BouncedTransport final : public Transport {
   std::unique_ptr<Notifier> make_notifier(std::optional<Stream> stream) override {
     return inner_.make_notifier(stream);
   }
-  [[noreturn]] void abort(const std::string& reason) override { inner_.abort(reason); }
+  [[noreturn]] void abort(const std::string& reason) override {
+    inner_.abort(reason);
+    std::abort();  // Not reached.
+  }
 
  private:
   /// Ends when the bytes are back on the host.

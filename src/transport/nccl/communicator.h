@@ -29,6 +29,8 @@ class Communicator {
   /// Whether a call has come to its end, on this rank; the next one may not come before. Throws
   /// TransportError where NCCL has failed, now or with another rank.
   bool is_ready() const;
+  /// Throws TransportError where NCCL has failed.
+  void check_others() const { static_cast<void>(is_ready()); }
   /// Throws TransportError where that takes longer.
   void wait_until_ready(Duration limit, const char* what) const;
   /// What a call of NCCL has returned: throws TransportError where it failed.

@@ -47,6 +47,8 @@ DeviceWork::Operations DeviceWork::advance() {
     const device::Outcome outcome = batch.moment.wait();
     if (!outcome.succeeded())
       throw TransportError("{}: {}", batch.operations.front()->name, outcome.error);
+    // What NCCL has given up is over, too.
+    communicator_of(batch.operations).check_others();
     ended.insert(ended.end(), batch.operations.begin(), batch.operations.end());
     under_way_.pop_front();
   }
@@ -57,12 +59,22 @@ void DeviceWork::begin(Batch& batch) {
   for (const auto& operation : batch.operations) queue_->wait(operation->ready);
   const Communicator& communicator = communicator_of(batch.operations);
   communicator.check(library_.call.ncclGroupStart(), "the begin of a group");
-  for (const auto& operation : batch.operations) call(*operation, communicator.get());
-  communicator.check(library_.call.ncclGroupEnd(), batch.operations.front()->name.c_str());
+  const Operation* refused = nullptr;
+  Result refusal = Result::kSuccess;
+  for (const auto& operation : batch.operations) {
+    const Result result = call(*operation, communicator.get());
+    if (refused != nullptr || result == Result::kSuccess || result == Result::kInProgress) continue;
+    refused = operation.get();
+    refusal = result;
+  }
+  // Also of one that has failed: the thread would stay in it.
+  const Result result = library_.call.ncclGroupEnd();
+  if (refused != nullptr) communicator.check(refusal, refused->name.c_str());
+  communicator.check(result, batch.operations.front()->name.c_str());
   is_beginning_ = true;
 }
 
-void DeviceWork::call(const Operation& operation, Comm communicator) const {
+Result DeviceWork::call(const Operation& operation, Comm communicator) const {
   const Functions& nccl = library_.call;
   const CudaStream stream = device::stream_of(*queue_);
   const void* const from = operation.from.data;
@@ -71,33 +83,29 @@ void DeviceWork::call(const Operation& operation, Comm communicator) const {
   const auto count = [&](const device::DeviceSpan& span) {
     return span.size.count() / operation.element.count();
   };
-  const auto result = [&] {
-    using Kind = Operation::Kind;
-    switch (operation.kind) {
-      case Kind::kSend:
-        // Some releases refuse to move nothing, and it has its place without.
-        if (operation.from.size == Bytes()) return Result::kSuccess;
-        return nccl.ncclSend(from, count(operation.from), operation.type, peer, communicator,
-                             stream);
-      case Kind::kReceive:
-        if (operation.to.size == Bytes()) return Result::kSuccess;
-        return nccl.ncclRecv(to, count(operation.to), operation.type, peer, communicator, stream);
-      case Kind::kAllReduce:
-        return nccl.ncclAllReduce(from, to, count(operation.to), operation.type, Reduction::kSum,
-                                  communicator, stream);
-      case Kind::kReduceScatter:
-        return nccl.ncclReduceScatter(from, to, count(operation.to), operation.type,
-                                      Reduction::kSum, communicator, stream);
-      case Kind::kAllGather:
-        return nccl.ncclAllGather(from, to, count(operation.from), operation.type, communicator,
-                                  stream);
-      case Kind::kBroadcast:
-        return nccl.ncclBroadcast(from, to, count(operation.to), operation.type, operation.root,
-                                  communicator, stream);
-    }
-    return Result::kInvalidUsage;
-  }();
-  job_->check(result, operation.name.c_str());
+  using Kind = Operation::Kind;
+  switch (operation.kind) {
+    case Kind::kSend:
+      // Some releases refuse to move nothing, and it has its place without.
+      if (operation.from.size == Bytes()) return Result::kSuccess;
+      return nccl.ncclSend(from, count(operation.from), operation.type, peer, communicator, stream);
+    case Kind::kReceive:
+      if (operation.to.size == Bytes()) return Result::kSuccess;
+      return nccl.ncclRecv(to, count(operation.to), operation.type, peer, communicator, stream);
+    case Kind::kAllReduce:
+      return nccl.ncclAllReduce(from, to, count(operation.to), operation.type, Reduction::kSum,
+                                communicator, stream);
+    case Kind::kReduceScatter:
+      return nccl.ncclReduceScatter(from, to, count(operation.to), operation.type, Reduction::kSum,
+                                    communicator, stream);
+    case Kind::kAllGather:
+      return nccl.ncclAllGather(from, to, count(operation.from), operation.type, communicator,
+                                stream);
+    case Kind::kBroadcast:
+      return nccl.ncclBroadcast(from, to, count(operation.to), operation.type, operation.root,
+                                communicator, stream);
+  }
+  return Result::kInvalidUsage;
 }
 
 void DeviceWork::note_begun(Batch& batch) {
@@ -118,8 +126,8 @@ const Operation* DeviceWork::oldest() const {
 }
 
 void DeviceWork::check() const {
-  static_cast<void>(job_->is_ready());
-  for (const auto& [group, communicator] : groups_) static_cast<void>(communicator->is_ready());
+  job_->check_others();
+  for (const auto& [group, communicator] : groups_) communicator->check_others();
 }
 
 void DeviceWork::end(Duration limit) {

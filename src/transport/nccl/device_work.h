@@ -60,7 +60,7 @@ class DeviceWork {
 
   Communicator& communicator_of(const Operations& operations) const;
   void begin(Batch& batch);
-  void call(const Operation& operation, Comm communicator) const;
+  Result call(const Operation& operation, Comm communicator) const;
   void note_begun(Batch& batch);
 
   const Library& library_;

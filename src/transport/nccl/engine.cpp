@@ -100,7 +100,7 @@ void Engine::run_on_nccl_thread() {
     try {
       exchange_on_nccl_thread();
       work_->end(options_.start_limit);
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       fail(error.what());
     }
     work_.reset();
@@ -184,7 +184,7 @@ void Engine::add_group_on_nccl_thread(std::uint32_t number,
   } else if (!members.empty()) {
     UniqueId id{};
     if (key == 0) work_->job().check(library_.call.ncclGetUniqueId(&id), "the start of a group");
-    id = share(host_, members, id, options_.start_limit);
+    id = share(host_, members, number, id, options_.start_limit);
     part = std::make_unique<Communicator>(library_, static_cast<int>(members.size()), id, key);
     part->wait_until_ready(options_.start_limit, "the start of a group");
   }
@@ -223,12 +223,13 @@ bool Engine::take_orders() {
   for (const Task& task : tasks) task({});
   unready_.insert(unready_.end(), orders.begin(), orders.end());
   const bool has_offered = offer_what_may_be();
-  if (is_ending && !has_said_end_) {
+  const bool ends_now = is_ending && !has_said_end_;
+  if (ends_now) {
     has_said_end_ = true;
     agreement_.end();
     office_->send_all(Letter::Kind::kEnded);
   }
-  return has_offered || !tasks.empty();
+  return has_offered || !tasks.empty() || ends_now;
 }
 
 /// What uses the bytes of a message before its end has to stand behind it.

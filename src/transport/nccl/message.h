@@ -29,6 +29,7 @@ class Message final : public device::EventState {
       const std::lock_guard lock(mutex_);
       outcome_.error = std::move(error);
       at_ = SteadyClock().now();
+      moment_ = device::Event();  // The event of CUDA is of use to others.
       is_done_.store(true, std::memory_order_release);
     }
     ended_.notify_all();

@@ -15,7 +15,7 @@ namespace {
 // Letters of later count from 0 on.
 constexpr Tag kHere{Stream::kDevices, 1ULL << 62U};
 constexpr Tag kAnswer{Stream::kDevices, kHere.number + 1};
-constexpr Tag kShared{Stream::kDevices, kHere.number + 2};
+constexpr Tag kFirstShared{Stream::kDevices, kHere.number + 2};
 constexpr Rank kFirst(0);
 
 struct Text {
@@ -78,7 +78,7 @@ void wait_for(Transport& host, Notifier& notifier, const std::vector<device::Eve
 }
 
 /// What keeps the ranks from beginning, given what each of them has.
-Answer judge(const std::vector<Here>& all) {
+Answer evaluate(const std::vector<Here>& all) {
   Answer answer{};
   const auto refuse = [&](Answer::Kind kind, const std::string& why) {
     answer.kind = kind;
@@ -135,7 +135,7 @@ Answer lead_start(Transport& host, const Here& mine, const Library& library, Dur
   auto answer = std::make_unique<Answer>();
   try {
     wait_for(host, *notifier, events, peers, limit, "the start of NCCL");
-    *answer = judge(*all);
+    *answer = evaluate(*all);
     if (answer->kind == Answer::Kind::kBegin) {
       const Result result = library.call.ncclGetUniqueId(&answer->id);
       if (result != Result::kSuccess)
@@ -187,8 +187,9 @@ UniqueId agree_on_start(Transport& host, const device::Device& device, const Lib
   return answer->id;
 }
 
-UniqueId share(Transport& host, const std::vector<Rank>& ranks, const UniqueId& id,
-               Duration limit) {
+UniqueId share(Transport& host, const std::vector<Rank>& ranks, std::uint32_t number,
+               const UniqueId& id, Duration limit) {
+  const Tag tag{kFirstShared.stream, kFirstShared.number + number};
   const auto notifier = host.make_notifier(Stream::kDevices);
   auto shared = std::make_unique<UniqueId>(id);
   std::vector<Rank> peers;
@@ -197,10 +198,10 @@ UniqueId share(Transport& host, const std::vector<Rank>& ranks, const UniqueId& 
     if (rank == host.rank()) continue;
     if (host.rank() == ranks.front()) {
       peers.push_back(rank);
-      events.push_back(host.send(rank, kShared, device::host_span_of(*shared)));
+      events.push_back(host.send(rank, tag, device::host_span_of(*shared)));
     } else if (rank == ranks.front()) {
       peers.push_back(rank);
-      events.push_back(host.receive(rank, kShared, device::host_span_of(*shared)));
+      events.push_back(host.receive(rank, tag, device::host_span_of(*shared)));
     }
   }
   try {

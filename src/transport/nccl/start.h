@@ -13,7 +13,9 @@ namespace spillway::transport::nccl {
 UniqueId agree_on_start(Transport& host, const device::Device& device, const Library& library,
                         const NcclOptions& options);
 
-/// Gives all of `ranks`, of which this is one, what the first of them has.
-UniqueId share(Transport& host, const std::vector<Rank>& ranks, const UniqueId& id, Duration limit);
+/// Gives all of `ranks`, of which this is one, what the first of them has; they have agreed on
+/// nothing under that number before.
+UniqueId share(Transport& host, const std::vector<Rank>& ranks, std::uint32_t number,
+               const UniqueId& id, Duration limit);
 
 }  // namespace spillway::transport::nccl
