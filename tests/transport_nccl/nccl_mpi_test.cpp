@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdio>
+#include <cstdlib>
+#include <string>
 #include <string_view>
+#include <thread>
 
 #include "device_values.h"
 #include "nccl_ranks.h"
@@ -21,9 +23,11 @@ class Job final : public ::testing::Environment {
  public:
   void SetUp() override {
     host = make_mpi_transport();
-    // Each rank sees all GPUs of the host, as most launchers have it.
-    gpu = open_gpu(host->rank().value());
-    NcclOptions options;
+    // Each rank sees all GPUs of the host, or its own one alone, as launchers have it.
+    const std::string self = std::to_string(host->rank().value());
+    const bool sees_its_own = std::getenv("SPILLWAY_TEST_OWN_GPU") != nullptr;
+    if (sees_its_own) ::setenv("CUDA_VISIBLE_DEVICES", self.c_str(), 1);
+    gpu = open_gpu(sees_its_own ? 0 : host->rank().value());
     options.patience = std::chrono::milliseconds(200);
     transport = make_nccl_transport(*host, *gpu, options);
     bounced = std::make_unique<BouncedTransport>(*transport, *gpu);
@@ -35,6 +39,7 @@ class Job final : public ::testing::Environment {
     host.reset();
   }
 
+  NcclOptions options;
   static inline std::unique_ptr<MpiTransport> host;
   static inline std::unique_ptr<device::Device> gpu;
   static inline std::unique_ptr<NcclTransport> transport;
@@ -81,6 +86,7 @@ TEST(NcclMpi, AddsUpTheValuesOfAllRanks) {
 /// Rank 1 sends what is never ready, and stops being there.
 void lose_rank_one(int by) {
   Job job;
+  job.options.silence = std::chrono::seconds(1);
   job.SetUp();
   DeviceValues<float> values(*Job::gpu, std::vector<float>(1000));
   if (Job::host->rank() == Rank(1)) {

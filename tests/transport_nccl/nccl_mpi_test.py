@@ -20,7 +20,7 @@ class Ranks(unittest.TestCase):
         self.assertEqual(output.count("[  PASSED  ]"), ranks, output)
 
     def test_two_pass_the_suites(self):
-        self.check_suites(2)
+        self.check_suites(2, SPILLWAY_TEST_OWN_GPU="1")
 
     def test_four_pass_the_suites_with_work_that_comes_late(self):
         self.check_suites(4, EMU_CUDA_DELAY_US="300", EMU_CUDA_SEED="3")

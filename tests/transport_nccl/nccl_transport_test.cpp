@@ -125,7 +125,7 @@ TEST(NcclTransport, TakesMoreMessagesAtOnceThanAGroupOfNcclHas) {
 /// All ranks ask for the same in orders that differ, each in one go: in the order of any of them
 /// some devices would wait for one another.
 TEST(NcclTransport, AgreesOnAnOrderWhereProgramsHaveNone) {
-  constexpr std::uint64_t kRounds = 12;
+  constexpr std::uint64_t kRounds = 5;
   NcclRanks ranks(4);
   ranks.run_members([](const Member& member) {
     NcclTransport& transport = member.transport;
@@ -241,8 +241,8 @@ TEST(NcclGroup, NamesWhoAsksForSomethingElse) {
         self == 1 ? group->broadcast(6, Rank(0), values.span(), values.ready())
                   : group->all_reduce(6, values.span(), SumElement::kFloat32, values.ready());
     EXPECT_THAT(other.wait().error,
-                HasSubstr(self == 1 ? "is a all-reduce of other numbers or another root on rank 0"
-                                    : "is a broadcast of other numbers or another root on rank 1"));
+                HasSubstr(self == 1 ? ": rank 0 has an all-reduce of that number"
+                                    : ": rank 1 has a broadcast of that number"));
   });
 }
 

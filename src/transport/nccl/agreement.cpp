@@ -78,17 +78,19 @@ void Agreement::note(const Circle& circle, const Asked& asked) {
     if (miss(circle, all)) asked_.erase(key);
     return;
   }
-  const std::vector<Asked> complete = std::move(all);
+  std::vector<Asked> complete = std::move(all);
   asked_.erase(key);
   if (!std::all_of(complete.begin(), complete.end(),
                    [&](const Asked& one) { return one.request.fits(complete.front().request); }))
-    return refuse(circle, complete);
+    return refuse(circle, std::move(complete));
   ready_.emplace_back(circle, asked.request);
   go_on();
 }
 
-/// Each is told of one that asks for something else.
-void Agreement::refuse(const Circle& circle, const std::vector<Asked>& asked) {
+/// Each is told of the first one that asks for something else.
+void Agreement::refuse(const Circle& circle, std::vector<Asked> asked) {
+  std::sort(asked.begin(), asked.end(),
+            [](const Asked& one, const Asked& other) { return one.by < other.by; });
   for (const Asked& mine : asked) {
     const Asked& other = *std::find_if(asked.begin(), asked.end(), [&](const Asked& one) {
       return !one.request.fits(mine.request);

@@ -78,7 +78,7 @@ class Agreement {
   void write(Rank to, Letter::Kind kind, const Circle& circle, std::vector<Request> requests,
              Rank about = Rank(0));
   void note(const Circle& circle, const Asked& asked);
-  void refuse(const Circle& circle, const std::vector<Asked>& asked);
+  void refuse(const Circle& circle, std::vector<Asked> asked);
   void note_gone(Rank rank);
   void note_ended(Rank rank);
   bool miss(const Circle& circle, const std::vector<Asked>& asked);

@@ -329,6 +329,8 @@ std::vector<Rank> Engine::awaited() {
 
 std::string Engine::subject() {
   if (const Operation* const oldest = work_->oldest()) return oldest->name;
+  if (agreement_.held())
+    return find(agreement_.held()->circle, agreement_.held()->requests.front())->name;
   return has_sent_last_ ? "the end" : "what devices do next";
 }
 

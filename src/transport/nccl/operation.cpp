@@ -8,8 +8,8 @@
 namespace spillway::transport::nccl {
 namespace {
 
-constexpr std::array<const char*, 6> kNames{"send",           "receive",    "all-reduce",
-                                            "reduce-scatter", "all-gather", "broadcast"};
+constexpr std::array<const char*, 6> kNames{"a send",           "a receive",     "an all-reduce",
+                                            "a reduce-scatter", "an all-gather", "a broadcast"};
 
 }  // namespace
 
@@ -39,9 +39,10 @@ std::string Operation::misfit(Rank self, const Request& theirs, Rank other) cons
     return spillway::message("{} has {} bytes on rank {}, and {} on rank {}", name, theirs.bytes,
                              other, mine.bytes, self);
   const std::uint32_t what = theirs.kind & 0xffU;
-  return spillway::message("{} is {} {} of other numbers or another root on rank {}", name,
-                           what == static_cast<std::uint32_t>(kind) ? "one" : "a",
-                           what < kNames.size() ? kNames[what] : "call", other);
+  if (what == static_cast<std::uint32_t>(kind))
+    return spillway::message("{}: rank {} has other numbers or another root", name, other);
+  return spillway::message("{}: rank {} has {} of that number", name, other,
+                           what < kNames.size() ? kNames[what] : "a call");
 }
 
 }  // namespace spillway::transport::nccl
