@@ -1,6 +1,8 @@
 // Sums of what lies on GPUs, over the transport between these.
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+
 #include "adding.h"
 #include "nccl_ranks.h"
 #include "spillway/allreduce/sum.h"
@@ -11,6 +13,30 @@ namespace {
 
 using allreduce::Element;
 using Content = std::vector<std::byte>;
+
+/// Memory of the host whose copies wait for their turn.
+class Pinned {
+ public:
+  Pinned(device::Device& device, Bytes size)
+      : device_(device),
+        data_(
+            static_cast<std::byte*>(std::aligned_alloc(kPage, (size.count() / kPage + 1) * kPage)),
+            &std::free),
+        span_(device::host_span(data_.get(), size)) {
+    EXPECT_EQ(device_.pin_host(span_), "");
+  }
+  ~Pinned() { device_.unpin_host(span_); }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+
+  device::DeviceSpan span() const { return span_; }
+
+ private:
+  static constexpr std::size_t kPage = 4096;
+  device::Device& device_;
+  const std::unique_ptr<std::byte, decltype(&std::free)> data_;
+  const device::DeviceSpan span_;
+};
 
 /// Adds on the host what it fetches from a device and brings back, in the order of a queue.
 class FetchedSums final : public allreduce::SumMemory {
@@ -35,18 +61,21 @@ class FetchedSums final : public allreduce::SumMemory {
 
   device::Event add_up(Element element, std::span<const std::byte* const> sources,
                        std::byte* target, Bytes size, double factor) override {
-    Content& sum = *kept_.emplace_back(std::make_unique<Content>(size.count()));
+    const auto room = [&] {
+      return kept_.emplace_back(std::make_unique<Pinned>(device_, size))->span();
+    };
+    const device::DeviceSpan sum = room();
     std::vector<const std::byte*> fetched;
     for (const std::byte* source : sources) {
-      Content& bytes = *kept_.emplace_back(std::make_unique<Content>(size.count()));
-      queue_->copy(span_of(bytes), span(source, size));
-      fetched.push_back(bytes.data());
+      const device::DeviceSpan bytes = room();
+      queue_->copy(bytes, span(source, size));
+      fetched.push_back(bytes.data);
     }
-    queue_->run([=, &sum] {
-      allreduce::add_up(element, fetched, sum.data(), size, factor);
+    queue_->run([=] {
+      allreduce::add_up(element, fetched, sum.data, size, factor);
       return device::Outcome();
     });
-    queue_->copy(span(target, size), span_of(sum));
+    queue_->copy(span(target, size), sum);
     return tell();
   }
 
@@ -67,7 +96,7 @@ class FetchedSums final : public allreduce::SumMemory {
 
   device::Device& device_;
   const std::shared_ptr<Notifier> driver_;
-  std::vector<std::unique_ptr<Content>> kept_;
+  std::vector<std::unique_ptr<Pinned>> kept_;
   const std::unique_ptr<device::Queue> queue_;
   const std::unique_ptr<device::Queue> ends_;
 };
