@@ -274,6 +274,11 @@ TEST(NcclTransport, TakesMemoryOfItsDeviceAndOfTheHost) {
     device::DeviceSpan elsewhere = values.span();
     elsewhere.device.index = static_cast<std::uint16_t>(peer.value());
     EXPECT_THROW(member.transport.send(peer, value(2), elsewhere), UnsupportedError);
+    std::vector<std::byte> late(1), one(1);
+    const device::Event never = member.host.receive(peer, value(3), span_of(late));
+    EXPECT_THROW(member.transport.send(peer, value(2), values.span(), never), Error);
+    expect_success(member.host.send(peer, value(3), span_of(one)));
+    expect_success(never);
   });
 }
 

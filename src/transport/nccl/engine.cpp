@@ -121,6 +121,11 @@ void Engine::start_on_nccl_thread() {
 }
 
 device::Event Engine::add(std::shared_ptr<Operation> operation) {
+  const auto& ready = operation->ready.state();
+  // The queue would wait for it on a thread of the driver, which all others may need.
+  if (!operation->ready.is_done() && ready->device().is_host() &&
+      dynamic_cast<const Message*>(ready.get()) == nullptr)
+    throw Error("{} waits for work of the host, which a device cannot", operation->name);
   const device::Event event(operation->message);
   {
     const std::lock_guard lock(mutex_);

@@ -59,16 +59,17 @@ class NcclGroup {
 /// of the host go by the host transport, as before; a message has both its ends on devices, or both
 /// on hosts. Tags, errors and notifiers are those of every transport.
 ///
-/// Nothing waits for the device: what is sent is read once `ready` is reached, what is received is
-/// written once `ready` is; an event that is given stays with who gave it. Memory of messages has
-/// to be there (mapped, not moved) until their events are done; NCCL keeps nothing of it.
+/// Nothing waits for the device: what is sent is read once `ready` is reached, and what is received
+/// is written once `ready` is. Memory of messages has to be there (mapped, not moved) until their
+/// events are done; NCCL keeps nothing of it.
 class NcclTransport : public Transport {
  public:
   using Transport::receive;
   using Transport::send;
   using Transport::Transport;
 
-  /// `ready`: an event of this device's queues, or of a message of this transport.
+  /// `ready`: an event of a queue of a GPU, or of a message of this transport; others have to be
+  /// done.
   device::Event send(Rank to, Tag tag, device::DeviceSpan bytes, const device::Event& ready);
   device::Event receive(Rank from, Tag tag, device::DeviceSpan bytes, const device::Event& ready);
 
