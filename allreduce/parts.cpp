@@ -1,7 +1,6 @@
 #include "parts.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace spillway::allreduce {
 
@@ -27,9 +26,8 @@ std::byte* Parts::find(Bytes begin, Bytes size) const {
   return part.bytes.size() - offset < size.count() ? nullptr : part.bytes.data() + offset;
 }
 
-/// Calls copy(place in a part, offset from `begin`, size) for each stretch.
-template <typename Copy>
-void Parts::for_each(Bytes begin, std::size_t size, const Copy& copy) const {
+void Parts::for_each(Bytes begin, Bytes all, const Copy& copy) const {
+  const std::size_t size = all.count();
   if (size == 0) return;
   std::size_t done = 0;
   std::size_t offset = 0;
@@ -40,18 +38,6 @@ void Parts::for_each(Bytes begin, std::size_t size, const Copy& copy) const {
     copy(part.bytes.data() + offset, done, here);
     done += here;
   }
-}
-
-void Parts::gather(Bytes begin, std::span<std::byte> into) const {
-  for_each(begin, into.size(), [&](const std::byte* place, std::size_t done, std::size_t size) {
-    std::memcpy(into.data() + done, place, size);
-  });
-}
-
-void Parts::scatter(Bytes begin, std::span<const std::byte> from) const {
-  for_each(begin, from.size(), [&](std::byte* place, std::size_t done, std::size_t size) {
-    std::memcpy(place, from.data() + done, size);
-  });
 }
 
 }  // namespace spillway::allreduce

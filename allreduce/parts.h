@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -16,8 +17,9 @@ class Parts {
   Bytes size() const { return size_; }
   /// Where these bytes are if they lie in one part; null if not, or if there are none.
   std::byte* find(Bytes begin, Bytes size) const;
-  void gather(Bytes begin, std::span<std::byte> into) const;
-  void scatter(Bytes begin, std::span<const std::byte> from) const;
+  /// Calls copy(place in a part, offset from `begin`, size) for each stretch of these bytes.
+  using Copy = std::function<void(std::byte* place, std::size_t offset, std::size_t size)>;
+  void for_each(Bytes begin, Bytes size, const Copy& copy) const;
 
  private:
   struct Part {
@@ -26,8 +28,6 @@ class Parts {
   };
 
   std::size_t part_at(Bytes offset) const;
-  template <typename Copy>
-  void for_each(Bytes begin, std::size_t size, const Copy& copy) const;
 
   std::vector<Part> parts_;  ///< None of them empty.
   Bytes size_;

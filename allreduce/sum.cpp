@@ -1,6 +1,8 @@
 #include "spillway/allreduce/sum.h"
 
 #include <algorithm>
+#include <cstring>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -34,12 +36,36 @@ struct Setting {
   Element element;
   double factor;
   Parts parts;
+  SumMemory& memory;
   Program program;
   std::uint64_t rounds;
 };
 
-/// Memory that is not filled with zeros before it is used.
-using Room = std::unique_ptr<std::byte[]>;
+/// That of the host, where all is done at once.
+class HostMemory final : public SumMemory {
+ public:
+  device::DeviceId device() const override { return {}; }
+  std::shared_ptr<std::byte> allocate(Bytes size) override {
+    // Not filled with zeros before it is used.
+    return {new std::byte[size.count()], std::default_delete<std::byte[]>()};
+  }
+  device::Event copy(std::byte* to, const std::byte* from, Bytes size) override {
+    std::memcpy(to, from, size.count());
+    return {};
+  }
+  device::Event add_up(Element element, std::span<const std::byte* const> sources,
+                       std::byte* target, Bytes size, double factor) override {
+    allreduce::add_up(element, sources, target, size, factor);
+    return {};
+  }
+};
+
+HostMemory& host_memory() {
+  static HostMemory memory;
+  return memory;
+}
+
+using Room = std::shared_ptr<std::byte>;
 
 /// Of one slice. The first round has the largest ones.
 Bytes largest_slice(const Setting& setting, std::uint64_t round = 0) {
@@ -51,7 +77,7 @@ Bytes largest_slice(const Setting& setting, std::uint64_t round = 0) {
 /// Of one round: what is staged, and copies of slices that lie in several parts.
 Room make_room(const Setting& setting) {
   const std::uint64_t slices = setting.program.staged + setting.program.slices;
-  return std::make_unique_for_overwrite<std::byte[]>((largest_slice(setting) * slices).count());
+  return setting.memory.allocate(largest_slice(setting) * slices);
 }
 
 /// A stretch of the array on its way through the program.
@@ -74,7 +100,10 @@ class Round {
       if (slice.place != nullptr || slice.size == Bytes()) continue;
       slice.is_gathered = true;
       slice.place = room_of(program.staged + i);
-      setting.parts.gather(slice.begin, {slice.place, slice.size.count()});
+      setting.parts.for_each(
+          slice.begin, slice.size, [&](std::byte* part, std::size_t offset, std::size_t size) {
+            note_copy(setting.memory.copy(slice.place + offset, part, Bytes(size)));
+          });
     }
     for (std::uint32_t i = 0; i < program.steps.size(); ++i) {
       waits_.push_back(program.steps[i].waits);
@@ -85,7 +114,8 @@ class Round {
 
   /// False: nothing has happened.
   bool advance() {
-    bool has_moved = false;
+    bool has_moved = take_copies();
+    if (!copies_.empty()) return has_moved;
     for (std::size_t i = 0; i < under_way_.size();) {
       if (!under_way_[i].second.is_done()) {
         ++i;
@@ -93,7 +123,7 @@ class Round {
       }
       const auto [step, event] = under_way_[i];
       under_way_.erase(under_way_.begin() + static_cast<std::ptrdiff_t>(i));
-      end_message(step, event);
+      take(step, event);
       has_moved = true;
     }
     // The latest first: what a message has allowed goes on at once, before what could wait.
@@ -103,10 +133,12 @@ class Round {
       begin(step);
       has_moved = true;
     }
+    if (left_ == 0 && !std::exchange(is_put_back_, true)) put_back();
     return has_moved;
   }
 
-  bool has_ended() const { return left_ == 0; }
+  /// The result is in its parts.
+  bool has_ended() const { return is_put_back_ && copies_.empty(); }
 
   /// Of a message that it needs, before one that is to be taken.
   Rank waits_for() const {
@@ -114,17 +146,13 @@ class Round {
     for (const auto& [index, event] : under_way_) {
       const Step& step = setting_.program.steps[index];
       if (step.kind == Step::Kind::kReceive) return step.peer;
-      found = step.peer;
+      if (step.kind == Step::Kind::kSend) found = step.peer;
     }
     return found;
   }
 
-  /// At the end: the result into its parts. Returns the memory, for a later round.
-  Room put_back() {
-    for (const Slice& slice : slices_)
-      if (slice.is_gathered) setting_.parts.scatter(slice.begin, {slice.place, slice.size.count()});
-    return std::move(room_);
-  }
+  /// At the end, for a later round.
+  Room take_room() { return std::move(room_); }
 
  private:
   struct Slice {
@@ -133,6 +161,28 @@ class Round {
     std::byte* place = nullptr;
     bool is_gathered = false;  ///< It lies in several parts.
   };
+
+  /// The result, into its parts.
+  void put_back() {
+    for (const Slice& slice : slices_)
+      if (slice.is_gathered)
+        setting_.parts.for_each(
+            slice.begin, slice.size, [&](std::byte* part, std::size_t offset, std::size_t size) {
+              note_copy(setting_.memory.copy(part, slice.place + offset, Bytes(size)));
+            });
+  }
+
+  void note_copy(device::Event copied) {
+    if (!copied.is_done() || !copied.wait().succeeded()) copies_.push_back(std::move(copied));
+  }
+
+  bool take_copies() {
+    return std::erase_if(copies_, [this](const device::Event& copied) {
+             if (!copied.is_done()) return false;
+             check(copied);
+             return true;
+           }) > 0;
+  }
 
   std::byte* room_of(std::uint64_t slice) { return room_.get() + (slice * largest_).count(); }
 
@@ -144,33 +194,37 @@ class Round {
     const Step& step = setting_.program.steps[index];
     const Bytes size = slices_[step.slice].size;
     if (size == Bytes()) return end(index);
-    if (step.kind == Step::Kind::kAdd || step.kind == Step::Kind::kScale) {
-      calculate(step, size);
-      return end(index);
-    }
-    const transport::Tag tag = tag_of(step);
-    const device::DeviceSpan bytes = device::host_span(at(step, step.place), size);
-    device::Event event = step.kind == Step::Kind::kSend
-                              ? setting_.group.send(step.peer, tag, bytes)
-                              : setting_.group.receive(step.peer, tag, bytes);
-    if (event.is_done()) return end_message(index, event);
+    device::Event event = begin_work(step, size);
+    if (event.is_done()) return take(index, event);
     under_way_.emplace_back(index, std::move(event));
   }
 
-  void calculate(const Step& step, Bytes size) {
+  device::Event begin_work(const Step& step, Bytes size) {
+    if (step.kind == Step::Kind::kAdd || step.kind == Step::Kind::kScale)
+      return calculate(step, size);
+    const device::DeviceSpan bytes{setting_.memory.device(), at(step, step.place), size};
+    return step.kind == Step::Kind::kSend ? setting_.group.send(step.peer, tag_of(step), bytes)
+                                          : setting_.group.receive(step.peer, tag_of(step), bytes);
+  }
+
+  device::Event calculate(const Step& step, Bytes size) {
     std::vector<const std::byte*> sources{at(step, {})};
     if (step.kind == Step::Kind::kAdd) {
       sources.clear();
       for (const Step::Place operand : step.operands) sources.push_back(at(step, operand));
     }
     const double factor = step.kind == Step::Kind::kScale ? setting_.factor : 1;
-    add_up(setting_.element, sources, at(step, {}), size, factor);
+    return setting_.memory.add_up(setting_.element, sources, at(step, {}), size, factor);
   }
 
-  void end_message(std::uint32_t index, const device::Event& event) {
+  void check(const device::Event& event) const {
     const device::Outcome outcome = event.wait();
     if (!outcome.succeeded())
       setting_.group.abort(message("sum {} has failed: {}", setting_.number, outcome.error));
+  }
+
+  void take(std::uint32_t index, const device::Event& event) {
+    check(event);
     end(index);
   }
 
@@ -193,7 +247,9 @@ class Round {
   std::vector<std::uint32_t> waits_;
   std::vector<std::uint32_t> ready_;
   std::vector<std::pair<std::uint32_t, device::Event>> under_way_;
+  std::vector<device::Event> copies_;  ///< Between room and parts, before all steps or after them.
   std::size_t left_ = 0;
+  bool is_put_back_ = false;
 };
 
 class RoundsSum final : public Sum {
@@ -211,7 +267,7 @@ class RoundsSum final : public Sum {
       for (const auto& round : under_way_) has_moved |= round->advance();
       has_moved |= std::erase_if(under_way_, [this](const auto& round) {
                      if (!round->has_ended()) return false;
-                     rooms_.push_back(round->put_back());
+                     rooms_.push_back(round->take_room());
                      return true;
                    }) > 0;
     }
@@ -255,10 +311,9 @@ void check(const transport::Transport& group, std::uint64_t number, Element elem
     throw Error("sum {} knows {} hosts of {} ranks", number, options.hosts.size(), group.ranks());
 }
 
-}  // namespace
-
-std::unique_ptr<Sum> begin_sum(transport::Transport& group, std::uint64_t number, Element element,
-                               std::vector<std::span<std::byte>> parts, const SumOptions& options) {
+std::unique_ptr<Sum> begin_in(SumMemory& memory, transport::Transport& group, std::uint64_t number,
+                              Element element, const std::vector<std::span<std::byte>>& parts,
+                              const SumOptions& options) {
   check(group, number, element, parts, options);
   const Parts array(parts);
   Program program = program_for(group, array.size(), options);
@@ -269,9 +324,29 @@ std::unique_ptr<Sum> begin_sum(transport::Transport& group, std::uint64_t number
   if (rounds >= (1ull << 32) / (2ull * group.ranks()))
     throw Error("sum {} of {} has too many pieces of {}", number, array.size(), options.piece);
   auto sum = std::make_unique<RoundsSum>(
-      Setting{group, number, element, options.factor, array, std::move(program), rounds});
+      Setting{group, number, element, options.factor, array, memory, std::move(program), rounds});
   sum->advance();
   return sum;
+}
+
+}  // namespace
+
+std::unique_ptr<Sum> begin_sum(transport::Transport& group, std::uint64_t number, Element element,
+                               std::vector<std::span<std::byte>> parts, const SumOptions& options) {
+  return begin_in(host_memory(), group, number, element, parts, options);
+}
+
+std::unique_ptr<Sum> begin_sum(transport::Transport& group, std::uint64_t number, Element element,
+                               const std::vector<device::DeviceSpan>& parts, SumMemory& memory,
+                               const SumOptions& options) {
+  std::vector<std::span<std::byte>> stretches;
+  for (const device::DeviceSpan& part : parts) {
+    if (part.device != memory.device())
+      throw Error("sum {} has a part on {}, and is added up on {}", number, part.device,
+                  memory.device());
+    stretches.emplace_back(part.data, part.size.count());
+  }
+  return begin_in(memory, group, number, element, stretches, options);
 }
 
 }  // namespace spillway::allreduce

@@ -62,4 +62,12 @@ std::vector<Finding> check_cuda(const device::CudaFacts& facts,
   return findings;
 }
 
+Finding check_nccl(const transport::NcclFacts& facts, std::size_t gpus) {
+  if (facts.reason.empty())
+    return {"NCCL", message("{}, {}", facts.version, facts.library), Verdict::kOk, {}};
+  if (gpus < 2) return {"NCCL", "none, which one GPU does without", Verdict::kOk, {}};
+  return {"NCCL", "none; ranks on GPUs cannot send one another what lies on these",
+          Verdict::kWarning, facts.reason};
+}
+
 }  // namespace spillway::cli

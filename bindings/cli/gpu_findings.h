@@ -5,6 +5,7 @@
 
 #include "findings.h"
 #include "spillway/device/cuda/cuda_backend.h"
+#include "spillway/transport/nccl/nccl_transport.h"
 
 namespace spillway::cli {
 
@@ -18,5 +19,8 @@ struct OpenedGpu {
 /// with the reason why there are none. `opened` has one entry for each device. Free of I/O.
 std::vector<Finding> check_cuda(const device::CudaFacts& facts,
                                 const std::vector<OpenedGpu>& opened);
+
+/// What several GPUs speak to one another with. `gpus`: how many there are. Free of I/O.
+Finding check_nccl(const transport::NcclFacts& facts, std::size_t gpus);
 
 }  // namespace spillway::cli

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "child_output.h"
@@ -23,6 +24,18 @@ OpenedGpu open_gpu(device::DeviceId id) {
   } catch (const Error& error) {
     return {{}, error.what()};
   }
+}
+
+/// That of the LibTorch whose runtime of CUDA this is: beside it, or where its own package lies.
+transport::NcclFacts nccl_beside(const std::filesystem::path& runtime) {
+  constexpr const char* kName = "libnccl.so.2";
+  const std::filesystem::path folder = runtime.parent_path();
+  for (const std::filesystem::path& path :
+       {folder / kName, folder.parent_path().parent_path() / "nccl" / "lib" / kName}) {
+    std::error_code error;
+    if (std::filesystem::exists(path, error)) return transport::nccl_facts(path.string());
+  }
+  return transport::nccl_facts();
 }
 
 }  // namespace
@@ -49,8 +62,10 @@ int run_gpu_trial(const std::vector<std::string>& words) {
   const device::CudaFacts facts = device::cuda_facts();
   std::vector<OpenedGpu> gpus;
   for (const device::CudaDeviceFacts& gpu : facts.devices) gpus.push_back(open_gpu(gpu.id));
-  const std::string text = packed(check_cuda(facts, gpus))
-                               .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::vector<Finding> findings = check_cuda(facts, gpus);
+  if (!gpus.empty()) findings.push_back(check_nccl(nccl_beside(words[0]), gpus.size()));
+  const std::string text =
+      packed(findings).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   std::printf("%s%s\n", std::string(kFound).c_str(), text.c_str());
   std::fflush(stdout);
   ::_exit(kDone);

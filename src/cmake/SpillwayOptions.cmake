@@ -2,7 +2,6 @@
 
 option(SPILLWAY_WITH_TORCH "Build what needs LibTorch" ON)
 set(SPILLWAY_WITH_CUDA AUTO CACHE STRING "Build the CUDA device: ON, OFF, or AUTO, where CUDA's headers are found")
-option(SPILLWAY_WITH_NCCL "Build collectives over NCCL (needs SPILLWAY_WITH_CUDA)" OFF)
 option(SPILLWAY_WITH_GDS "Build GPU-direct storage (needs SPILLWAY_WITH_CUDA)" OFF)
 option(SPILLWAY_WITH_IO_URING "Build the io_uring spill store" ON)
 option(SPILLWAY_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
@@ -36,8 +35,6 @@ function(spillway_require_option option needed)
   endif()
 endfunction()
 
-spillway_require_option(SPILLWAY_WITH_NCCL SPILLWAY_WITH_CUDA)
-spillway_require_code(SPILLWAY_WITH_NCCL src/device/cuda/nccl)
 spillway_require_option(SPILLWAY_WITH_GDS SPILLWAY_WITH_CUDA)
 spillway_require_code(SPILLWAY_WITH_GDS src/device/cuda/gds)
 spillway_require_code(SPILLWAY_BUILD_PYTHON bindings/python)

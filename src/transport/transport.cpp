@@ -13,6 +13,7 @@ const char* name_of(Stream stream) {
     case Stream::kValues: return "value";
     case Stream::kRequests: return "request";
     case Stream::kSums: return "sum";
+    case Stream::kDevices: return "letter about devices";
   }
   return "message";
 }

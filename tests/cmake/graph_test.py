@@ -12,6 +12,7 @@ TABLE = {
     "device": {"base"},
     "transport": {"base", "device"},
     "survey": {"base", "device", "transport"},
+    "transport_nccl": {"base", "device", "device_cuda", "transport"},
     "topology": {"base"},
     "profile": {"base"},
     "device_cuda": {"base", "device"},

@@ -261,6 +261,37 @@ TEST_F(EmulatedNccl, AnAbortEndsTheWaitOfTheOthers) {
   other.join();
 }
 
+TEST_F(EmulatedNccl, DoesNotBlockWhereThatIsAskedForAndRefusesCallsThatDoNotAwaitOneAnother) {
+  ncclUniqueId id;
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  EmulatedNcclConfig config{sizeof config, kNcclConfigMagic, 21400, 0};
+  const auto state_of = [](ncclComm_t comm) {
+    ncclResult_t state = ncclSuccess;
+    EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
+    return state;
+  };
+  ncclComm_t comms[2] = {};
+  EXPECT_EQ(ncclCommInitRankConfig(&comms[0], 2, id, 0, &config), ncclInProgress);
+  EXPECT_EQ(state_of(comms[0]), ncclInProgress);
+  EXPECT_EQ(state_of(comms[0]), ncclInProgress);
+  EXPECT_EQ(ncclCommInitRankConfig(&comms[1], 2, id, 1, &config), ncclInProgress);
+  for (ncclComm_t comm : comms) {
+    while (state_of(comm) == ncclInProgress) {
+    }
+    EXPECT_EQ(state_of(comm), ncclSuccess);
+  }
+  const FreeStream stream;
+  const DeviceBytes bytes(8);
+  const auto receive = [&] { return ncclRecv(bytes.data(), 8, ncclUint8, 1, comms[0], stream); };
+  EXPECT_EQ(receive(), ncclInProgress);
+  EXPECT_EQ(receive(), ncclInvalidUsage);
+  EXPECT_STREQ(ncclGetLastError(comms[0]), "ncclRecv: another call is in progress");
+  for (ncclComm_t comm : comms) EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  config.magic = 0;
+  EXPECT_EQ(ncclCommInitRankConfig(&comms[0], 2, id, 0, &config), ncclInvalidArgument);
+}
+
 TEST_F(EmulatedNccl, AccessesAreChecked) {
   const auto program = [] {
     run_ranks(1, [](const Rank& rank) {

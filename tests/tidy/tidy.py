@@ -34,7 +34,7 @@ TORCH_HOMES = ("recompute", "pipeline", "bindings",
                "benchmarks/does_it_reach_what_karma_claims")
 GPU_BENCHMARK = "benchmarks/what_does_mapping_cost_on_a_gpu"
 HOMES = [
-    ("CUDA", re.compile(r"^(cuda|cu(blas|rand|fft|solver|sparse|file|dnn)|nvToolsExt|nvtx3/|nccl)"),
+    ("CUDA", re.compile(r"^(cuda|cu(blas|rand|fft|solver|sparse|file|dnn)|nvToolsExt|nvtx3/|nccl\.h)"),
      ("src/device/cuda", "bindings/torch_cuda", "tests/device/cuda", "tests/memory/cuda", "tests/bindings/torch_cuda",
       *EMULATED_CUDA, GPU_BENCHMARK)),
     ("LibTorch's CUDA part", re.compile(r"^(c10/cuda|ATen/cuda|torch/csrc/cuda)/"),

@@ -180,6 +180,13 @@ bool is_captured(const Queue& queue) {
   return cuda->is_captured();
 }
 
+void with_current_device(Device& device, const std::function<void()>& work) {
+  const auto* const cuda = dynamic_cast<const CudaDevice*>(&device);
+  if (cuda == nullptr) throw Error("device {} is none of CUDA", device.id());
+  const OnDevice on(*cuda->context());
+  work();
+}
+
 void* stream_of(const Queue& queue) {
   const auto* const cuda = dynamic_cast<const CudaQueue*>(&queue);
   if (cuda == nullptr) throw Error("a queue of {} is no stream of CUDA", queue.device());

@@ -32,6 +32,10 @@ bool is_captured(const Queue& queue) {
   throw Error("a queue of {} is no stream of CUDA", queue.device());
 }
 
+void with_current_device(Device& device, const std::function<void()>& /*work*/) {
+  throw Error("device {} is none of CUDA", device.id());
+}
+
 void* stream_of(const Queue& queue) {
   throw Error("a queue of {} is no stream of CUDA", queue.device());
 }

@@ -18,22 +18,23 @@ class GpuDoctor(CommandCase):
                                           **{"EMU_CUDA_DEVICES": "2", **variables})
         self.assertEqual(errors, "")
         return {check["subject"]: check for check in json.loads(output)["checks"]
-                if check["subject"].lower().startswith("cuda")}
+                if check["subject"].lower().startswith(("cuda", "nccl"))}
 
     def of_folder(self, **variables):
         return self.checks(SPILLWAY_LIBTORCH_DIR=str(EMULATED / "torch"), **variables)
 
     def test_lists_the_gpus_of_the_libtorch_that_was_found(self):
         found = self.of_folder(EMU_CUDA_MEMORY="3GiB", CUDA_VISIBLE_DEVICES="1,0")
-        self.assertEqual(list(found), ["CUDA", "cuda:0", "cuda:1"])
+        self.assertEqual(list(found), ["CUDA", "cuda:0", "cuda:1", "NCCL"])
         self.assertEqual(found["CUDA"]["value"], "13.0; the driver serves up to 13.0")
+        self.assertRegex(found["NCCL"]["value"], "^2.28.9, /.*/libnccl.so.2$")
         self.assertEqual(found["cuda:0"]["value"],
                          "Emulated GPU 1 (8.0), 3.00 GiB of 3.00 GiB free, 0000:02:00.0, reaches cuda:1 directly, "
                          "virtual memory")
         self.assertEqual({check["verdict"] for check in found.values()}, {"ok"})
 
     def test_lists_the_gpus_of_a_program(self):
-        self.assertEqual(list(self.checks("--", PROGRAM)), ["CUDA", "cuda:0", "cuda:1"])
+        self.assertEqual(list(self.checks("--", PROGRAM)), ["CUDA", "cuda:0", "cuda:1", "NCCL"])
 
     def test_gives_one_reason_where_there_are_none(self):
         for variables, reason in (({"EMU_CUDA_DRIVER": "0"}, "no driver of NVIDIA is loaded: install"),

@@ -87,5 +87,18 @@ TEST(CheckCuda, SaysWhatAGpuLacks) {
   EXPECT_THAT(finding.mend, HasSubstr("; copies to and from it are slow"));
 }
 
+TEST(CheckNccl, TellsReleaseAndPlace) {
+  const Finding finding = check_nccl({"/site/libnccl.so.2", "2.28.9", {}}, 2);
+  EXPECT_EQ(finding.value, "2.28.9, /site/libnccl.so.2");
+  EXPECT_EQ(finding.verdict, Verdict::kOk);
+}
+
+TEST(CheckNccl, WarnsOfItsLackWhereThereAreSeveralGpus) {
+  EXPECT_EQ(check_nccl({{}, {}, "too old"}, 1).verdict, Verdict::kOk);
+  const Finding finding = check_nccl({{}, {}, "too old"}, 2);
+  EXPECT_EQ(finding.verdict, Verdict::kWarning);
+  EXPECT_EQ(finding.mend, "too old");
+}
+
 }  // namespace
 }  // namespace spillway::cli

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "spillway/allreduce/sum_memory.h"
 #include "spillway/base/bytes.h"
 #include "spillway/transport/transport.h"
 
@@ -79,6 +80,12 @@ class Sum {
 /// each rank before any message; TransportError as `Transport::send`.
 std::unique_ptr<Sum> begin_sum(transport::Transport& group, std::uint64_t number, Element element,
                                std::vector<std::span<std::byte>> parts,
+                               const SumOptions& options = {});
+
+/// The same for parts in `memory`, which outlives the sum, as do its messages there: `group` has to
+/// carry bytes of that device. With one order and equal additions it gives the same bits.
+std::unique_ptr<Sum> begin_sum(transport::Transport& group, std::uint64_t number, Element element,
+                               const std::vector<device::DeviceSpan>& parts, SumMemory& memory,
                                const SumOptions& options = {});
 
 }  // namespace spillway::allreduce

@@ -91,6 +91,19 @@ void ncclComm::end_turn() {
   turned_.notify_all();
 }
 
+ncclResult_t ncclComm::leave_in_progress() {
+  if (blocks_) return ncclSuccess;
+  is_in_progress_ = true;
+  return ncclInProgress;
+}
+
+ncclResult_t ncclComm::ask_for_progress() {
+  if (block_->aborted.load() != 0) return ncclRemoteError;
+  if (block_->joined.load() < ranks_) return ncclInProgress;
+  // Whoever asks once only is found out.
+  return std::exchange(is_in_progress_, false) ? ncclInProgress : ncclSuccess;
+}
+
 ncclResult_t ncclComm::split(int color, int key, ncclComm_t* part) {
   *part = nullptr;
   const int round = splits_++;
@@ -137,10 +150,15 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 }
 
 // Work may still be under way: ncclCommDestroy does not wait for it, either.
-ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
+ncclResult_t ncclCommFinalize(ncclComm_t comm) { return comm->leave_in_progress(); }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part, void*) {
-  return comm->split(color, key, part);
+  if (comm->is_in_progress())
+    return refuse(ncclInvalidUsage, "ncclCommSplit: another call is in progress");
+  const ncclResult_t result = comm->split(color, key, part);
+  if (result != ncclSuccess) return result;
+  if (!comm->blocks() && *part != nullptr) (*part)->stop_blocking();
+  return comm->leave_in_progress();
 }
 
 ncclResult_t ncclCommCount(ncclComm_t comm, int* ranks) {
@@ -159,7 +177,7 @@ ncclResult_t ncclCommCuDevice(ncclComm_t comm, int* device) {
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
-  *error = comm->block().aborted.load() != 0 ? ncclRemoteError : ncclSuccess;
+  *error = comm->ask_for_progress();
   return ncclSuccess;
 }
 }

@@ -35,6 +35,14 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   int rank() const { return rank_; }
   int device() const { return device_; }
 
+  /// Calls need not wait for the other ranks any more.
+  void stop_blocking() { blocks_ = false; }
+  bool blocks() const { return blocks_; }
+  /// A call of one that does not block goes on after it has returned.
+  ncclResult_t leave_in_progress();
+  ncclResult_t ask_for_progress();
+  bool is_in_progress() const { return is_in_progress_; }
+
  private:
   spillway::emulated::SharedBlock* const block_;
   const std::string name_;
@@ -46,6 +54,8 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   std::uint64_t taken_ = 0;
   std::uint64_t turn_ = 0;
   int splits_ = 0;
+  bool blocks_ = true;
+  bool is_in_progress_ = false;
 };
 
 namespace spillway::emulated {

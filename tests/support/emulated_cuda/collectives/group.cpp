@@ -115,17 +115,34 @@ void launch_all(std::vector<std::unique_ptr<Operation>> operations) {
   for (auto& batch : batches) launch(std::move(batch));
 }
 
+// Submits all of it; communicators that do not block are busy with it for a while.
+ncclResult_t end_group() {
+  std::vector<std::unique_ptr<Operation>> operations = std::exchange(group().operations, {});
+  std::vector<std::shared_ptr<ncclComm>> comms;
+  for (const auto& operation : operations) comms.push_back(operation->comm);
+  launch_all(std::move(operations));
+  ncclResult_t result = ncclSuccess;
+  for (const auto& comm : comms)
+    if (comm->leave_in_progress() == ncclInProgress) result = ncclInProgress;
+  return result;
+}
+
 }  // namespace
 
 ncclResult_t submit(std::unique_ptr<Operation> operation) {
+  if (operation->comm->is_in_progress())
+    return refuse(ncclInvalidUsage, std::string(operation->name) + ": another call is in progress");
   group().operations.push_back(std::move(operation));
-  if (group().depth == 0) launch_all(std::exchange(group().operations, {}));
-  return ncclSuccess;
+  return group().depth > 0 ? ncclSuccess : end_group();
 }
 
-ncclResult_t join(ncclComm_t* comm, const std::string& name, int ranks, int rank) {
+ncclResult_t join(ncclComm_t* comm, const std::string& name, int ranks, int rank, bool blocks) {
   const ncclResult_t made = make_communicator(comm, name, ranks, rank);
   if (made != ncclSuccess) return made;
+  if (!blocks) {
+    (*comm)->stop_blocking();
+    return (*comm)->leave_in_progress();
+  }
   if (group().depth > 0) {
     group().joining.push_back(comm);
     return ncclSuccess;
@@ -150,7 +167,6 @@ ncclResult_t ncclGroupEnd() {
   for (ncclComm_t* comm : std::exchange(group().joining, {})) {
     if (!(*comm)->meet()) return ncclRemoteError;
   }
-  launch_all(std::exchange(group().operations, {}));
-  return ncclSuccess;
+  return end_group();
 }
 }

@@ -42,6 +42,8 @@ struct Operation {
 ncclResult_t submit(std::unique_ptr<Operation> operation);
 
 /// The same for communicators: those that are made in a group wait for each other at its end.
-ncclResult_t join(ncclComm_t* comm, const std::string& name, int ranks, int rank);
+/// `blocks`: waits for the other ranks.
+ncclResult_t join(ncclComm_t* comm, const std::string& name, int ranks, int rank,
+                  bool blocks = true);
 
 }  // namespace spillway::emulated

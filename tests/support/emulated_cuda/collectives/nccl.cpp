@@ -45,8 +45,13 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
   return join(comm, id.internal, ranks, rank);
 }
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, void*) {
-  return join(comm, id.internal, ranks, rank);
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+                                    void* configuration) {
+  const auto* const config = static_cast<const EmulatedNcclConfig*>(configuration);
+  if (config == nullptr) return join(comm, id.internal, ranks, rank);
+  if (config->magic != kNcclConfigMagic)
+    return refuse(ncclInvalidArgument, "the configuration was not initialized");
+  return join(comm, id.internal, ranks, rank, config->blocking != 0);
 }
 
 ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int, ncclUniqueId* ids,

@@ -44,8 +44,18 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
 const char* ncclGetErrorString(ncclResult_t error);
 const char* ncclGetLastError(ncclComm_t comm);
 
+/// What of ncclConfig_t is looked at; the rest of it follows.
+struct EmulatedNcclConfig {
+  size_t size;
+  unsigned magic;  ///< kNcclConfigMagic
+  unsigned version;
+  int blocking;  ///< 0: no call waits for other ranks.
+};
+constexpr unsigned kNcclConfigMagic = 0xcafebeef;
+
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank);
-/// Configurations are ignored: all calls return when they are done.
+/// Of a communicator that does not block, calls say ncclInProgress, and none but
+/// ncclCommGetAsyncError and ncclCommAbort may come until that says ncclSuccess. Null: it blocks.
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     void* configuration);
 ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int id_count,

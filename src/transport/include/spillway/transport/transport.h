@@ -20,8 +20,9 @@ enum class Stream : std::uint8_t {
   kValues,    ///< What one rank has computed and another one needs.
   kRequests,  ///< Questions for bytes that only their asker knows of, and the answers.
   kSums,      ///< Parts of gradients that are added up.
+  kDevices,   ///< What comes next between the devices of ranks.
 };
-inline constexpr std::size_t kStreams = 4;
+inline constexpr std::size_t kStreams = 5;
 
 /// Names a message between a sender and a receiver, which both work it out for themselves. Another
 /// message may have the same tag once both have seen the end of this one.
@@ -83,10 +84,12 @@ class Transport {
   /// where the ranks are threads, and ends the process where they are processes.
   [[noreturn]] virtual void abort(const std::string& reason) = 0;
 
+ protected:
+  void check_peer(Rank peer, Tag tag) const;
+
  private:
   virtual device::Event do_send(Rank to, Tag tag, device::DeviceSpan bytes) = 0;
   virtual device::Event do_receive(Rank from, Tag tag, device::DeviceSpan bytes) = 0;
-  void check_peer(Rank peer, Tag tag) const;
 
   const Rank rank_;
   const std::uint32_t ranks_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,6 +45,10 @@ std::unique_ptr<Queue> queue_over_stream(Device& device, void* stream);
 /// Whether a graph is made of what the queue of a CUDA device is given; `record` would be a part of
 /// it then. Also true where CUDA does not tell. Throws Error for other queues.
 bool is_captured(const Queue& queue);
+
+/// Calls `work` while `device` is the current one of the calling thread, for libraries that work on
+/// that. Throws Error for a device that is not CUDA's, and what `work` throws.
+void with_current_device(Device& device, const std::function<void()>& work);
 
 /// The stream (cudaStream_t) of a queue of a CUDA device. Throws Error for other queues.
 void* stream_of(const Queue& queue);
