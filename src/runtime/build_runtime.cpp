@@ -173,7 +173,12 @@ class Builder {
         "lose per byte{}{}",
         about_, rates.write_bytes_per_second, rates.read_bytes_per_second, rates.duplex_share,
         rates.slowdown_seconds_per_byte(), assumed.empty() ? "" : "; assumed: ", assumed);
-    const TierRates tiers = tier_rates(host_memory, page_size(), rates, device_.device.get());
+    const topology::LinkRate* const link =
+        is_host() ? nullptr : surroundings_.directories.rates.link_of(device_.name);
+    if (link != nullptr)
+      log_info("{}its link to host memory is as spillway bench-io measured it at {}", about_,
+               link->measured_at);
+    const TierRates tiers = tier_rates(host_memory, page_size(), rates, device_.device.get(), link);
     rates = tiers.rates;
     options_.far = tiers.far;
   }
