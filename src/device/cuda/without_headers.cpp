@@ -2,6 +2,7 @@
 // needs to know.
 #include "spillway/base/error.h"
 #include "spillway/device/cuda/cuda_backend.h"
+#include "spillway/device/cuda/mapping_times.h"
 
 namespace spillway::device {
 namespace {
@@ -34,6 +35,10 @@ bool is_captured(const Queue& queue) {
 
 void with_current_device(Device& device, const std::function<void()>& /*work*/) {
   throw Error("device {} is none of CUDA", device.id());
+}
+
+std::vector<MappingTime> measure_mapping(Device& device, const std::vector<Bytes>& /*chunks*/) {
+  throw Error("{} maps no chunks", device.id());
 }
 
 void* stream_of(const Queue& queue) {

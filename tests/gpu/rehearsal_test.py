@@ -1,0 +1,88 @@
+"""`./test.sh --gpu` on the emulated GPU: each part gives figures or the reason why it has none."""
+import json
+import os
+import pathlib
+import subprocess
+import unittest
+
+import gpu_test
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+WORK = pathlib.Path(os.environ["SPILLWAY_TEST_WORK"])
+BUILD = os.environ["SPILLWAY_TEST_BUILD"]
+PARTS = ["device", "cases", "link", "equality", "speed", "state", "sanitizer", "managed"]
+NEED_A_GPU = {"sanitizer": "it checks kernels of a real GPU", "managed": "the emulated GPU has no managed memory"}
+
+
+class GpuRehearsal(unittest.TestCase):
+    def rehearse(self, *words, status=0, **variables):
+        """The record, the summary."""
+        WORK.mkdir(exist_ok=True)
+        file = WORK / f"{self._testMethodName}.json"
+        file.unlink(missing_ok=True)
+        done = subprocess.run([REPOSITORY / "test.sh", "--gpu", "--emulated", "--build", BUILD, "--into", file, *words],
+                              capture_output=True, text=True, check=False, env={**os.environ, **variables})
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return json.loads(file.read_text(encoding="utf-8")), done.stdout
+
+    def test_gives_figures_or_a_reason_for_each_part(self):
+        record, summary = self.rehearse()
+        self.assertEqual(list(record["parts"]), PARTS)
+        self.assertTrue(record["emulated"])
+        self.assertTrue(record["device"].startswith("Emulated GPU 0 (8.0)"), record["device"])
+        for name, outcome in record["parts"].items():
+            if name in NEED_A_GPU:
+                self.assertEqual(outcome.get("skipped"), NEED_A_GPU[name])
+            else:
+                self.assertTrue(outcome.get("figures"), f"{name}: {outcome}")
+        parts = {name: outcome.get("figures") for name, outcome in record["parts"].items()}
+        for told in parts["equality"].values():
+            if isinstance(told, dict):  # Its data is on this machine.
+                self.assertTrue(told["equal"])
+                self.assertLessEqual({"with_room", "budget_75", "budget_50", "budget_25"}, set(told["runs"]))
+                self.assertGreater(told["runs"]["budget_25"]["fetched_bytes"], 0)
+        half = parts["speed"]["text_gpt"]["50 %"]
+        self.assertGreater(half["spilled_bytes"], 0)
+        self.assertLessEqual(half["peak_bytes"], half["budget_bytes"])
+        # Nothing that could be taken for figures of a GPU.
+        self.assertIn("Its times and rates are none of a GPU", summary)
+        for unit in ("GB/s", "µs", "% of in-core"):
+            self.assertNotIn(unit, summary)
+
+    def test_shows_figures_beside_their_goals(self):
+        at = {"of_in_core_speed": 0.9, "step_seconds": 2.0, "in_core_step_seconds": 1.8, "planned_step_seconds": 1.9,
+              "bound_step_seconds": 1.85, "lost_seconds_per_operator": 3e-7, "host_seconds_per_operator": 2e-7}
+        record = {"emulated": False, "date": "2026-11-27", "device": "Card", "parts": {
+            "speed": {"seconds": 1.0, "figures": {"text_gpt": {"room": at, "50 %": at, "25 %": at}}},
+            "link": {"seconds": 1.0, "figures": {
+                "of_bare_out": 0.97, "of_bare_in": 0.96, "product_loses": 0.02, "bare": {"out": 5e10, "in": 4e10},
+                "spillway": {"mapping": [{"chunk_bytes": 2 << 20, "beside": "copies", "map_seconds": 3.6e-5,
+                                          "unmap_seconds": 1.4e-5}]}}},
+            "managed": {"seconds": 1.0, "figures": {"50 %": {"times_faster": 4.0}}},
+            "state": {"seconds": 1.0, "figures": {"needed_bytes": 4 << 30, "budget_bytes": 1 << 30,
+                                                  "step_seconds_median": 0.5, "tokens_per_second": 321.0}},
+            "sanitizer": {"seconds": 0.1, "skipped": "there is no compute-sanitizer"}}}
+        summary = gpu_test.summary_of(record)
+        for line in ("text_gpt: interception: 11.1 % of a step, 0.30 µs per operator (0.20 µs of the host) (goal 2 %",
+                     "text_gpt at 50 %: 90.0 % of in-core speed (2.000 s, planned 1.900 s, bound 1.850 s) (goal 95 %",
+                     "copies, of a bare loop: out 97.0 %, in 96.0 % of 50.0 and 40.0 GB/s (goal 95 %)",
+                     "matrix products beside copies: lose 2.0 % (goal 3 %)",
+                     "2 MiB mapped beside copies: map 36.0 µs, unmap 14.0 µs (goal hidden)",
+                     "managed memory at 50 %: 4.0 times faster (goal 3 times)",
+                     "state of four budgets: 4.00 GiB with 1.00 GiB, 0.500 s per step, 321 tokens/s (goal trains)",
+                     "sanitizer: skipped: there is no compute-sanitizer"):
+            self.assertIn(line, summary)
+
+    def test_ends_in_time(self):
+        record, _ = self.rehearse("--parts", "link,equality", "--limit", "3")
+        self.assertEqual(list(record["parts"]), ["device", "link", "equality"])
+        self.assertIn("time", record["parts"]["equality"]["skipped"])
+
+    def test_says_that_there_is_no_gpu(self):
+        record, summary = self.rehearse(EMU_CUDA_DRIVER="0")
+        self.assertEqual(list(record["parts"]), ["device"])
+        self.assertIn("device: skipped: no GPU: no driver of NVIDIA is loaded", summary)
+
+
+if __name__ == "__main__":
+    unittest.main()
