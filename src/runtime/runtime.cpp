@@ -70,7 +70,7 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
       recomputer_ = std::make_unique<Recomputer>(
           Recomputer::Memory{*engine_, *engine_, *engine_},
           [this](profile::OpIndex place, const recompute::RecordedCall& call,
-                 std::span<const RangeUse> uses, const std::function<void(swap::PinSet&)>& body) {
+                 std::span<const RangeUse> uses, const ReplayBody& body) {
             run_replay(place, call, uses, body);
           });
   }
@@ -152,12 +152,11 @@ swap::SwapEngine::Allocation Runtime::allocate_paged(OpContext& op, std::size_t 
   return made;
 }
 
-void* Runtime::allocate_in_rehearsal(OpContext& op, std::size_t size) {
+/// Tells nobody but the rehearsal where there is no room.
+template <typename Action>
+void Runtime::in_rehearsal(OpContext& op, const Action& action) {
   try {
-    if (size >= options_.min_storage.count())
-      return engine_->allocate(Bytes(size), &op.pins).address;
-    if (shared_->serves(size)) return shared_->allocate(size, &op.pins, {}).address;
-    engine_->account_small(Bytes(size), &op.pins);
+    action();
   } catch (const swap::NoRoomError&) {
     op.ran_out_of_room = true;
     throw;
@@ -165,7 +164,19 @@ void* Runtime::allocate_in_rehearsal(OpContext& op, std::size_t size) {
     op.ran_out_of_room = true;
     throw;
   }
-  return small_block(*engine_, size);
+}
+
+void* Runtime::allocate_in_rehearsal(OpContext& op, std::size_t size) {
+  void* memory = nullptr;
+  in_rehearsal(op, [&] {
+    if (size >= options_.min_storage.count())
+      memory = engine_->allocate(Bytes(size), &op.pins).address;
+    else if (shared_->serves(size))
+      memory = shared_->allocate(size, &op.pins, {}).address;
+    else
+      engine_->account_small(Bytes(size), &op.pins);
+  });
+  return memory != nullptr ? memory : small_block(*engine_, size);
 }
 
 void* Runtime::allocate(std::size_t size) {
@@ -266,13 +277,25 @@ void Runtime::tell_values(const OpContext& op, std::span<const RangeUse> uses, D
 
 void Runtime::count_other(Bytes size) {
   OpContext& op = context();
+  if (op.rehearses) {
+    in_rehearsal(op, [&] { engine_->account_small(size, &op.pins); });
+    return;
+  }
   const Mark start = mark_wait(op);
   with_room(op, 0, [&] { engine_->account_small(size, op.is_running ? &op.pins : nullptr); });
   note_success(op);
   end_wait_for_room(op, {}, start);
 }
 
-void Runtime::hold_until_freed(StorageId storage) { held_->hold(storage); }
+void Runtime::hold_until_freed(StorageId storage) {
+  const RangeUse use = engine_->find(engine_->address_of(storage));
+  // From now on it may be written at any time, and nobody tells of that.
+  if (!has_begun_op())
+    before_write(use);
+  else if (recomputer_ != nullptr && recomputer_->is_active())
+    recomputer_->note_unrecorded_writes({&storage, 1});
+  held_->hold(storage);
+}
 
 device::Event Runtime::given_so_far() const {
   return options_.given_so_far ? options_.given_so_far() : device::Event();

@@ -11,7 +11,7 @@ namespace spillway::recompute {
 /// has none), else the default one.
 at::Generator generator_of(c10::ArrayRef<c10::IValue> arguments, int position);
 
-/// Whether a generator can be copied with its state: it is LibTorch's own for the CPU.
+/// Whether it is LibTorch's own for the CPU.
 bool can_restore(const at::Generator& generator);
 
 /// A generator in the same state. Any thread, also while others draw.
@@ -21,7 +21,7 @@ at::Generator copy_of(const at::Generator& generator);
 /// LibTorch's own for the CPU. Any thread, also while others draw.
 std::uint64_t next_draw_of(const at::Generator& generator);
 
-/// Nobody may draw from them meanwhile: for copies.
+/// Of the CPU or of CUDA. Nobody may draw from them meanwhile: for copies.
 bool same_state(const at::Generator& a, const at::Generator& b);
 
 }  // namespace spillway::recompute

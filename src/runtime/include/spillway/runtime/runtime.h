@@ -27,6 +27,7 @@ class HeldStorages;
 class StepGuide;
 class Recomputer;
 class SharedPages;
+struct ReplayBody;
 
 /// Carries a trainer through its steps: allocates its memory of one device, brackets the operators
 /// that use it, learns their order and passes what was learned on to the swap engine. Free of
@@ -187,6 +188,8 @@ class Runtime {
   enum class Finding { kWhole, kSoFar };
   std::string smallest_budget_text_locked(const swap::SwapStatistics& memory, Finding found) const;
   Bytes smallest_budget_locked(const swap::SwapStatistics& memory) const;
+  template <typename Action>
+  void in_rehearsal(OpContext& op, const Action& action);
   void* allocate_in_rehearsal(OpContext& op, std::size_t size);
   swap::SwapEngine::Allocation allocate_paged(OpContext& op, std::size_t size);
   void settle_drops(OpContext& op, std::span<const RangeUse> uses, const OpText& text,
@@ -202,7 +205,7 @@ class Runtime {
   void drop_wished(OpContext& op) noexcept;
   void settle_unrecorded(OpContext& op);
   void run_replay(profile::OpIndex place, const recompute::RecordedCall& call,
-                  std::span<const RangeUse> uses, const std::function<void(swap::PinSet&)>& body);
+                  std::span<const RangeUse> uses, const ReplayBody& body);
   void note_need(OpContext& op);
   void note_need_locked(std::uint64_t pages, const std::string& who);
   void note_refusal(const Error& error, const std::string& who, std::uint64_t signature);
