@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 
 #include <cstdint>

@@ -710,7 +710,9 @@ void Interceptor::before_pointer(const void* tensor, int writes) {
   const auto& taken = *static_cast<const at::TensorBase*>(tensor);
   if (!taken.defined() || !taken.has_storage()) return;
   runtime::Runtime* const runtime = DeviceRuntimes::of(taken.device());
-  if (runtime == nullptr || per_thread<ThreadState>().inside) return;
+  // A kernel that runs again asks where no operator is seen, too.
+  if (runtime == nullptr || per_thread<ThreadState>().inside || runtime::Runtime::runs_operator())
+    return;
   if (CallRecorder* const records = DeviceRuntimes::records_of(taken.device());
       records != nullptr && writes != 0)
     records->before_write(*taken.storage().unsafeGetStorageImpl());
