@@ -23,9 +23,9 @@ std::size_t shift(const void* start, const void* original, std::uintptr_t line) 
 
 at::Tensor bytes_at(void* address, std::size_t size, c10::Device device) {
   const auto key = device.is_cpu() ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA;
-  auto bytes = at::detail::make_tensor<c10::TensorImpl>(
-      borrowed_storage(address, size, device), c10::DispatchKeySet(key),
-      c10::scalarTypeToTypeMeta(at::kByte));
+  auto bytes = at::detail::make_tensor<c10::TensorImpl>(borrowed_storage(address, size, device),
+                                                        c10::DispatchKeySet(key),
+                                                        c10::scalarTypeToTypeMeta(at::kByte));
   bytes.unsafeGetTensorImpl()->set_sizes_contiguous({static_cast<std::int64_t>(size)});
   return bytes;
 }
@@ -41,10 +41,9 @@ void copy_in_stream(at::Tensor to, const at::Tensor& from, bool waits) {
 }  // namespace
 
 c10::Storage borrowed_storage(void* address, std::size_t bytes, c10::Device device) {
-  return c10::Storage(
-      c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
-                                            c10::DataPtr(address, device), nullptr,
-                                            /*resizable=*/false));
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), bytes, c10::DataPtr(address, device), nullptr,
+      /*resizable=*/false));
 }
 
 ByteCopy::ByteCopy(const void* original, std::size_t size, c10::Device device) : size_(size) {
@@ -59,8 +58,8 @@ ByteCopy::ByteCopy(const void* original, std::size_t size, c10::Device device) :
   device_memory_ = c10::GetAllocator(device.type())->allocate(size + kDeviceLine);
   auto* const begin = static_cast<std::byte*>(device_memory_.get());
   data_ = begin + shift(begin, original, kDeviceLine);
-  copy_in_stream(bytes_at(data_, size, device),
-                 bytes_at(const_cast<void*>(original), size, device), false);
+  copy_in_stream(bytes_at(data_, size, device), bytes_at(const_cast<void*>(original), size, device),
+                 false);
 }
 
 BytesOnHost::BytesOnHost(const std::byte* original, std::size_t size, c10::Device device)

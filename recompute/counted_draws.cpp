@@ -41,7 +41,7 @@ class Exchanged {
 
 }  // namespace
 
-std::unique_lock<std::timed_mutex> turn_to_draw(const DrawTurns& turns) {
+std::unique_lock<std::recursive_timed_mutex> turn_to_draw(const DrawTurns& turns) {
   // Two operators may each hold memory that the other one waits for.
   constexpr std::chrono::minutes kPatience(1);
   std::unique_lock turn(*turns, kPatience);

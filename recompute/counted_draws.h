@@ -12,7 +12,7 @@
 namespace spillway::recompute {
 
 /// The turn of the calling thread. Throws Error where it does not come for a long time.
-std::unique_lock<std::timed_mutex> turn_to_draw(const DrawTurns& turns);
+std::unique_lock<std::recursive_timed_mutex> turn_to_draw(const DrawTurns& turns);
 
 /// What a call draws from a generator of a device, whose state is a seed and how far it has come:
 /// how much it draws follows from the call, so a run that comes elsewhere is known to be wrong.

@@ -22,9 +22,7 @@ bool holds(const std::array<std::string_view, N>& names, std::string_view name) 
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-bool is_convolution(std::string_view stem) {
-  return stem.find("conv") != std::string_view::npos;
-}
+bool is_convolution(std::string_view stem) { return stem.find("conv") != std::string_view::npos; }
 
 bool is_transposed(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {
   if (schema.name().find("transpose") != std::string::npos) return true;
@@ -50,8 +48,9 @@ bool is_unordered_on_cuda(std::string_view name) {
   const std::string_view stem = stem_of(name);
   if (stem.ends_with("_backward") || stem.find("_backward_") != std::string_view::npos) {
     constexpr std::array<std::string_view, 9> kParts{
-        "pool",     "upsample",  "pad",             "grid_sampler",  "embedding_bag",
-        "ctc_loss", "attention", "embedding_dense", "segment_reduce"};
+        "pool",         "upsample",        "pad",
+        "grid_sampler", "embedding_bag",   "ctc_loss",
+        "attention",    "embedding_dense", "segment_reduce"};
     return std::any_of(kParts.begin(), kParts.end(), [stem](std::string_view part) {
       return stem.find(part) != std::string_view::npos;
     });
@@ -89,7 +88,8 @@ const char* objection_on_device(const c10::OperatorHandle& op, const OperatorRul
   const at::Context& context = at::globalContext();
   const bool is_told =
       context.deterministicAlgorithms() && !context.deterministicAlgorithmsWarnOnly();
-  if (rules.is_unordered_on_cuda && !is_told) return "it adds up in an order that differs each time";
+  if (rules.is_unordered_on_cuda && !is_told)
+    return "it adds up in an order that differs each time";
   if (!is_convolution(stem_of(op.schema().name())) || !context.userEnabledCuDNN()) return nullptr;
   // Each thread measures for itself which is the fastest.
   if (context.benchmarkCuDNN()) return "cuDNN may choose another algorithm when it runs again";

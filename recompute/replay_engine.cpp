@@ -111,7 +111,8 @@ std::optional<RecordedCall> ReplayEngine::record(const c10::OperatorHandle& op,
   return call;
 }
 
-std::unique_lock<std::timed_mutex> ReplayEngine::take_turn(const c10::OperatorHandle& op) {
+std::unique_lock<std::recursive_timed_mutex> ReplayEngine::take_turn(
+    const c10::OperatorHandle& op) {
   if (options_.device.is_cpu() || !rules_of(op).draws_random_numbers) return {};
   return turn_to_draw(turns_);
 }

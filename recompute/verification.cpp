@@ -70,9 +70,8 @@ std::vector<std::uint64_t> fingerprints_of_read(const TorchCall& call) {
   std::vector<std::uint64_t> sums;
   for (const StorageArgument& storage : call.storages)
     if (storage.id.is_some() && !storage.before)
-      sums.push_back(
-          fingerprint(BytesOnHost(storage.address, storage.bytes, storage.device).data(),
-                      storage.bytes));
+      sums.push_back(fingerprint(BytesOnHost(storage.address, storage.bytes, storage.device).data(),
+                                 storage.bytes));
   return sums;
 }
 

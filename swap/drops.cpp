@@ -16,8 +16,7 @@ bool SwapEngine::State::drop(StorageId id) {
   Range& range = range_of(id);
   SPILLWAY_ASSERT(range.is_live && !range.is_dying);
   end_late_uses_locked();
-  const bool is_held =
-      range.pins + range.partial_pins > range.late_uses || range.in_flight > 0;
+  const bool is_held = range.pins + range.partial_pins > range.late_uses || range.in_flight > 0;
   if (range.is_dropped || is_held || range.faulted || drops_.has_ended) return false;
   for (PageIndex index = range.first; index < range.first + range.pages; ++index) {
     if (pages_.get()[index].state == PageState::kReadQueued) return false;

@@ -40,11 +40,11 @@ inline constexpr std::uint8_t kRefusalsMax = 3;
 
 struct Page {
   PageState state = PageState::kOut;
-  bool dirty = false;                ///< The extent, if any, does not hold the bytes.
-  bool write_protected = false;      ///< Writes are reported before they happen.
-  bool leaving = false;              ///< Goes out when its write has ended.
-  bool forced = false;               ///< Goes out even while pinned.
-  bool cancelled = false;            ///< Was written to while it was being written out.
+  bool dirty = false;                    ///< The extent, if any, does not hold the bytes.
+  bool write_protected = false;          ///< Writes are reported before they happen.
+  bool leaving = false;                  ///< Goes out when its write has ended.
+  bool forced = false;                   ///< Goes out even while pinned.
+  bool cancelled = false;                ///< Was written to while it was being written out.
   bool writable_on_arrival : 1 = false;  ///< Somebody waits to write it, or no copy is wanted.
   bool moved_on : 1 = false;  ///< Out: a device still goes by its address, see memory::FramesInUse.
   std::uint8_t failed_writes : 4 = 0;

@@ -44,7 +44,7 @@ class CallRecorder {
   void before_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
     engine_.before_call(op, arguments);
   }
-  std::unique_lock<std::timed_mutex> take_turn(const c10::OperatorHandle& op) {
+  std::unique_lock<std::recursive_timed_mutex> take_turn(const c10::OperatorHandle& op) {
     return engine_.take_turn(op);
   }
 
@@ -70,7 +70,7 @@ class CallRecorder {
     bool is_wanted_;
     bool is_first_of_its_kind_ = false;  ///< And nothing is known of it yet.
     std::uint64_t kind_ = 0;
-    std::unique_lock<std::timed_mutex> turn_;  ///< To draw random numbers, where it does.
+    std::unique_lock<std::recursive_timed_mutex> turn_;  ///< To draw random numbers, where it does.
     std::optional<recompute::RecordedCall> record_;
     /// Those of the arguments, which end with the kernel where nobody else has them (what resolves
     /// a lazy conjugation, say): a comparison reads them, and the runtime takes keys of what lives.

@@ -46,6 +46,8 @@ class DeviceRuntimes {
     return entries_[index].runtime.load(std::memory_order_acquire);
   }
 
+  static bool are_some() noexcept { return are_some_.load(std::memory_order_relaxed); }
+
   /// Null where no runtime rules, or nothing is to run again.
   static CallRecorder* records_of(c10::Device device) noexcept {
     if (of(device) == nullptr) return nullptr;

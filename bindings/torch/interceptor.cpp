@@ -341,8 +341,8 @@ class RunningOp {
     thread.inside = true;
     thread.running = this;
     try {
-      const bool is_of_one = thread.devices.used().size() == 1 && uses.empty() &&
-                             thread.shared.list().empty();
+      const bool is_of_one =
+          thread.devices.used().size() == 1 && uses.empty() && thread.shared.list().empty();
       for (DeviceOp& op : thread.devices.used()) begin(op, is_of_one && op.records != nullptr);
     } catch (...) {
       end();
@@ -411,8 +411,8 @@ void tell_other_records(ThreadState& thread, CallRecorder& own, const c10::Opera
 }
 
 /// The turn to draw where an operator makes its tensors, and begins on their device only then.
-std::unique_lock<std::timed_mutex> take_turn(const c10::OperatorHandle& op,
-                                             c10::ArrayRef<c10::IValue> arguments) {
+std::unique_lock<std::recursive_timed_mutex> take_turn(const c10::OperatorHandle& op,
+                                                       c10::ArrayRef<c10::IValue> arguments) {
   for (const c10::IValue& argument : arguments) {
     if (!argument.isDevice()) continue;
     if (CallRecorder* const records = DeviceRuntimes::records_of(argument.toDevice()))
@@ -442,8 +442,8 @@ void compute(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts
   CallRecorder* const there = devices.size() == 1 ? devices.front().records : nullptr;
   CallRecorder& own = there != nullptr ? *there : *records;
   if (!devices.empty()) tell_other_records(thread, own, op, arguments);
-  std::unique_lock<std::timed_mutex> turn;
-  if (devices.empty()) turn = take_turn(op, arguments);
+  std::unique_lock<std::recursive_timed_mutex> turn;
+  if (devices.empty() && DeviceRuntimes::are_some()) turn = take_turn(op, arguments);
   CallRecorder::Call call(own, op, arguments, traits.autograd);
   op.redispatchBoxed(below, &stack);
   thread.devices.note_results(torch::jit::last(stack, schema.returns().size()));

@@ -24,8 +24,8 @@ struct OperatorFacts {
   bool touches_nothing;      ///< Only makes views.
   bool is_replayable;        ///< May run again on the host, arguments permitting.
   bool is_replayable_on_cuda;
-  bool goes_on;              ///< Past its return, on streams of its own: a collective.
-  std::uint64_t name_hash;   ///< Of name and overload, the same in every process.
+  bool goes_on;                  ///< Past its return, on streams of its own: a collective.
+  std::uint64_t name_hash;       ///< Of name and overload, the same in every process.
   std::vector<Access> accesses;  ///< One per argument.
 };
 

@@ -86,8 +86,7 @@ ServedDevice::ServedDevice(c10::DeviceIndex index)
        .given_so_far = [this,
                         index] { return given_so_far(c10::cuda::getCurrentCUDAStream(index)); },
        .moment = [this, index] { return moment(c10::cuda::getCurrentCUDAStream(index)); },
-       .before_replay = [this,
-                         index] { follow_all(c10::cuda::getCurrentCUDAStream(index)); },
+       .before_replay = [this, index] { follow_all(c10::cuda::getCurrentCUDAStream(index)); },
        .after_replay = [this, index] { lead_all(c10::cuda::getCurrentCUDAStream(index)); }});
   Interceptor::add_device(index, *runtime_,
                           {.is_capturing = &is_capturing, .objection = &objection_to_stream});

@@ -70,9 +70,8 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
       recomputer_ = std::make_unique<Recomputer>(
           Recomputer::Memory{*engine_, *engine_, *engine_},
           [this](profile::OpIndex place, const recompute::RecordedCall& call,
-                 std::span<const RangeUse> uses, const ReplayBody& body) {
-            run_replay(place, call, uses, body);
-          });
+                 std::span<const RangeUse> uses,
+                 const ReplayBody& body) { run_replay(place, call, uses, body); });
   }
   step_start_ = clock_.now();
 }
@@ -152,23 +151,9 @@ swap::SwapEngine::Allocation Runtime::allocate_paged(OpContext& op, std::size_t 
   return made;
 }
 
-/// Tells nobody but the rehearsal where there is no room.
-template <typename Action>
-void Runtime::in_rehearsal(OpContext& op, const Action& action) {
-  try {
-    action();
-  } catch (const swap::NoRoomError&) {
-    op.ran_out_of_room = true;
-    throw;
-  } catch (const swap::StoreError&) {
-    op.ran_out_of_room = true;
-    throw;
-  }
-}
-
 void* Runtime::allocate_in_rehearsal(OpContext& op, std::size_t size) {
   void* memory = nullptr;
-  in_rehearsal(op, [&] {
+  op.rehearse([&] {
     if (size >= options_.min_storage.count())
       memory = engine_->allocate(Bytes(size), &op.pins).address;
     else if (shared_->serves(size))
@@ -278,7 +263,7 @@ void Runtime::tell_values(const OpContext& op, std::span<const RangeUse> uses, D
 void Runtime::count_other(Bytes size) {
   OpContext& op = context();
   if (op.rehearses) {
-    in_rehearsal(op, [&] { engine_->account_small(size, &op.pins); });
+    op.rehearse([&] { engine_->account_small(size, &op.pins); });
     return;
   }
   const Mark start = mark_wait(op);

@@ -144,15 +144,15 @@ void Recomputer::run(KeptCall& kept) {
   ++counts_.replays;
   std::vector<OutputMemory> made;
   const ReplayBody body{.compute =
-                      [&] {
-                        const ChildrenEnded at_end;
-                        made = kept.call.run(address_of);
-                      },
-                  .take =
-                      [&](swap::PinSet& pins) {
-                        take_results(kept, std::move(made), pins);
-                        return temporary_storages();
-                      }};
+                            [&] {
+                              const ChildrenEnded at_end;
+                              made = kept.call.run(address_of);
+                            },
+                        .take =
+                            [&](swap::PinSet& pins) {
+                              take_results(kept, std::move(made), pins);
+                              return temporary_storages();
+                            }};
   run_as_op_(kept.place, kept.call, uses, body);
 }
 

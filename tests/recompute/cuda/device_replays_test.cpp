@@ -167,8 +167,8 @@ TEST_F(DeviceReplays, DrawFromTheGeneratorThatTheCallWasGiven) {
 
 TEST_F(DeviceReplays, SayWhereSomebodyElseHasDrawnBetween) {
   const Tensor x = paged(at::ones({64, 64}, there_));
-  const SeenCall seen = see(op("aten::native_dropout"), {x, 0.5, true},
-                            [this] { at::rand({5}, there_); });
+  const SeenCall seen =
+      see(op("aten::native_dropout"), {x, 0.5, true}, [this] { at::rand({5}, there_); });
   ASSERT_TRUE(seen.record) << seen.objection;
   try {
     again(seen);
@@ -182,7 +182,7 @@ TEST_F(DeviceReplays, DrawOneAfterTheOther) {
   const Tensor x = paged(at::ones({64, 64}, there_));
   const SeenCall seen = see(op("aten::native_dropout"), {x, 0.5, true});
   const Tensor first = result_of(seen).clone();
-  std::unique_lock<std::timed_mutex> turn = engine_.take_turn(op("aten::native_dropout"));
+  std::unique_lock<std::recursive_timed_mutex> turn = engine_.take_turn(op("aten::native_dropout"));
   EXPECT_FALSE(engine_.take_turn(op("aten::mm")).owns_lock());
   std::promise<void> begun;
   auto other = std::async(std::launch::async, [&] {
@@ -206,8 +206,8 @@ TEST_F(DeviceReplays, AreRefusedWhereTheBitsMayDiffer) {
   const std::vector<std::int64_t> ones{1, 1};
   const std::vector<std::int64_t> zeros{0, 0};
   const auto convolve = [&](bool transposed) {
-    return objection(op("aten::convolution"), {image, filter, c10::IValue(), ones, zeros, ones,
-                                               transposed, zeros, 1});
+    return objection(op("aten::convolution"),
+                     {image, filter, c10::IValue(), ones, zeros, ones, transposed, zeros, 1});
   };
   EXPECT_EQ(convolve(false), "");
   EXPECT_THAT(convolve(true), HasSubstr("cuDNN may add up in an order"));

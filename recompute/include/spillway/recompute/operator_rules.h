@@ -33,8 +33,8 @@ struct OperatorRules {
   bool makes_blanks = false;  ///< Its results hold one value or none: trainers fill them by hand.
   bool draws_random_numbers = false;
   bool is_unordered_on_cuda = false;  ///< Unless LibTorch is told to be deterministic.
-  bool takes_no_masks = false;     ///< A mask would decide how large its result is.
-  bool returns_arguments = false;  ///< All its results are arguments that it has written.
+  bool takes_no_masks = false;        ///< A mask would decide how large its result is.
+  bool returns_arguments = false;     ///< All its results are arguments that it has written.
   // Positions of arguments; -1 without one.
   int generator_argument = -1;
   int dropout_argument = -1;      ///< Numbers are drawn only when it is not 0.

@@ -42,10 +42,12 @@ struct ReplayEngineOptions {
 
 class KeptStorages;
 
-/// Whose turn it is to draw from the generators of a device.
-using DrawTurns = std::shared_ptr<std::timed_mutex>;
+/// Whose turn it is to draw from the generators of a device. An operator that has it may have
+/// others run again before it draws itself.
+using DrawTurns = std::shared_ptr<std::recursive_timed_mutex>;
 
-/// Records calls of operators on tensors of one device below autograd, for other runs with the same bits
+/// Records calls of operators on tensors of one device below autograd, for other runs with the same
+/// bits
 /// (`RecordedCall::run`), and makes such a run itself to compare (`verify`). Any thread may record
 /// and replay; calls on one record must not overlap, replays apart.
 ///
@@ -65,7 +67,7 @@ class ReplayEngine {
   /// To be kept from before `record` until the kernel has been called: on a device, operators that
   /// draw random numbers take turns, with those that run again. Empty for others. Throws Error
   /// where its turn does not come.
-  std::unique_lock<std::timed_mutex> take_turn(const c10::OperatorHandle& op);
+  std::unique_lock<std::recursive_timed_mutex> take_turn(const c10::OperatorHandle& op);
 
   /// Notes a call that is about to run. Returns none, and the reason in `*objection`, when it
   /// cannot run again: the operator may not (`OperatorRules`), or an argument cannot be kept.
@@ -107,7 +109,7 @@ class ReplayEngine {
   FindStorage find_;
   ReplayEngineOptions options_;
   std::shared_ptr<KeptStorages> kept_;
-  const DrawTurns turns_ = std::make_shared<std::timed_mutex>();
+  const DrawTurns turns_ = std::make_shared<std::recursive_timed_mutex>();
 };
 
 }  // namespace spillway::recompute

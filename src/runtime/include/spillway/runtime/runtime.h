@@ -98,7 +98,6 @@ class Runtime {
   /// that could not be recomputed after it. An exception, in operators too, means that such a
   /// storage is lost.
   void before_write(const RangeUse& use);
-  /// First address of a paged storage.
   void* address_of(StorageId storage) const { return engine_->address_of(storage); }
 
   /// Prepares a fork: brings back dropped storages, which the child could not, and drops nothing
@@ -188,8 +187,6 @@ class Runtime {
   enum class Finding { kWhole, kSoFar };
   std::string smallest_budget_text_locked(const swap::SwapStatistics& memory, Finding found) const;
   Bytes smallest_budget_locked(const swap::SwapStatistics& memory) const;
-  template <typename Action>
-  void in_rehearsal(OpContext& op, const Action& action);
   void* allocate_in_rehearsal(OpContext& op, std::size_t size);
   swap::SwapEngine::Allocation allocate_paged(OpContext& op, std::size_t size);
   void settle_drops(OpContext& op, std::span<const RangeUse> uses, const OpText& text,
