@@ -1,6 +1,6 @@
 #include "kept_storages.h"
 
-#include <new>
+#include <exception>
 #include <utility>
 
 #include "spillway/base/error.h"
@@ -34,9 +34,9 @@ void KeptStorage::turn_into_copy() noexcept {
   const std::unique_lock lock(mutex_);
   if (copy_ || is_lost_) return;
   try {
-    copy_.emplace(address_, size_);
+    copy_.emplace(address_, size_, owner_->device_);
     owner_->count_copy(size_);
-  } catch (const std::bad_alloc&) {
+  } catch (const std::exception&) {
     is_lost_ = true;
   }
 }
@@ -61,8 +61,9 @@ const std::byte* KeptStorage::bytes_locked() const {
 KeptStorage::Lease::Lease(const KeptStorage& kept)
     : lock_(kept.mutex_), data_(kept.bytes_locked()) {}
 
-std::shared_ptr<KeptStorage> KeptStorages::copy(const void* data, std::size_t size) {
-  return std::make_shared<KeptStorage>(shared_from_this(), ByteCopy(data, size));
+std::shared_ptr<KeptStorage> KeptStorages::copy(const void* data, std::size_t size,
+                                                c10::Device device) {
+  return std::make_shared<KeptStorage>(shared_from_this(), ByteCopy(data, size, device));
 }
 
 std::shared_ptr<KeptStorage> KeptStorages::refer(const void* block, std::size_t size) {

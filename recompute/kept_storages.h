@@ -66,10 +66,11 @@ class KeptStorage {
 class KeptStorages : public std::enable_shared_from_this<KeptStorages> {
  public:
   using GiveBack = std::function<void(void* memory)>;
-  /// `give_back`: see ReplayEngineOptions.
-  explicit KeptStorages(GiveBack give_back) : give_back_(std::move(give_back)) {}
+  /// `device`: of the memory that records refer to. `give_back`: see ReplayEngineOptions.
+  KeptStorages(c10::Device device, GiveBack give_back)
+      : device_(device), give_back_(std::move(give_back)) {}
 
-  std::shared_ptr<KeptStorage> copy(const void* data, std::size_t size);
+  std::shared_ptr<KeptStorage> copy(const void* data, std::size_t size, c10::Device device);
 
   /// Records share what they keep of a block of the allocator until it is written.
   std::shared_ptr<KeptStorage> refer(const void* block, std::size_t size);
@@ -107,6 +108,7 @@ class KeptStorages : public std::enable_shared_from_this<KeptStorages> {
   mutable std::mutex mutex_;
   std::map<const std::byte*, Referred> referred_;  ///< By their begin; they do not overlap.
   std::atomic<std::size_t> referred_count_{0};
+  const c10::Device device_;
   const GiveBack give_back_;
   std::atomic<std::uint64_t> copied_bytes_{0};
   std::atomic<std::uint64_t> owned_bytes_{0};

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string_view>
 
+#include "device_rules.h"
 #include "spillway/base/per_thread.h"
 #include "spillway/recompute/operator_cache.h"
 
@@ -146,23 +147,29 @@ bool writes_arguments(const std::vector<ArgumentUse>& uses) {
 
 /// Whoever draws from the process's generator may do so on several threads: where another run
 /// begins would be a guess, and its state cannot be exchanged under them.
-const char* objection_to_draws(const OperatorRules& rules) {
+const char* objection_to_draws(const OperatorRules& rules, c10::DispatchKey backend) {
+  if (backend != c10::DispatchKey::CPU) return nullptr;  // See CountedDraws.
   const bool may_take_another = rules.generator_argument >= 0 || rules.dropout_argument >= 0;
   if (!rules.draws_random_numbers || may_take_another) return nullptr;
   return "draws from the default generator, as other threads may meanwhile";
 }
 
-std::string objection_to_call(const c10::OperatorHandle& op, const OperatorRules& rules) {
+/// `backend`: of the kernels, CPU or CUDA.
+std::string objection_to_call(const c10::OperatorHandle& op, const OperatorRules& rules,
+                              c10::DispatchKey backend) {
+  const bool is_on_cpu = backend == c10::DispatchKey::CPU;
   const c10::FunctionSchema& schema = op.schema();
   if (!schema.name().starts_with("aten::")) return "is not one of LibTorch's own";
   if (const char* known = known_objection(schema.name())) return known;
+  if (!is_on_cpu)
+    if (const char* known = known_objection_on_cuda(schema.name())) return known;
   if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
-      !op.hasKernelForDispatchKey(c10::DispatchKey::CPU))
+      !op.hasKernelForDispatchKey(backend))
     return "stands for other operators";
-  if (!op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))
-    return "has no kernel for the CPU";
+  if (!op.hasComputedKernelForDispatchKey(backend))
+    return is_on_cpu ? "has no kernel for the CPU" : "has no kernel for CUDA";
   if (const char* tagged = objection_by_tags(op, rules.takes_no_masks)) return tagged;
-  if (const char* shared = objection_to_draws(rules)) return shared;
+  if (const char* shared = objection_to_draws(rules, backend)) return shared;
   if (const char* wrong = objection_to_results(schema, writes_arguments(rules.uses))) return wrong;
   return objection_to_arguments(schema);
 }
@@ -188,7 +195,9 @@ OperatorRules::OperatorRules(const c10::OperatorHandle& op) {
   draws_random_numbers = generator_argument >= 0 || op.hasTag(at::Tag::nondeterministic_seeded);
   returns_arguments = writes_arguments(uses);
   makes_blanks = fills_nothing(name) || fills_with_one_value(name);
-  objection = objection_to_call(op, *this);
+  is_unordered_on_cuda = recompute::is_unordered_on_cuda(name);
+  objection = objection_to_call(op, *this, c10::DispatchKey::CPU);
+  cuda_objection = objection_to_call(op, *this, c10::DispatchKey::CUDA);
 }
 
 const OperatorRules& rules_of(const c10::OperatorHandle& op) {

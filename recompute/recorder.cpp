@@ -3,11 +3,13 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <c10/core/CPUAllocator.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 
+#include "device_rules.h"
 #include "spillway/base/error.h"
 #include "spillway/recompute/generators.h"
 
@@ -30,13 +32,16 @@ bool is_seen_by_python() {
 
 Recorder::Recorder(TorchCall& call, const OperatorRules& rules,
                    const ReplayEngine::FindStorage& find, const ReplayEngineOptions& options,
-                   KeptStorages& kept)
-    : call_(call), rules_(rules), find_(find), options_(options), kept_(kept) {}
+                   KeptStorages& kept, const DrawTurns& turns)
+    : call_(call), rules_(rules), find_(find), options_(options), kept_(kept), turns_(turns) {}
 
 std::string Recorder::take(c10::ArrayRef<c10::IValue> arguments) {
   if (c10::InferenceMode::is_enabled()) return "it runs in inference mode";
   if (at::in_parallel_region()) return "it runs in a parallel region";
   if (is_seen_by_python()) return "a Python dispatch mode sees it, and would see its second run";
+  if (!options_.device.is_cpu()) {
+    if (const char* objection = objection_on_device(call_.op, rules_, arguments)) return objection;
+  }
   if (rules_.accumulate_argument >= 0 && !at::globalContext().deterministicAlgorithms()) {
     const c10::IValue& sums = arguments[static_cast<std::size_t>(rules_.accumulate_argument)];
     if (sums.isBool() && sums.toBool()) return "it adds up in an order that differs each time";
@@ -64,7 +69,9 @@ const char* Recorder::take_argument(std::uint32_t position, const c10::IValue& v
     return take_tensor({.argument = position}, value.toTensor());
   }
   if (value.isList()) return take_list(position, value);
-  if (value.isDevice() && !value.toDevice().is_cpu()) return "names another device";
+  if (value.isDevice() && value.toDevice() != options_.device &&
+      !(options_.device.is_cpu() && value.toDevice().is_cpu()))
+    return "names another device";
   if (value.isGenerator() || value.isNone() || value.isInt() || value.isDouble() ||
       value.isBool() || value.isString() || value.isComplexDouble() || value.isDevice()) {
     // Of a generator the state is kept.
@@ -97,7 +104,9 @@ const char* Recorder::take_list(std::uint32_t position, const c10::IValue& list)
 
 const char* Recorder::take_tensor(TensorSlot slot, const at::Tensor& tensor) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  const char* objection = objection_to(impl);
+  // Numbers that kernels of devices take from the host.
+  const bool is_beside = !options_.device.is_cpu() && impl.device().is_cpu();
+  const char* objection = objection_to(impl, is_beside ? c10::kCPU : options_.device);
   if (objection != nullptr) return objection;
   const auto number = tensor_numbers_.of(&impl);
   slot.tensor = number.value;
@@ -133,6 +142,7 @@ void Recorder::describe(TensorArgument& argument, const c10::TensorImpl& tensor,
 }
 
 const char* Recorder::take_generator() {
+  if (!options_.device.is_cpu()) return take_counted_draws();
   if (rules_.dropout_argument >= 0) {
     const c10::IValue& share = call_.arguments[static_cast<std::size_t>(rules_.dropout_argument)];
     if (share.isDouble() && share.toDouble() == 0.0) return nullptr;
@@ -141,6 +151,21 @@ const char* Recorder::take_generator() {
   if (!call_.generator.defined() || call_.generator == shared)
     return "it draws from the default generator, as other threads may meanwhile";
   if (!can_restore(call_.generator)) return "its generator of random numbers is of another kind";
+  call_.generator = copy_of(call_.generator);
+  return nullptr;
+}
+
+/// They are known by their seed and how far they have come, so the default generator will do.
+const char* Recorder::take_counted_draws() {
+  if (rules_.dropout_argument >= 0) {
+    const c10::IValue& share = call_.arguments[static_cast<std::size_t>(rules_.dropout_argument)];
+    if (share.isDouble() && share.toDouble() == 0.0) return nullptr;
+  }
+  if (!call_.generator.defined())
+    call_.generator = at::globalContext().defaultGenerator(options_.device);
+  if (call_.generator.device() != options_.device)
+    return "its generator of random numbers is of another device";
+  call_.draws.emplace(call_.generator, turns_);
   call_.generator = copy_of(call_.generator);
   return nullptr;
 }
@@ -166,6 +191,8 @@ std::string Recorder::keep(StorageArgument& argument, const Source& source) {
   const c10::StorageImpl& storage = *source.storage.unsafeGetStorageImpl();
   argument.address = static_cast<const std::byte*>(storage.data()) + source.shown.begin;
   argument.bytes = source.shown.end - source.shown.begin;
+  argument.device = storage.device();
+  if (argument.device != options_.device) return keep_of_host(argument, storage);
   const PagedStorage paged = find_(argument.address);
   if (paged.id.is_some()) {
     if (argument.scratch) return "it writes a paged argument without saying so";
@@ -176,7 +203,7 @@ std::string Recorder::keep(StorageArgument& argument, const Source& source) {
   }
   argument.scratch |= argument.written;
   if (argument.bytes <= options_.copied_up_to.count()) {
-    argument.kept = kept_.copy(argument.address, argument.bytes);
+    argument.kept = kept_.copy(argument.address, argument.bytes, argument.device);
     return {};
   }
   if (!is_allocated(storage, options_.deleter))
@@ -186,6 +213,16 @@ std::string Recorder::keep(StorageArgument& argument, const Source& source) {
     return message("{} of its arguments are not paged", Bytes(argument.bytes));
   argument.kept = kept_.refer(storage.data(), storage.nbytes());
   argument.offset = source.shown.begin;
+  return {};
+}
+
+/// What the host may not have got yet lies in other memory, pinned for the device.
+std::string Recorder::keep_of_host(StorageArgument& argument, const c10::StorageImpl& storage) {
+  constexpr std::size_t kMost = 4096;
+  if (argument.bytes > kMost || !is_allocated(storage, c10::GetCPUAllocator()->raw_deleter()))
+    return message("{} of its arguments lie on the host", Bytes(argument.bytes));
+  argument.scratch |= argument.written;
+  argument.kept = kept_.copy(argument.address, argument.bytes, argument.device);
   return {};
 }
 

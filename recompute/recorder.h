@@ -50,7 +50,7 @@ class FirstNumbers {
 class Recorder {
  public:
   Recorder(TorchCall& call, const OperatorRules& rules, const ReplayEngine::FindStorage& find,
-           const ReplayEngineOptions& options, KeptStorages& kept);
+           const ReplayEngineOptions& options, KeptStorages& kept, const DrawTurns& turns);
 
   /// Why the call cannot run again, as a sentence; empty when it can.
   std::string take(c10::ArrayRef<c10::IValue> arguments);
@@ -68,15 +68,18 @@ class Recorder {
   const char* take_list(std::uint32_t position, const c10::IValue& list);
   const char* take_tensor(TensorSlot slot, const at::Tensor& tensor);
   const char* take_generator();
+  const char* take_counted_draws();
   void describe(TensorArgument& argument, const c10::TensorImpl& tensor, ArgumentUse use);
   std::string keep_storages();
   std::string keep(StorageArgument& argument, const Source& source);
+  std::string keep_of_host(StorageArgument& argument, const c10::StorageImpl& storage);
 
   TorchCall& call_;
   const OperatorRules& rules_;
   const ReplayEngine::FindStorage& find_;
   const ReplayEngineOptions& options_;
   KeptStorages& kept_;
+  const DrawTurns& turns_;
   FirstNumbers<const void*> tensor_numbers_;
   FirstNumbers<const void*> storage_numbers_;
   std::vector<Source> sources_;  ///< One per storage of the call.

@@ -12,12 +12,8 @@
 namespace spillway::recompute {
 namespace {
 
-c10::DataPtr borrowed(void* address) { return {address, c10::Device(c10::DeviceType::CPU)}; }
-
-c10::Storage borrowed_storage(void* address, std::size_t bytes) {
-  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
-                                                            bytes, borrowed(address), nullptr,
-                                                            /*resizable=*/false));
+c10::DispatchKeySet keys_of(c10::Device device) {
+  return c10::DispatchKeySet(device.is_cpu() ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA);
 }
 
 }  // namespace
@@ -35,7 +31,8 @@ ReplayCall::ReplayCall(const TorchCall& call) : call_(call), storages_(call.stor
 }
 
 void ReplayCall::bind(std::size_t storage, void* address) {
-  storages_[storage] = borrowed_storage(address, call_.storages[storage].bytes);
+  const StorageArgument& argument = call_.storages[storage];
+  storages_[storage] = borrowed_storage(address, argument.bytes, argument.device);
 }
 
 void ReplayCall::bind_kept(std::size_t storage, const KeptStorage& kept) {
@@ -43,7 +40,7 @@ void ReplayCall::bind_kept(std::size_t storage, const KeptStorage& kept) {
   KeptStorage::Lease lease(kept);
   const std::byte* data = lease.data() + argument.offset;
   if (argument.scratch) {
-    scratch_.emplace_back(data, argument.bytes);
+    scratch_.emplace_back(data, argument.bytes, argument.device);
     bind(storage, scratch_.back().data());
     return;
   }
@@ -53,9 +50,9 @@ void ReplayCall::bind_kept(std::size_t storage, const KeptStorage& kept) {
 }
 
 at::Tensor ReplayCall::tensor(const TensorArgument& argument) const {
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storages_[argument.storage]),
-                                                         c10::DispatchKeySet(c10::DispatchKey::CPU),
-                                                         c10::scalarTypeToTypeMeta(argument.dtype));
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(storages_[argument.storage]), keys_of(call_.storages[argument.storage].device),
+      c10::scalarTypeToTypeMeta(argument.dtype));
   c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   impl.set_sizes_and_strides(argument.sizes, argument.strides, argument.offset);
   if (argument.conjugated) impl._set_conj(true);
@@ -86,11 +83,16 @@ torch::jit::Stack ReplayCall::arguments() const {
 void ReplayCall::run() {
   torch::jit::Stack stack = arguments();
   const SurroundingsGuard surroundings(*call_.surroundings, call_.hidden_keys);
-  if (call_.generator.defined()) {
-    const int position = rules_of(call_.op).generator_argument;
-    stack[static_cast<std::size_t>(position)] = copy_of(call_.generator);
+  const int position = rules_of(call_.op).generator_argument;
+  at::Generator generator;
+  if (call_.generator.defined()) generator = copy_of(call_.generator);
+  if (generator.defined() && position >= 0) stack[static_cast<std::size_t>(position)] = generator;
+  if (call_.draws) {
+    call_.draws->run_from(generator, position < 0, call_.op.schema().name(),
+                          [&] { call_.op.callBoxed(&stack); });
+  } else {
+    call_.op.callBoxed(&stack);
   }
-  call_.op.callBoxed(&stack);
   results_ = std::move(stack);
 }
 

@@ -30,10 +30,11 @@ const StorageArgument* argument_with(const TorchCall& call, StorageId id) {
 /// Looks at the results of a call. Returns an objection, empty without one.
 class Completion {
  public:
-  Completion(RecordedCall& call, const ReplayEngine::FindStorage& find)
+  Completion(RecordedCall& call, const ReplayEngine::FindStorage& find, c10::Device device)
       : call_(call),
         body_(TorchCall::of(call)),
         find_(find),
+        device_(device),
         returns_arguments_(rules_of(body_.op).returns_arguments) {}
 
   std::string take(c10::ArrayRef<c10::IValue> results) {
@@ -43,6 +44,7 @@ class Completion {
         if (objection.empty()) objection = take(*tensor.unsafeGetTensorImpl());
         ++number_;
       });
+    if (objection.empty() && body_.draws) objection = body_.draws->end_first(body_.generator);
     if (!objection.empty()) return objection;
     if (call_.outputs.empty() && !call_.writes_some()) return "nothing that it made is paged";
     return {};
@@ -50,7 +52,7 @@ class Completion {
 
  private:
   std::string take(const c10::TensorImpl& tensor) {
-    if (const char* wrong = objection_to(tensor))
+    if (const char* wrong = objection_to(tensor, device_))
       return message("its result {} {}", number_, wrong);
     const std::byte* data = storage_address(tensor);
     if (data == nullptr) return {};
@@ -71,8 +73,9 @@ class Completion {
   }
 
   RecordedCall& call_;
-  const TorchCall& body_;
+  TorchCall& body_;
   const ReplayEngine::FindStorage& find_;
+  const c10::Device device_;
   const bool returns_arguments_;
   std::uint32_t number_ = 0;
 };
@@ -81,8 +84,9 @@ class Completion {
 
 ReplayEngine::ReplayEngine(FindStorage find, ReplayEngineOptions options)
     : find_(std::move(find)), options_(std::move(options)) {
-  if (options_.deleter == nullptr) options_.deleter = c10::GetCPUAllocator()->raw_deleter();
-  kept_ = std::make_shared<KeptStorages>(options_.give_back);
+  if (options_.deleter == nullptr)
+    options_.deleter = c10::GetAllocator(options_.device.type())->raw_deleter();
+  kept_ = std::make_shared<KeptStorages>(options_.device, options_.give_back);
 }
 
 ReplayEngine::~ReplayEngine() = default;
@@ -91,12 +95,12 @@ std::optional<RecordedCall> ReplayEngine::record(const c10::OperatorHandle& op,
                                                  c10::ArrayRef<c10::IValue> arguments,
                                                  std::string* objection) {
   const OperatorRules& rules = rules_of(op);
-  if (!rules.objection.empty()) {
-    tell(objection, rules.objection);
+  if (const std::string& general = rules.objection_on(options_.device.type()); !general.empty()) {
+    tell(objection, general);
     return std::nullopt;
   }
   auto body = std::make_unique<TorchCall>(op, options_.hidden_keys);
-  Recorder recorder(*body, rules, find_, options_, *kept_);
+  Recorder recorder(*body, rules, find_, options_, *kept_, turns_);
   std::string refusal = recorder.take(arguments);
   if (!refusal.empty()) {
     tell(objection, std::move(refusal));
@@ -107,6 +111,16 @@ std::optional<RecordedCall> ReplayEngine::record(const c10::OperatorHandle& op,
   return call;
 }
 
+std::unique_lock<std::recursive_timed_mutex> ReplayEngine::take_turn(
+    const c10::OperatorHandle& op) {
+  if (options_.device.is_cpu() || !rules_of(op).draws_random_numbers) return {};
+  return turn_to_draw(turns_);
+}
+
+void ReplayEngine::before_write(const c10::StorageImpl& storage) {
+  if (storage.data() != nullptr) kept_->before_write(storage.data(), storage.nbytes());
+}
+
 void ReplayEngine::before_call(const c10::OperatorHandle& op,
                                c10::ArrayRef<c10::IValue> arguments) {
   if (!kept_->refers_to_some()) return;
@@ -115,16 +129,14 @@ void ReplayEngine::before_call(const c10::OperatorHandle& op,
   for (std::size_t i = 0; i < count; ++i) {
     if (rules.uses[i] == ArgumentUse::kRead) continue;
     for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
-      for_each_storage(tensor, [&](const c10::StorageImpl& storage) {
-        if (storage.data() != nullptr) kept_->before_write(storage.data(), storage.nbytes());
-      });
+      for_each_storage(tensor, [&](const c10::StorageImpl& storage) { before_write(storage); });
     });
   }
 }
 
 bool ReplayEngine::complete(RecordedCall& call, c10::ArrayRef<c10::IValue> results,
                             std::string* objection) {
-  std::string refusal = Completion(call, find_).take(results);
+  std::string refusal = Completion(call, find_, options_.device).take(results);
   const bool is_complete = refusal.empty();
   if (!is_complete) tell(objection, std::move(refusal));
   return is_complete;

@@ -37,8 +37,47 @@ unsigned present_float_control() { return static_cast<unsigned>(std::fegetround(
 void set_float_control(unsigned bits) { std::fesetround(static_cast<int>(bits)); }
 #endif
 
+void take_cuda_flags(at::Context& context, Surroundings::Flags& flags) {
+  for (std::size_t i = 0; i < kFloat32Ops.size(); ++i)
+    flags.cuda_precision[i] =
+        static_cast<int>(context.float32Precision(at::Float32Backend::CUDA, kFloat32Ops[i]));
+  flags.cudnn = context.userEnabledCuDNN();
+  flags.cudnn_benchmark = context.benchmarkCuDNN();
+  flags.cudnn_benchmark_limit = context.benchmarkLimitCuDNN();
+  flags.cudnn_deterministic = context.deterministicCuDNN();
+  flags.fp16_products = static_cast<int>(context.allowFP16ReductionCuBLAS());
+  flags.bf16_products = static_cast<int>(context.allowBF16ReductionCuBLAS());
+  flags.fp16_accumulation = context.allowFP16AccumulationCuBLAS();
+  flags.products_by = static_cast<int>(context.blasPreferredBackend());
+  flags.solvers_by = static_cast<int>(context.linalgPreferredBackend());
+}
+
+void set_cuda_flags(at::Context& context, const Surroundings::Flags& flags) {
+  for (std::size_t i = 0; i < kFloat32Ops.size(); ++i)
+    context.setFloat32Precision(at::Float32Backend::CUDA, kFloat32Ops[i],
+                                static_cast<at::Float32Precision>(flags.cuda_precision[i]));
+  context.setUserEnabledCuDNN(flags.cudnn);
+  context.setBenchmarkCuDNN(flags.cudnn_benchmark);
+  context.setBenchmarkLimitCuDNN(flags.cudnn_benchmark_limit);
+  context.setDeterministicCuDNN(flags.cudnn_deterministic);
+  using Option = at::CuBLASReductionOption;
+  const auto reduces = [](int option) {
+    return static_cast<Option>(option) == Option::AllowReducedPrecisionWithSplitK;
+  };
+  const auto splits = [](int option) {
+    return static_cast<Option>(option) != Option::DisallowReducedPrecisionDisallowSplitK;
+  };
+  context.setAllowFP16ReductionCuBLAS(reduces(flags.fp16_products), splits(flags.fp16_products));
+  context.setAllowBF16ReductionCuBLAS(reduces(flags.bf16_products), splits(flags.bf16_products));
+  context.setAllowFP16AccumulationCuBLAS(flags.fp16_accumulation);
+  if (static_cast<int>(context.blasPreferredBackend()) != flags.products_by)
+    context.setBlasPreferredBackend(static_cast<at::BlasBackend>(flags.products_by));
+  if (static_cast<int>(context.linalgPreferredBackend()) != flags.solvers_by)
+    context.setLinalgPreferredBackend(static_cast<at::LinalgBackend>(flags.solvers_by));
+}
+
 Surroundings::Flags flags_of_process() {
-  const at::Context& context = at::globalContext();
+  at::Context& context = at::globalContext();
   Surroundings::Flags flags;
   flags.default_dtype = c10::get_default_dtype_as_scalartype();
   flags.deterministic = context.deterministicAlgorithms();
@@ -51,6 +90,7 @@ Surroundings::Flags flags_of_process() {
   for (std::size_t i = 0; i < kFloat32Ops.size(); ++i)
     flags.float32_precision[i] =
         static_cast<int>(context.float32Precision(at::Float32Backend::MKLDNN, kFloat32Ops[i]));
+  take_cuda_flags(context, flags);
   return flags;
 }
 
@@ -66,11 +106,13 @@ void set_flags(const Surroundings::Flags& flags) {
   for (std::size_t i = 0; i < kFloat32Ops.size(); ++i)
     context.setFloat32Precision(at::Float32Backend::MKLDNN, kFloat32Ops[i],
                                 static_cast<at::Float32Precision>(flags.float32_precision[i]));
+  set_cuda_flags(context, flags);
 }
 
 void set_thread(const Surroundings& from, const Surroundings& to) {
   c10::GradMode::set_enabled(to.grad_mode);
   at::autocast::set_autocast_dtype(at::kCPU, to.autocast_dtype);
+  at::autocast::set_autocast_dtype(at::kCUDA, to.cuda_autocast_dtype);
   if (from.threads != to.threads) at::set_num_threads(to.threads);
   if (from.float_control != to.float_control) set_float_control(to.float_control);
 }
@@ -88,6 +130,7 @@ std::shared_ptr<const Surroundings> Surroundings::of_this_thread() {
   now.excluded_keys = keys.excluded_;
   now.grad_mode = c10::GradMode::is_enabled();
   now.autocast_dtype = at::autocast::get_autocast_dtype(at::kCPU);
+  now.cuda_autocast_dtype = at::autocast::get_autocast_dtype(at::kCUDA);
   now.threads = at::get_num_threads();
   now.float_control = present_float_control();
   now.flags = flags_of_process();

@@ -6,14 +6,16 @@ namespace spillway::recompute {
 namespace {
 
 constexpr c10::DispatchKeySet kPlain({c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU,
+                                      c10::DispatchKey::CUDA, c10::DispatchKey::AutogradCUDA,
                                       c10::DispatchKey::ADInplaceOrView,
-                                      c10::DispatchKey::AutocastCPU, c10::DispatchKey::Conjugate,
-                                      c10::DispatchKey::Negative});
+                                      c10::DispatchKey::AutocastCPU, c10::DispatchKey::AutocastCUDA,
+                                      c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
 
 }  // namespace
 
-const char* objection_to(const c10::TensorImpl& tensor) {
-  if (!tensor.device().is_cpu()) return "is not on the CPU";
+const char* objection_to(const c10::TensorImpl& tensor, c10::Device device) {
+  if (tensor.device() != device)
+    return device.is_cpu() ? "is not on the CPU" : "lies on another device";
   if (tensor.is_python_dispatch() || tensor.has_symbolic_sizes_strides())
     return "has a type or sizes of its own";
   if (tensor.layout() != c10::kStrided || !tensor.has_storage()) return "is not strided";

@@ -11,9 +11,9 @@
 
 namespace spillway::recompute {
 
-/// Why a tensor is more than a part of a storage with sizes, strides and a type, as the end of a
-/// sentence; nullptr when it is not.
-const char* objection_to(const c10::TensorImpl& tensor);
+/// Why a tensor is more than a part of a storage of `device` with sizes, strides and a type, as the
+/// end of a sentence; nullptr when it is not.
+const char* objection_to(const c10::TensorImpl& tensor, c10::Device device);
 
 /// Bytes of a storage, counted from its first.
 struct ByteRange {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "byte_copy.h"
+#include "counted_draws.h"
 #include "kept_storages.h"
 #include "spillway/recompute/call/recorded_call.h"
 #include "spillway/recompute/surroundings.h"
@@ -30,6 +31,7 @@ struct StorageArgument {
   const std::byte* address = nullptr;  ///< Of its first byte, at the call.
   bool written = false;                ///< As the schema says.
   bool scratch = false;                ///< Each replay gets a copy of its own.
+  c10::Device device = c10::kCPU;
   /// Until a verification: what the call is about to write.
   std::optional<ByteCopy> before;
 };
@@ -76,6 +78,7 @@ class TorchCall final : public CallBody {
   std::vector<TensorArgument> tensors;
   std::vector<StorageArgument> storages;
   at::Generator generator;  ///< In the state before the call, when it draws random numbers.
+  std::optional<CountedDraws> draws;  ///< Of a generator that counts them, on a device.
   std::shared_ptr<const Surroundings> surroundings;
 };
 

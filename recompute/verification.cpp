@@ -1,4 +1,4 @@
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 
 #include <algorithm>
 #include <cstring>
@@ -30,6 +30,13 @@ std::string difference(const std::byte* ours, const std::byte* theirs, std::size
   return message("in {} of {} bytes, first at {}", count, size, first);
 }
 
+/// The same of memory of a device.
+std::string difference(const std::byte* ours, const std::byte* theirs, std::size_t size,
+                       c10::Device device) {
+  return difference(BytesOnHost(ours, size, device).data(),
+                    BytesOnHost(theirs, size, device).data(), size);
+}
+
 std::string difference(const at::Tensor& ours, const at::Tensor& theirs) {
   if (ours.sizes() != theirs.sizes() || ours.strides() != theirs.strides() ||
       ours.scalar_type() != theirs.scalar_type() || ours.is_conj() != theirs.is_conj() ||
@@ -41,10 +48,10 @@ std::string difference(const at::Tensor& ours, const at::Tensor& theirs) {
            static_cast<std::size_t>(tensor.storage_offset()) * tensor.itemsize();
   };
   if (ours.is_non_overlapping_and_dense())
-    return difference(start(ours), start(theirs), ours.nbytes());
+    return difference(start(ours), start(theirs), ours.nbytes(), ours.device());
   const at::Tensor own_bytes = ours.contiguous();
   const at::Tensor their_bytes = theirs.contiguous();
-  return difference(start(own_bytes), start(their_bytes), own_bytes.nbytes());
+  return difference(start(own_bytes), start(their_bytes), own_bytes.nbytes(), ours.device());
 }
 
 /// A sum that any change of a bit changes, nearly surely.
@@ -63,7 +70,8 @@ std::vector<std::uint64_t> fingerprints_of_read(const TorchCall& call) {
   std::vector<std::uint64_t> sums;
   for (const StorageArgument& storage : call.storages)
     if (storage.id.is_some() && !storage.before)
-      sums.push_back(fingerprint(storage.address, storage.bytes));
+      sums.push_back(fingerprint(BytesOnHost(storage.address, storage.bytes, storage.device).data(),
+                                 storage.bytes));
   return sums;
 }
 
@@ -87,7 +95,8 @@ std::string compare(const torch::jit::Stack& ours, c10::ArrayRef<c10::IValue> th
 std::string compare_written(const TorchCall& call) {
   for (const StorageArgument& storage : call.storages) {
     if (!storage.before) continue;
-    const std::string text = difference(storage.before->data(), storage.address, storage.bytes);
+    const std::string text =
+        difference(storage.before->data(), storage.address, storage.bytes, storage.device);
     if (!text.empty()) return "what it wrote differs " + text;
   }
   return {};
@@ -115,18 +124,20 @@ std::string run_and_compare(const RecordedCall& recorded, const TorchCall& call,
   return text;
 }
 
-at::Generator state_now() { return copy_of(at::detail::getDefaultCPUGenerator()); }
+at::Generator state_now(c10::Device device) {
+  return copy_of(at::globalContext().defaultGenerator(device));
+}
 
 /// Whether the default generator moves each time that the call runs. Once tells nothing: another
 /// thread may have drawn meanwhile.
-bool keeps_drawing(const TorchCall& call) {
+bool keeps_drawing(const TorchCall& call, c10::Device device) {
   constexpr int kTimes = 5;
   for (int i = 0; i < kTimes; ++i) {
-    const at::Generator before = state_now();
+    const at::Generator before = state_now(device);
     // What it writes has no more use; values do not decide whether it draws.
     ReplayCall replay(call);
     run(replay, call);
-    if (same_state(before, state_now())) return false;
+    if (same_state(before, state_now(device))) return false;
   }
   return true;
 }
@@ -136,19 +147,20 @@ bool keeps_drawing(const TorchCall& call) {
 void ReplayEngine::prepare_verification(RecordedCall& call) {
   for (StorageArgument& storage : TorchCall::of(call).storages)
     if (storage.id.is_some() && storage.written)
-      storage.before.emplace(storage.address, storage.bytes);
+      storage.before.emplace(storage.address, storage.bytes, storage.device);
 }
 
 std::string ReplayEngine::verify(RecordedCall& recorded, c10::ArrayRef<c10::IValue> results) {
   TorchCall& call = TorchCall::of(recorded);
-  const at::Generator before = state_now();
+  const at::Generator before = state_now(options_.device);
   const std::vector<std::uint64_t> inputs = fingerprints_of_read(call);
   std::string text;
   try {
     text = run_and_compare(recorded, call, results);
     if (text.empty() && inputs != fingerprints_of_read(call))
       text = "it changed an argument that its schema calls read only";
-    if (text.empty() && !same_state(before, state_now()) && keeps_drawing(call))
+    if (text.empty() && !same_state(before, state_now(options_.device)) &&
+        keeps_drawing(call, options_.device))
       text = "it drew random numbers without saying so";
   } catch (const std::exception& error) {
     text = message("it failed when it ran again: {}", error.what());

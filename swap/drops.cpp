@@ -16,23 +16,29 @@ bool SwapEngine::State::drop(StorageId id) {
   Range& range = range_of(id);
   SPILLWAY_ASSERT(range.is_live && !range.is_dying);
   end_late_uses_locked();
-  const bool is_held = range.pins > 0 || range.partial_pins > 0 || range.in_flight > 0;
+  const bool is_held = range.pins + range.partial_pins > range.late_uses || range.in_flight > 0;
   if (range.is_dropped || is_held || range.faulted || drops_.has_ended) return false;
   for (PageIndex index = range.first; index < range.first + range.pages; ++index) {
     if (pages_.get()[index].state == PageState::kReadQueued) return false;
   }
   range.is_dropped = true;
+  counts_.dropped += page_size_ * range.pages;
+  if (range.late_uses == 0) drop_pages_locked(range);
+  wake_waiters_locked();
+  if (!fetches_.empty()) kick_locked();
+  return true;
+}
+
+/// Of a dropped range that no device uses any more.
+void SwapEngine::State::drop_pages_locked(const Range& range) {
   for (PageIndex index = range.first; index < range.first + range.pages; ++index) {
     Page& page = pages_.get()[index];
+    if (page.state == PageState::kWriting) continue;  // On its way out with its bytes, as good.
     if (page.state == PageState::kWriteQueued) cancel_write_locked(page);
     // A page that the kernel holds stays, with its bytes, until others take its place.
     if (page.state == PageState::kResident) leave_locked(index);
     drop_extent_locked(page);
   }
-  counts_.dropped += page_size_ * range.pages;
-  wake_waiters_locked();
-  if (!fetches_.empty()) kick_locked();
-  return true;
 }
 
 /// Whether a pinned page is in memory and may move: somebody in need may have taken it. Waits until
@@ -49,12 +55,21 @@ bool SwapEngine::State::adopt_page_locked(Lock& lock, PageIndex target, PageInde
                                           const PinSet& within) {
   Page& from = pages_.get()[source];
   Page& to = pages_.get()[target];
-  // The kernel kept its bytes, or it has moved in an earlier attempt.
+  // The kernel kept its bytes, a device does still, or it has moved in an earlier attempt.
   if (to.state != PageState::kOut || to.extent.is_some()) return true;
   // What is writable already must not stay so over a wait.
   if (from.state == PageState::kWriting) write_protect_guarded_locked(range_of(to));
   if (!is_movable_locked(lock, source)) return false;
   if (from.state == PageState::kWriteQueued) cancel_write_locked(from);
+  if (frames_in_use_ != nullptr) {
+    frames_in_use_->move(target, source);
+    from.state = PageState::kOut;
+    from.moved_on = true;
+    drop_extent_locked(from);
+    note_resident_locked(target, memory::Access::kWrite);
+    to.dirty = true;
+    return true;
+  }
   // Whoever waits to write must not do so unseen before the whole range is write-protected.
   const bool is_touched = range_of(to).is_guarded && range_of(to).faulted;
   const auto allowed = is_touched ? memory::Access::kRead : memory::Access::kWrite;
@@ -80,7 +95,7 @@ bool SwapEngine::State::adopt_page_locked(Lock& lock, PageIndex target, PageInde
   return true;
 }
 
-bool SwapEngine::State::adopt(StorageId dropped, StorageId from, const PinSet& within) {
+bool SwapEngine::State::adopt(StorageId dropped, StorageId from, PinSet& within) {
   Lock lock(mutex_);
   const PageIndex target = range_of(dropped).first;
   const PageIndex source = range_of(from).first;
@@ -88,7 +103,7 @@ bool SwapEngine::State::adopt(StorageId dropped, StorageId from, const PinSet& w
   SPILLWAY_ASSERT(range_of(dropped).is_live && range_of(dropped).is_dropped);
   SPILLWAY_ASSERT(range_of(from).pages == count);
   // What the device has yet to compute into the pages would find them gone.
-  while (!range_of(from).is_dying && range_of(from).late_uses > 0)
+  while (frames_in_use_ == nullptr && !range_of(from).is_dying && range_of(from).late_uses > 0)
     wait_locked(lock, false, counts_.fetch_wait);
   if (range_of(from).pins == 0) return false;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -99,6 +114,10 @@ bool SwapEngine::State::adopt(StorageId dropped, StorageId from, const PinSet& w
   }
   Range& range = range_of(dropped);
   range.is_dropped = false;
+  if (frames_in_use_ != nullptr) {  // What computes it goes on as late as the set's own uses.
+    ++range.pins;
+    within.pins_.push_back({dropped, 0, 0});
+  }
   write_protect_guarded_locked(range);
   // It may have been wanted once more after somebody had begun to compute.
   std::erase(drops_.wanted, dropped);

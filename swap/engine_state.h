@@ -78,7 +78,8 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
 
   // drops.cpp
   bool drop(StorageId id);
-  bool adopt(StorageId dropped, StorageId from, const PinSet& within);
+  void drop_pages_locked(const Range& range);
+  bool adopt(StorageId dropped, StorageId from, PinSet& within);
   StorageId wait_for_wanted();
   void give_up(StorageId dropped, const std::string& reason);
   void end_drops();
@@ -154,6 +155,7 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   void map_locked(memory::PageIndex index, memory::SlotId slot, memory::Access allowed);
   void map_fresh_locked(memory::PageIndex index, memory::SlotId slot);
   void note_mapped_locked(memory::PageIndex index, memory::SlotId slot, memory::Access allowed);
+  void note_resident_locked(memory::PageIndex index, memory::Access allowed);
   /// Calls `act` for each page that a set holds, again for those that it holds twice.
   void each_held_page_locked(const PinSet& set,
                              const std::function<void(memory::PageIndex)>& act) const;
@@ -183,7 +185,8 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
 
   const Clock& clock_;
   std::unique_ptr<memory::PageMemory> memory_;
-  memory::AccessControl* access_;  ///< Null where nobody reports accesses and writes.
+  memory::AccessControl* access_;       ///< Null where nobody reports accesses and writes.
+  memory::FramesInUse* frames_in_use_;  ///< Null where frames move when their use has ended.
   std::size_t budget_pages_;
   std::unique_ptr<memory::FramePool> pool_;
 

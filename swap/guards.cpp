@@ -16,7 +16,6 @@ bool SwapEngine::State::guard(StorageId id) {
   Range& range = range_of(id);
   SPILLWAY_ASSERT(range.is_live && !range.is_dying);
   if (range.is_guarded) return true;
-  if (access_ == nullptr) return false;
   // The kernel may be filling a page, and would get an error where it is write-protected.
   const auto holds_it = [&](const PinSet* set) {
     return std::any_of(set->pins_.begin(), set->pins_.end(),
@@ -24,6 +23,7 @@ bool SwapEngine::State::guard(StorageId id) {
   };
   if (drops_.has_ended || std::any_of(kernel_sets_.begin(), kernel_sets_.end(), holds_it))
     return false;
+  if (access_ == nullptr) return true;
   range.is_guarded = true;
   pressure_.store(true, std::memory_order_relaxed);  // Operators have to announce their writes.
   write_protect_locked(range);

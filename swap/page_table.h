@@ -40,12 +40,13 @@ inline constexpr std::uint8_t kRefusalsMax = 3;
 
 struct Page {
   PageState state = PageState::kOut;
-  bool dirty = false;                ///< The extent, if any, does not hold the bytes.
-  bool write_protected = false;      ///< Writes are reported before they happen.
-  bool leaving = false;              ///< Goes out when its write has ended.
-  bool forced = false;               ///< Goes out even while pinned.
-  bool cancelled = false;            ///< Was written to while it was being written out.
-  bool writable_on_arrival = false;  ///< Somebody waits to write it, or no copy is wanted.
+  bool dirty = false;                    ///< The extent, if any, does not hold the bytes.
+  bool write_protected = false;          ///< Writes are reported before they happen.
+  bool leaving = false;                  ///< Goes out when its write has ended.
+  bool forced = false;                   ///< Goes out even while pinned.
+  bool cancelled = false;                ///< Was written to while it was being written out.
+  bool writable_on_arrival : 1 = false;  ///< Somebody waits to write it, or no copy is wanted.
+  bool moved_on : 1 = false;  ///< Out: a device still goes by its address, see memory::FramesInUse.
   std::uint8_t failed_writes : 4 = 0;
   std::uint8_t refusals : 2 = 0;  ///< By the kernel, to let it leave; see forget_refusals_locked.
   StoreTier tier : 2 = StoreTier::kAny;  ///< Where it goes when it is written.
@@ -70,7 +71,8 @@ struct Range {
   bool is_live = false;
   bool is_dying = false;  ///< Released; ends with its last transfer or late use.
   bool faulted = false;   ///< Ever touched past operators: arrives dirty, writable unless guarded.
-  bool is_dropped = false;  ///< Its bytes are nowhere until it is recomputed.
+  /// Its bytes are nowhere until it is recomputed, or will be when its late uses have ended.
+  bool is_dropped = false;
   bool is_guarded = false;  ///< All pages in memory are write-protected: a write has to be allowed.
   bool is_write_awaited = false;  ///< Guarded, and somebody waits to write.
   bool in_parts = false;  ///< Was ever used in parts: each page has its own age and next use.

@@ -219,7 +219,9 @@ void SwapEngine::State::page_through(PinSet& set) {
 void SwapEngine::State::let_go_late_locked(const PinSet::Pin& pin) {
   let_go_locked(pin);
   Range& range = range_of(pin.storage);
-  if (--range.late_uses > 0 || !range.is_dying) return;
+  if (--range.late_uses > 0) return;
+  if (range.is_dropped) drop_pages_locked(range);
+  if (!range.is_dying) return;
   release_pages_locked(range);
   if (range.in_flight == 0) end_range(range);
 }

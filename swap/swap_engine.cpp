@@ -39,6 +39,7 @@ SwapEngine::State::State(const SwapEngineOptions& options,
       clock_(clock),
       memory_(std::move(memory)),
       access_(memory_->access_control()),
+      frames_in_use_(memory_->frames_in_use()),
       budget_pages_(options.budget / page_size_) {
   if (budget_pages_ == 0)
     throw ConfigError("budget of {} is below the page size of {}", options.budget, page_size_);
@@ -125,8 +126,12 @@ void SwapEngine::State::map_fresh_locked(PageIndex index, memory::SlotId slot) {
 
 void SwapEngine::State::note_mapped_locked(PageIndex index, memory::SlotId slot,
                                            memory::Access allowed) {
-  Page& page = pages_.get()[index];
   pool_->put_empty_slot(slot);
+  note_resident_locked(index, allowed);
+}
+
+void SwapEngine::State::note_resident_locked(PageIndex index, memory::Access allowed) {
+  Page& page = pages_.get()[index];
   page.state = PageState::kResident;
   page.arrival = ++arrivals_;
   page.write_protected = allowed == memory::Access::kRead;
@@ -288,6 +293,8 @@ void SwapEngine::State::release_page_locked(PageIndex index) {
   Page& page = pages_.get()[index];
   end_faults_locked(index);
   if (page.state == PageState::kWriteQueued) cancel_write_locked(page);
+  if (page.moved_on) frames_in_use_->end_move(index);
+  page.moved_on = false;
   switch (page.state) {
     case PageState::kOut:
     case PageState::kReadQueued: break;
@@ -487,7 +494,7 @@ std::byte* SwapEngine::address_of(StorageId range) const {
   return state_->address_of(state_->range_of(range).first);
 }
 
-bool SwapEngine::adopt(StorageId dropped, StorageId from, const PinSet& within) {
+bool SwapEngine::adopt(StorageId dropped, StorageId from, PinSet& within) {
   SPILLWAY_ASSERT(within.engine_ == this);
   return state_->adopt(dropped, from, within);
 }

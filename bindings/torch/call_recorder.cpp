@@ -18,9 +18,18 @@ recompute::PagedStorage find_storage(const runtime::Runtime& runtime, const void
   return {found.storage, runtime.address_of(found.storage)};
 }
 
-recompute::ReplayEngineOptions options_for(runtime::Runtime& runtime, c10::DispatchKey key) {
+recompute::ReplayEngineOptions options_for(runtime::Runtime& runtime,
+                                           const CallRecorder::Options& wanted) {
   recompute::ReplayEngineOptions options;
-  options.hidden_keys = c10::DispatchKeySet(key);
+  options.device = wanted.device;
+  options.hidden_keys = c10::DispatchKeySet(wanted.key);
+  if (!wanted.device.is_cpu()) {
+    // A copy there is a piece of work for the device; mostly none is needed.
+    options.copied_up_to = Bytes();
+    options.deleter = c10::GetAllocator(wanted.device.type())->raw_deleter();
+    options.give_back = [free = options.deleter](void* memory) { free(memory); };
+    return options;
+  }
   options.deleter = cpu_allocator_deleter();
   options.give_back = [&runtime](void* memory) { runtime.deallocate(memory); };
   return options;
@@ -28,16 +37,20 @@ recompute::ReplayEngineOptions options_for(runtime::Runtime& runtime, c10::Dispa
 
 }  // namespace
 
-CallRecorder::CallRecorder(runtime::Runtime& runtime, c10::DispatchKey key, bool verifies)
+CallRecorder::CallRecorder(runtime::Runtime& runtime, const Options& options)
     : runtime_(runtime),
-      verifies_(verifies),
+      options_(options),
       engine_([&runtime](const void* data) { return find_storage(runtime, data); },
-              options_for(runtime, key)) {}
+              options_for(runtime, options)) {}
 
 /// Also finds out whether it is to be compared. Says why not, or nothing.
 std::string CallRecorder::Call::objection_to(const c10::OperatorHandle& op,
                                              c10::ArrayRef<c10::IValue> arguments) {
-  if (!recorder_.verifies_ || !recompute::may_replay(op)) return {};
+  const Options& options = recorder_.options_;
+  if (options.objection_to_stream != nullptr)
+    if (const char* objection = options.objection_to_stream(options.device.index()))
+      return objection;
+  if (!options.verifies || !recompute::may_replay(op, options.device.type())) return {};
   kind_ = kind_of(op, arguments);
   switch (recorder_.verdicts_.begin(kind_, op.schema(), is_wanted_)) {
     case ReplayVerdicts::Advice::kCompare: is_first_of_its_kind_ = true; return {};
@@ -58,7 +71,9 @@ CallRecorder::Call::Call(CallRecorder& recorder)
 CallRecorder::Call::Call(CallRecorder& recorder, const c10::OperatorHandle& op,
                          c10::ArrayRef<c10::IValue> arguments, const AutogradFacts& autograd)
     : Call(recorder) {
-  std::string objection = objection_to(op, arguments);
+  turn_ = recorder_.engine_.take_turn(op);
+  std::string objection;
+  if (is_wanted_ || recorder_.options_.verifies) objection = objection_to(op, arguments);
   if (is_wanted_ || is_first_of_its_kind_) {
     if (objection.empty()) record_ = recorder_.engine_.record(op, arguments, &objection);
     if (!record_) {
@@ -110,9 +125,13 @@ bool CallRecorder::Call::verify(c10::ArrayRef<c10::IValue> results) {
 }
 
 void CallRecorder::Call::end(c10::ArrayRef<c10::IValue> results) {
-  if (!record_) return;
+  if (!record_) {
+    turn_ = {};
+    return;
+  }
   std::string objection;
   bool is_good = recorder_.engine_.complete(*record_, results, &objection);
+  turn_ = {};
   if (!is_good) {
     log_debug("{} cannot run again: {}", record_->name(), objection);
     note_unrecordable();

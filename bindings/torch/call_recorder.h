@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -17,14 +18,20 @@
 
 namespace spillway::torch_binding {
 
-/// Records the operators that plans want to run again, and hands them to the runtime. One per
-/// process; any thread.
+/// Records the operators that plans of one runtime want to run again, and hands them to it. Any
+/// thread.
 class CallRecorder {
  public:
-  /// `key`: that of the interceptor, which does not see what runs again. `verifies`: each kind of
-  /// call that might run again is compared with a replay, bit for bit, the first time that it comes
-  /// and there is room; what could not be recorded then, when a plan wants it.
-  CallRecorder(runtime::Runtime& runtime, c10::DispatchKey key, bool verifies);
+  struct Options {
+    c10::DispatchKey key;  ///< Of the interceptor, which does not see what runs again.
+    /// Each kind of call that might run again is compared with a replay, bit for bit, the first
+    /// time that it comes and there is room; what could not be recorded then, when a plan wants it.
+    bool verifies = false;
+    c10::Device device = c10::kCPU;  ///< The runtime's.
+    /// Why what this thread gives the device now cannot run again; null: it can.
+    const char* (*objection_to_stream)(c10::DeviceIndex device) = nullptr;
+  };
+  CallRecorder(runtime::Runtime& runtime, const Options& options);
 
   /// What these comparisons have shown so far.
   runtime::VerifiedReplays verified() const { return verdicts_.sum(); }
@@ -33,6 +40,13 @@ class CallRecorder {
 
   /// See ReplayEngine.
   bool before_free(const void* memory) noexcept { return engine_.before_free(memory); }
+  void before_write(const c10::StorageImpl& storage) { engine_.before_write(storage); }
+  void before_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
+    engine_.before_call(op, arguments);
+  }
+  std::unique_lock<std::recursive_timed_mutex> take_turn(const c10::OperatorHandle& op) {
+    return engine_.take_turn(op);
+  }
 
   /// One call of an operator, from before its kernel until after it.
   class Call {
@@ -56,6 +70,7 @@ class CallRecorder {
     bool is_wanted_;
     bool is_first_of_its_kind_ = false;  ///< And nothing is known of it yet.
     std::uint64_t kind_ = 0;
+    std::unique_lock<std::recursive_timed_mutex> turn_;  ///< To draw random numbers, where it does.
     std::optional<recompute::RecordedCall> record_;
     /// Those of the arguments, which end with the kernel where nobody else has them (what resolves
     /// a lazy conjugation, say): a comparison reads them, and the runtime takes keys of what lives.
@@ -64,7 +79,7 @@ class CallRecorder {
 
  private:
   runtime::Runtime& runtime_;
-  bool verifies_;
+  const Options options_;
   recompute::ReplayEngine engine_;
   ReplayVerdicts verdicts_;
   std::atomic<bool> is_full_told_{false};

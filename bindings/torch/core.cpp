@@ -356,6 +356,8 @@ runtime::TrainerFacts Core::trainer_facts() const {
   if (records == nullptr) return facts;
   facts.recorded_peak = records->most_copied();
   facts.verified = records->verified();
+  DeviceRuntimes::for_each_record(
+      [&](const CallRecorder& device) { facts.verified += device.verified(); });
   return facts;
 }
 

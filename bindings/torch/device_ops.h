@@ -16,6 +16,7 @@ namespace spillway::torch_binding {
 struct DeviceOp {
   c10::Device device{c10::DeviceType::CUDA, 0};
   runtime::Runtime* runtime = nullptr;
+  CallRecorder* records = nullptr;
   runtime::OpUses uses;
   std::vector<StorageId> results;  ///< Storages that it hands out.
   bool has_begun = false;
@@ -36,6 +37,7 @@ class DeviceOps {
     DeviceOp& op = ops_[count_++];
     op.device = device;
     op.runtime = runtime;
+    op.records = DeviceRuntimes::records_of(device);
     op.uses.clear();
     op.results.clear();
     op.has_begun = false;

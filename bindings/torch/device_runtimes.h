@@ -10,21 +10,31 @@
 
 namespace spillway::torch_binding {
 
-/// Whether what the calling thread gives the device now becomes a graph, to run again unseen.
-using IsCapturing = bool (*)(c10::DeviceIndex device);
+class CallRecorder;
+
+/// What is asked of the stream that the calling thread gives work of a device to.
+struct StreamFacts {
+  /// Whether what it is given now becomes a graph, to run again unseen.
+  bool (*is_capturing)(c10::DeviceIndex device) = nullptr;
+  /// Why what it is given now cannot run again, as a sentence; null: it can.
+  const char* (*objection)(c10::DeviceIndex device) = nullptr;
+};
 
 struct DeviceRuntime {
   std::atomic<runtime::Runtime*> runtime{nullptr};
-  IsCapturing is_capturing = nullptr;
+  StreamFacts streams;
+  CallRecorder* records = nullptr;  ///< None where nothing is to run again.
 };
 
 /// The runtimes of devices beside the host, in the one place where operators are seen. The library
 /// that serves tensors there adds them, and they stay as long as the process. Any thread, no lock.
 class DeviceRuntimes {
  public:
-  static void add(c10::DeviceIndex device, runtime::Runtime& runtime, IsCapturing is_capturing) {
+  static void add(c10::DeviceIndex device, runtime::Runtime& runtime, const StreamFacts& streams,
+                  CallRecorder* records) {
     DeviceRuntime& entry = entries_.at(static_cast<std::size_t>(device));
-    entry.is_capturing = is_capturing;
+    entry.streams = streams;
+    entry.records = records;
     entry.runtime.store(&runtime, std::memory_order_release);
     are_some_.store(true, std::memory_order_relaxed);
   }
@@ -36,8 +46,23 @@ class DeviceRuntimes {
     return entries_[index].runtime.load(std::memory_order_acquire);
   }
 
+  static bool are_some() noexcept { return are_some_.load(std::memory_order_relaxed); }
+
+  /// Null where no runtime rules, or nothing is to run again.
+  static CallRecorder* records_of(c10::Device device) noexcept {
+    if (of(device) == nullptr) return nullptr;
+    return entries_[static_cast<std::size_t>(device.index())].records;
+  }
+
   static bool is_capturing(c10::DeviceIndex device) {
-    return entries_.at(static_cast<std::size_t>(device)).is_capturing(device);
+    return entries_.at(static_cast<std::size_t>(device)).streams.is_capturing(device);
+  }
+
+  template <class Action>
+  static void for_each_record(const Action& action) {
+    for (const DeviceRuntime& entry : entries_)
+      if (entry.runtime.load(std::memory_order_acquire) != nullptr && entry.records != nullptr)
+        action(*entry.records);
   }
 
   template <class Action>

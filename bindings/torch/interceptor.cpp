@@ -45,7 +45,8 @@ c10::DispatchKey key = c10::DispatchKey::Undefined;
 bool key_is_above_autograd = false;
 std::atomic<std::uint64_t> probe_calls{0};
 std::atomic<void (*)()> at_first_update{nullptr};
-std::atomic<CallRecorder*> recorder{nullptr};  ///< None when nothing is to run again.
+std::atomic<CallRecorder*> recorder{nullptr};  ///< The host's; none: nothing is to run again.
+std::atomic<bool> verifies{false};
 
 class RunningOp;
 
@@ -281,7 +282,6 @@ class SeenOp {
     event_ = thread.steps.observe(autograd.phase == OpPhase::kBackward, found.wrote_leaf());
     traits_.fills = facts.fills_outputs;
     traits_.makes_blanks = facts.makes_blanks;
-    // What devices compute is recorded by nobody.
     traits_.is_replayable = recorder.load(std::memory_order_relaxed) != nullptr &&
                             facts.is_replayable && thread.devices.used().empty();
   }
@@ -348,7 +348,9 @@ class RunningOp {
     thread.inside = true;
     thread.running = this;
     try {
-      for (DeviceOp& op : thread.devices.used()) begin(op);
+      const bool is_of_one =
+          thread.devices.used().size() == 1 && uses.empty() && thread.shared.list().empty();
+      for (DeviceOp& op : thread.devices.used()) begin(op, is_of_one && op.records != nullptr);
     } catch (...) {
       end();
       throw;
@@ -361,16 +363,24 @@ class RunningOp {
   /// Its kernel is about to allocate there.
   void begin_on(c10::Device device) {
     DeviceOp* const op = thread_.devices.at(device);
-    if (op != nullptr && !op->has_begun) begin(*op);
+    if (op != nullptr && !op->has_begun) begin(*op, false);
   }
 
  private:
-  void begin(DeviceOp& op) {
+  /// `may_record`: its arguments are there, and of this device alone.
+  void begin(DeviceOp& op, bool may_record) {
     const std::span<const runtime::RangeUse> uses = op.uses.list();
+    runtime::OpTraits traits = traits_;
+    traits.is_replayable = may_record && facts_.is_replayable_on_cuda;
     op.runtime->announce_op();
-    with_torch_errors(
-        [&] { op.runtime->begin_op(signature_of(facts_, uses), uses, text_, traits_); });
-    op.has_begun = true;
+    op.has_begun = true;  // What runs again before it allocates there, too.
+    try {
+      with_torch_errors(
+          [&] { op.runtime->begin_op(signature_of(facts_, uses), uses, text_, traits); });
+    } catch (...) {
+      op.has_begun = false;
+      throw;
+    }
   }
 
   void end() noexcept {
@@ -398,6 +408,26 @@ class RunningOp {
   const runtime::OpText& text_;
 };
 
+/// Records of other runtimes keep what the operator is about to write.
+void tell_other_records(ThreadState& thread, CallRecorder& own, const c10::OperatorHandle& op,
+                        c10::ArrayRef<c10::IValue> arguments) {
+  CallRecorder* const host = recorder.load(std::memory_order_relaxed);
+  if (host != &own) host->before_call(op, arguments);
+  for (const DeviceOp& used : thread.devices.used())
+    if (used.records != nullptr && used.records != &own) used.records->before_call(op, arguments);
+}
+
+/// The turn to draw where an operator makes its tensors, and begins on their device only then.
+std::unique_lock<std::recursive_timed_mutex> take_turn(const c10::OperatorHandle& op,
+                                                       c10::ArrayRef<c10::IValue> arguments) {
+  for (const c10::IValue& argument : arguments) {
+    if (!argument.isDevice()) continue;
+    if (CallRecorder* const records = DeviceRuntimes::records_of(argument.toDevice()))
+      return records->take_turn(op);
+  }
+  return {};
+}
+
 /// Runs the kernel of a seen operator, whose arguments lie on the stack.
 void compute(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts& facts,
              const runtime::OpTraits& traits, const c10::OperatorHandle& op,
@@ -414,7 +444,14 @@ void compute(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts
     thread.devices.note_results(torch::jit::last(stack, schema.returns().size()));
     return;
   }
-  CallRecorder::Call call(*records, op, torch::jit::last(stack, count), traits.autograd);
+  const c10::ArrayRef<c10::IValue> arguments = torch::jit::last(stack, count);
+  const std::span<DeviceOp> devices = thread.devices.used();
+  CallRecorder* const there = devices.size() == 1 ? devices.front().records : nullptr;
+  CallRecorder& own = there != nullptr ? *there : *records;
+  if (!devices.empty()) tell_other_records(thread, own, op, arguments);
+  std::unique_lock<std::recursive_timed_mutex> turn;
+  if (devices.empty() && DeviceRuntimes::are_some()) turn = take_turn(op, arguments);
+  CallRecorder::Call call(own, op, arguments, traits.autograd);
   op.redispatchBoxed(below, &stack);
   thread.devices.note_results(torch::jit::last(stack, schema.returns().size()));
   call.end(torch::jit::last(stack, schema.returns().size()));
@@ -610,7 +647,20 @@ Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested
                 key_name_, verifies_replays ? ", and no second run is compared" : "");
     return;
   }
-  recorder.store(new CallRecorder(runtime, key, verifies_replays));  // Stays: records point to it.
+  verifies.store(verifies_replays);
+  // Stays: records point to it.
+  recorder.store(new CallRecorder(runtime, {.key = key, .verifies = verifies_replays}));
+}
+
+void Interceptor::add_device(c10::DeviceIndex device, runtime::Runtime& runtime,
+                             const StreamFacts& streams) {
+  CallRecorder* records = nullptr;
+  if (recorder.load() != nullptr && runtime.recomputes())
+    records = new CallRecorder(runtime, {.key = key,
+                                         .verifies = verifies.load(),
+                                         .device = {c10::DeviceType::CUDA, device},
+                                         .objection_to_stream = streams.objection});
+  DeviceRuntimes::add(device, runtime, streams, records);
 }
 
 bool Interceptor::is_below_autograd() const {
@@ -632,6 +682,11 @@ c10::DispatchKeySet Interceptor::keys() { return c10::DispatchKeySet(key); }
 
 bool Interceptor::before_free(const void* memory) noexcept {
   CallRecorder* const records = recorder.load(std::memory_order_relaxed);
+  return records != nullptr && records->before_free(memory);
+}
+
+bool Interceptor::before_free_on(c10::Device device, const void* memory) noexcept {
+  CallRecorder* const records = DeviceRuntimes::records_of(device);
   return records != nullptr && records->before_free(memory);
 }
 
@@ -658,11 +713,16 @@ void Interceptor::before_allocation_on(c10::Device device) {
   if (thread.running != nullptr) thread.running->begin_on(device);
 }
 
-void Interceptor::before_pointer(const void* tensor, int /*writes*/) {
+void Interceptor::before_pointer(const void* tensor, int writes) {
   const auto& taken = *static_cast<const at::TensorBase*>(tensor);
   if (!taken.defined() || !taken.has_storage()) return;
   runtime::Runtime* const runtime = DeviceRuntimes::of(taken.device());
-  if (runtime == nullptr || per_thread<ThreadState>().inside) return;
+  // A kernel that runs again asks where no operator is seen, too.
+  if (runtime == nullptr || per_thread<ThreadState>().inside || runtime::Runtime::runs_operator())
+    return;
+  if (CallRecorder* const records = DeviceRuntimes::records_of(taken.device());
+      records != nullptr && writes != 0)
+    records->before_write(*taken.storage().unsafeGetStorageImpl());
   const auto use = runtime->find(taken.storage().unsafeGetStorageImpl()->data());
   if (use.storage.is_some()) with_torch_errors([&] { runtime->hold_until_freed(use.storage); });
 }

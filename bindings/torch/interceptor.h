@@ -7,11 +7,10 @@
 
 #include <string>
 
+#include "device_runtimes.h"
 #include "spillway/runtime/runtime.h"
 
 namespace spillway::torch_binding {
-
-class CallRecorder;
 
 /// Takes the first viable key of: Fake, TESTING_ONLY_GenericMode, DeferredInit,
 /// TESTING_ONLY_GenericWrapper, and switches it on for the calling thread; or the one that is
@@ -60,6 +59,12 @@ class Interceptor {
   /// The CPU allocator is about to free the block that begins there. True: not now, as records read
   /// it; the runtime gets it later. Any thread.
   static bool before_free(const void* memory) noexcept;
+  /// The same of the allocator of a device, which gets it back by its deleter.
+  static bool before_free_on(c10::Device device, const void* memory) noexcept;
+
+  /// Shows operators on tensors of a device to its runtime from now on.
+  static void add_device(c10::DeviceIndex device, runtime::Runtime& runtime,
+                         const StreamFacts& streams);
 
   /// What records operators to run them again; null where none do.
   static const CallRecorder* records();

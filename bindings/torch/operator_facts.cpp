@@ -62,6 +62,7 @@ OperatorFacts::OperatorFacts(const c10::OperatorHandle& op)
   touches_nothing = only_makes_views(schema, accesses);
   const recompute::OperatorRules& rules = recompute::rules_of(op);
   is_replayable = rules.objection.empty();
+  is_replayable_on_cuda = rules.cuda_objection.empty();
   goes_on = has_prefix(schema.name(), "c10d::") || has_prefix(schema.name(), "_c10d_functional");
   makes_blanks = rules.makes_blanks;
   name_hash = 0;

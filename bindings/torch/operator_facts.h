@@ -22,9 +22,10 @@ struct OperatorFacts {
   bool makes_blanks;         ///< Trainers fill its outputs by hand, past the operators.
   bool uses_whole_storages;  ///< More than its arguments show.
   bool touches_nothing;      ///< Only makes views.
-  bool is_replayable;        ///< May run again, arguments permitting.
-  bool goes_on;              ///< Past its return, on streams of its own: a collective.
-  std::uint64_t name_hash;   ///< Of name and overload, the same in every process.
+  bool is_replayable;        ///< May run again on the host, arguments permitting.
+  bool is_replayable_on_cuda;
+  bool goes_on;                  ///< Past its return, on streams of its own: a collective.
+  std::uint64_t name_hash;       ///< Of name and overload, the same in every process.
   std::vector<Access> accesses;  ///< One per argument.
 };
 

@@ -143,6 +143,10 @@ class CudaAllocator final : public ForwardingAllocator {
       device.runtime().deallocate(memory, when_done(device, *block));
       return;
     }
+    if (Interceptor::before_free_on({c10::DeviceType::CUDA, block->device}, memory)) {
+      blocks_.add(memory, *block);  // Records read it. It comes back here.
+      return;
+    }
     native().raw_deleter()(memory);
     device.runtime().uncount_other(rounded(block->size));
   }

@@ -11,6 +11,7 @@
 
 #include "device_library.h"
 #include "device_runtimes.h"
+#include "interceptor.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/device/cuda/cuda_backend.h"
@@ -89,17 +90,59 @@ ServedDevice::ServedDevice(c10::DeviceIndex index)
            [index] {
              return reinterpret_cast<std::uint64_t>(
                  c10::cuda::getCurrentCUDAStream(index).stream());
-           }});
-  DeviceRuntimes::add(index, *runtime_, &is_capturing);
+           },
+       .before_replay = [this, index] { follow_all(c10::cuda::getCurrentCUDAStream(index)); },
+       .after_replay = [this, index] { lead_all(c10::cuda::getCurrentCUDAStream(index)); }});
+  Interceptor::add_device(index, *runtime_,
+                          {.is_capturing = &is_capturing, .objection = &objection_to_stream});
 }
 
 bool ServedDevice::is_capturing(c10::DeviceIndex index) {
   return is_captured(c10::cuda::getCurrentCUDAStream(index));
 }
 
+const char* ServedDevice::objection_to_stream(c10::DeviceIndex index) {
+  const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(index);
+  if (is_of_program(stream)) return "it runs on a stream that the program may destroy";
+  return is_captured(stream.stream()) ? "it becomes part of a graph" : nullptr;
+}
+
+std::vector<std::shared_ptr<StreamMarks>> ServedDevice::other_streams(cudaStream_t than) {
+  std::vector<std::shared_ptr<StreamMarks>> others;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [stream, marks] : marks_)
+    if (stream != than) others.push_back(marks);
+  return others;
+}
+
+/// What the stream is given next comes behind all that other streams were given.
+void ServedDevice::follow_all(c10::cuda::CUDAStream stream) {
+  cudaStream_t const handle = stream.stream();
+  if (is_captured(handle))
+    throw UnsupportedError("a graph of {} is being made where a tensor has to be recomputed: run "
+                           "with --recompute off",
+                           device_->id());
+  const auto others = other_streams(handle);
+  if (others.empty()) return;
+  const auto queue = device::queue_over_stream(*device_, handle);
+  for (const std::shared_ptr<StreamMarks>& other : others) queue->wait(other->end_so_far());
+}
+
+/// What other streams are given next comes behind all that the stream was given.
+void ServedDevice::lead_all(c10::cuda::CUDAStream stream) {
+  cudaStream_t const handle = stream.stream();
+  const auto others = other_streams(handle);
+  if (others.empty() && !has_streams_of_program_) return;
+  const device::Event end = device::queue_over_stream(*device_, handle)->record();
+  for (const std::shared_ptr<StreamMarks>& other : others) other->let_wait(end);
+  // They may be gone by now; so the host waits for them.
+  if (has_streams_of_program_) end.wait();
+}
+
 device::Event ServedDevice::given_so_far(c10::cuda::CUDAStream stream) {
   cudaStream_t const handle = stream.stream();
   if (is_of_program(stream)) {
+    has_streams_of_program_ = true;
     // What a graph uses is held for good.
     if (is_captured(handle)) return {};
     return device::queue_over_stream(*device_, handle)->record();

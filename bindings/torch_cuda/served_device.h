@@ -2,9 +2,11 @@
 
 #include <c10/cuda/CUDAStream.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "spillway/base/bytes.h"
 #include "spillway/device/device.h"
@@ -30,14 +32,19 @@ class ServedDevice {
 
  private:
   StreamMarks& marks_of(cudaStream_t stream);
+  std::vector<std::shared_ptr<StreamMarks>> other_streams(cudaStream_t than);
+  void follow_all(c10::cuda::CUDAStream stream);
+  void lead_all(c10::cuda::CUDAStream stream);
   device::Event moment(c10::cuda::CUDAStream stream) noexcept;
   explicit ServedDevice(c10::DeviceIndex index);
   static bool is_capturing(c10::DeviceIndex index);
+  static const char* objection_to_stream(c10::DeviceIndex index);
 
   const std::shared_ptr<device::Device> device_;
   Bytes min_storage_;
   std::mutex mutex_;
   std::unordered_map<cudaStream_t, std::shared_ptr<StreamMarks>> marks_;
+  std::atomic<bool> has_streams_of_program_{false};
   runtime::Runtime* runtime_ = nullptr;
 };
 

@@ -65,6 +65,14 @@ device::Event StreamMarks::moment() {
   return is_capturing_() ? device::Event() : queue_->record(device::Timing::kKept);
 }
 
+device::Event StreamMarks::end_so_far() {
+  return is_capturing_() ? device::Event() : queue_->record();
+}
+
+void StreamMarks::let_wait(const device::Event& end) {
+  if (!is_capturing_()) queue_->wait(end);
+}
+
 bool StreamMarks::is_done(std::uint64_t number) {
   if (number <= done_.load(std::memory_order_acquire)) return true;
   const std::lock_guard lock(mutex_);

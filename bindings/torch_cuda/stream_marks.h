@@ -28,6 +28,11 @@ class StreamMarks : public std::enable_shared_from_this<StreamMarks> {
   /// captured.
   device::Event moment();
 
+  /// The end of all that the stream was given so far, and has it wait for another's; nothing while
+  /// it is captured.
+  device::Event end_so_far();
+  void let_wait(const device::Event& end);
+
  private:
   class Mark;
   struct Recorded {

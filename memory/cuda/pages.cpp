@@ -19,7 +19,7 @@ using device::CudaVirtualMemory;
 
 /// A frame is a chunk that lies beneath an address of its own, its alias, for as long as it exists;
 /// there copies fill it while it rests in a slot. Beneath a page it lies in addition.
-class CudaPages final : public PageMemory {
+class CudaPages final : public PageMemory, private FramesInUse {
  public:
   CudaPages(std::shared_ptr<device::Device> device, std::unique_ptr<CudaVirtualMemory> memory,
             Bytes page_size)
@@ -29,7 +29,8 @@ class CudaPages final : public PageMemory {
 
   ~CudaPages() override {
     for (std::size_t page = 0; page < pages_.size(); ++page)
-      if (pages_[page].frame != kEmpty || pages_[page].ended_in.is_some())
+      if (pages_[page].frame != kEmpty || pages_[page].ended_in.is_some() ||
+          pages_[page].has_moved_on)
         memory_->unmap(pages_begin_ + page * page_bytes(), page_size());
     for (std::size_t frame = 0; frame < chunks_.size(); ++frame)
       if (chunks_[frame].memory.is_some()) drop_chunk(static_cast<Frame>(frame));
@@ -114,6 +115,22 @@ class CudaPages final : public PageMemory {
     if (chunks_[other].ended != kNoPage) pages_[chunks_[other].ended].ended_in = before;
   }
 
+  FramesInUse* frames_in_use() override { return this; }
+
+  void move(PageIndex to, PageIndex from) override {
+    const std::lock_guard lock(mutex_);
+    const Frame frame = taken_from(pages_[from].frame);
+    pages_[from].has_moved_on = true;
+    lay_locked(to, frame);
+  }
+
+  void end_move(PageIndex from) override {
+    const std::lock_guard lock(mutex_);
+    SPILLWAY_ASSERT(pages_[from].has_moved_on);
+    pages_[from].has_moved_on = false;
+    unmap_page(from);
+  }
+
   void copy(SlotId, PageIndex) override { SPILLWAY_ASSERT(false); }  // Its frames always move.
   void drop(PageIndex) override { SPILLWAY_ASSERT(false); }
 
@@ -126,6 +143,7 @@ class CudaPages final : public PageMemory {
   struct Page {
     Frame frame = kEmpty;
     SlotId ended_in;  ///< Where the frame rests that lies beneath it still; none: no frame does.
+    bool has_moved_on = false;  ///< Its frame is another page's, and lies beneath it still.
   };
   struct Chunk {
     CudaVirtualMemory::Chunk memory;
@@ -158,14 +176,19 @@ class CudaPages final : public PageMemory {
   }
 
   void map_locked(PageIndex page, SlotId slot) {
-    SPILLWAY_ASSERT(pages_[page].frame == kEmpty);
     if (pages_[page].ended_in == slot) {
+      SPILLWAY_ASSERT(pages_[page].frame == kEmpty);
       pages_[page].frame = take_own_frame_locked(page);
       return;
     }
-    make_bare_locked(page);
     const Frame frame = taken_from(slots_[slot.value()]);
     take_from_ended_locked(frame);
+    lay_locked(page, frame);
+  }
+
+  void lay_locked(PageIndex page, Frame frame) {
+    SPILLWAY_ASSERT(pages_[page].frame == kEmpty && !pages_[page].has_moved_on);
+    make_bare_locked(page);
     or_end([&] { memory_->map(span_of(page).data, chunks_[frame].memory, page_size()); });
     pages_[page].frame = frame;
   }

@@ -69,6 +69,8 @@ class Builder {
     options_.number = 1U + device_.id.index;
     options_.given_so_far = device_.given_so_far;
     options_.moment = device_.moment;
+    options_.before_replay = device_.before_replay;
+    options_.after_replay = device_.after_replay;
     if (options_.number >= Runtime::kMostRuntimes)
       throw UnsupportedError("{} is one GPU too many: the first {} can be used (choose among them "
                              "with CUDA_VISIBLE_DEVICES)",

@@ -70,9 +70,8 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
       recomputer_ = std::make_unique<Recomputer>(
           Recomputer::Memory{*engine_, *engine_, *engine_},
           [this](profile::OpIndex place, const recompute::RecordedCall& call,
-                 std::span<const RangeUse> uses, const std::function<void(swap::PinSet&)>& body) {
-            run_replay(place, call, uses, body);
-          });
+                 std::span<const RangeUse> uses,
+                 const ReplayBody& body) { run_replay(place, call, uses, body); });
   }
   step_start_ = clock_.now();
 }
@@ -153,19 +152,16 @@ swap::SwapEngine::Allocation Runtime::allocate_paged(OpContext& op, std::size_t 
 }
 
 void* Runtime::allocate_in_rehearsal(OpContext& op, std::size_t size) {
-  try {
+  void* memory = nullptr;
+  op.rehearse([&] {
     if (size >= options_.min_storage.count())
-      return engine_->allocate(Bytes(size), &op.pins).address;
-    if (shared_->serves(size)) return shared_->allocate(size, &op.pins, {}).address;
-    engine_->account_small(Bytes(size), &op.pins);
-  } catch (const swap::NoRoomError&) {
-    op.ran_out_of_room = true;
-    throw;
-  } catch (const swap::StoreError&) {
-    op.ran_out_of_room = true;
-    throw;
-  }
-  return small_block(*engine_, size);
+      memory = engine_->allocate(Bytes(size), &op.pins).address;
+    else if (shared_->serves(size))
+      memory = shared_->allocate(size, &op.pins, {}).address;
+    else
+      engine_->account_small(Bytes(size), &op.pins);
+  });
+  return memory != nullptr ? memory : small_block(*engine_, size);
 }
 
 void* Runtime::allocate(std::size_t size) {
@@ -268,13 +264,25 @@ void Runtime::tell_values(const OpContext& op, std::span<const RangeUse> uses, D
 
 void Runtime::count_other(Bytes size) {
   OpContext& op = context();
+  if (op.rehearses) {
+    op.rehearse([&] { engine_->account_small(size, &op.pins); });
+    return;
+  }
   const Mark start = mark_wait(op);
   with_room(op, 0, [&] { engine_->account_small(size, op.is_running ? &op.pins : nullptr); });
   note_success(op);
   end_wait_for_room(op, {}, start);
 }
 
-void Runtime::hold_until_freed(StorageId storage) { held_->hold(storage); }
+void Runtime::hold_until_freed(StorageId storage) {
+  const RangeUse use = engine_->find(engine_->address_of(storage));
+  // From now on it may be written at any time, and nobody tells of that.
+  if (!has_begun_op())
+    before_write(use);
+  else if (recomputer_ != nullptr && recomputer_->is_active())
+    recomputer_->note_unrecorded_writes({&storage, 1});
+  held_->hold(storage);
+}
 
 device::Event Runtime::given_so_far() const {
   return options_.given_so_far ? options_.given_so_far() : device::Event();

@@ -85,6 +85,19 @@ struct Runtime::OpContext {
   /// What is asked for memory now, as long as the program runs: an operator by its signature; 0:
   /// none.
   std::uint64_t place() const { return is_running ? signature : 0; }
+  /// Does what needs room in a rehearsal, and tells nobody else where there is none.
+  template <typename Action>
+  void rehearse(const Action& action) {
+    try {
+      action();
+    } catch (const swap::NoRoomError&) {
+      ran_out_of_room = true;
+      throw;
+    } catch (const swap::StoreError&) {
+      ran_out_of_room = true;
+      throw;
+    }
+  }
   TimePoint sampled_since{};  ///< Of the announced or running operator; 0: it is not measured.
 };
 

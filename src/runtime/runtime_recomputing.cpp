@@ -96,8 +96,7 @@ void Runtime::drop_wished(OpContext& op) noexcept {
 
 /// Runs something as an operator that is none of the trainer's.
 void Runtime::run_replay(profile::OpIndex place, const recompute::RecordedCall& call,
-                         std::span<const RangeUse> uses,
-                         const std::function<void(swap::PinSet&)>& body) {
+                         std::span<const RangeUse> uses, const ReplayBody& body) {
   const ReplayText text(call);
   OpContext& op = context();
   if (traces()) options_.trace->begin_replay(trainer_of(op), place);
@@ -110,7 +109,9 @@ void Runtime::run_replay(profile::OpIndex place, const recompute::RecordedCall& 
   op.room_failure = nullptr;
   op.text = &text;
   op.begin_allocations();
+  std::vector<StorageId> kept;
   const auto end = [&] {
+    hold_hidden(op, kept);
     if (traces()) options_.trace->end_op(trainer_of(op), false, engine_->resident());
     op.is_running = op.replays = false;
     op.learns = learned;
@@ -131,7 +132,10 @@ void Runtime::run_replay(profile::OpIndex place, const recompute::RecordedCall& 
     const TimePoint start = clock_.now();
     op.replay_wait += wait;
     op.has_replayed = true;
-    body(op.pins);
+    if (options_.before_replay) options_.before_replay();
+    body.compute();
+    if (options_.after_replay) options_.after_replay();  // Before anybody can see what was made.
+    kept = body.take(op.pins);
     replay_ns_.fetch_add(static_cast<std::uint64_t>((clock_.now() - start).count()),
                          std::memory_order_relaxed);
   } catch (const swap::NoRoomError& error) {

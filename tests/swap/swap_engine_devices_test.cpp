@@ -124,7 +124,6 @@ TEST_P(SwapEngineDevicesTest, PagesStayUntilTheDeviceHasUsedThem) {
   // What is asked for first is written first.
   while (swap->statistics().spilled < page_size()) std::this_thread::yield();
   EXPECT_EQ(swap->statistics().spilled, page_size());
-  EXPECT_FALSE(swap->drop(used.storage));
   gate_.set_value();
   EXPECT_EQ(done.wait().error, "");
   // And without a word more.
@@ -221,8 +220,46 @@ TEST_P(SwapEngineDevicesTest, WhoNeedsRoomWaitsForTheDevice) {
   EXPECT_EQ(word(used.address, 0), 42U);
 }
 
-TEST_P(SwapEngineDevicesTest, ADroppedStorageIsAdoptedWhenTheDeviceHasComputedIt) {
+TEST_P(SwapEngineDevicesTest, WhatIsDroppedKeepsItsMemoryUntilTheDeviceHasUsedIt) {
+  auto swap = engine(4);
+  const auto value = swap->allocate(page_size() * 3, nullptr);
+  const device::Event done = use_late(*swap, value.address);
+  ASSERT_TRUE(swap->drop(value.storage));
+  EXPECT_TRUE(swap->is_dropped(value.storage));
+  std::atomic<bool> has_room{false};
+  std::thread device([&] {
+    while (swap->statistics().room_wait == Duration(0) && !has_room) std::this_thread::yield();
+    EXPECT_FALSE(has_room);
+    gate_.set_value();
+  });
+  const auto next = swap->allocate(page_size() * 3, nullptr);
+  has_room = true;
+  device.join();
+  EXPECT_EQ(done.wait().error, "");
+  EXPECT_EQ(swap->statistics().spilled, Bytes());
+  EXPECT_EQ(swap->statistics().dropped, page_size() * 3);
+  swap->release(next.storage);
+}
+
+TEST_P(SwapEngineDevicesTest, WhatIsDroppedAndWantedAtOnceKeepsItsBytes) {
   auto swap = engine(8);
+  const auto value = swap->allocate(page_size() * 2, nullptr);
+  const device::Event done = use_late(*swap, value.address);
+  ASSERT_TRUE(swap->drop(value.storage));
+  PinSet within;
+  const auto made = swap->allocate(page_size() * 2, &within);
+  ASSERT_TRUE(swap->adopt(value.storage, made.storage, within));
+  gate_.set_value();
+  EXPECT_EQ(done.wait().error, "");
+  swap->unpin(within);
+  swap->release(made.storage);
+  EXPECT_EQ(word(value.address, 0), 42U);
+}
+
+TEST_P(SwapEngineDevicesTest, ADroppedStorageIsAdoptedBeforeOrWhenTheDeviceHasComputedIt) {
+  auto swap = engine(8);
+  const bool moves_in_use =
+      running.device != nullptr && pages_of(running.device)->frames_in_use() != nullptr;
   const auto value = swap->allocate(page_size() * 2, nullptr);
   ASSERT_TRUE(swap->drop(value.storage));
   PinSet within;
@@ -231,14 +268,25 @@ TEST_P(SwapEngineDevicesTest, ADroppedStorageIsAdoptedWhenTheDeviceHasComputedIt
   std::atomic<bool> is_adopted{false};
   std::thread device([&] {
     while (swap->statistics().fetch_wait == Duration(0) && !is_adopted) std::this_thread::yield();
-    EXPECT_FALSE(is_adopted);
-    gate_.set_value();
+    EXPECT_EQ(is_adopted, moves_in_use);
+    if (!moves_in_use) gate_.set_value();
   });
   EXPECT_TRUE(swap->adopt(value.storage, made.storage, within));
   is_adopted = true;
   device.join();
+  swap->unpin(within, nullptr, done);
+  swap->release(made.storage);
+  if (moves_in_use) {
+    // Nobody has waited, and the device is not done: nothing of it may leave, or end.
+    write_out(*swap, RangePart(value.storage), 2);
+    const auto other = swap->allocate(page_size(), nullptr);
+    write_out(*swap, RangePart(other.storage), 1);
+    while (swap->statistics().spilled < page_size()) std::this_thread::yield();
+    EXPECT_EQ(swap->statistics().spilled, page_size());
+    gate_.set_value();
+    while (swap->statistics().spilled < page_size() * 3) std::this_thread::yield();
+  }
   EXPECT_EQ(done.wait().error, "");
-  swap->unpin(within);
   EXPECT_EQ(word(value.address, 0), 42U);
 }
 

@@ -142,12 +142,25 @@ void Recomputer::run(KeptCall& kept) {
     uses.push_back(use);
   }
   ++counts_.replays;
-  const auto run_kernel = [&] {
-    const ChildrenEnded at_end;
-    return kept.call.run(address_of);
-  };
-  run_as_op_(kept.place, kept.call, uses,
-             [&](swap::PinSet& pins) { take_results(kept, run_kernel(), pins); });
+  std::vector<OutputMemory> made;
+  const ReplayBody body{.compute =
+                            [&] {
+                              const ChildrenEnded at_end;
+                              made = kept.call.run(address_of);
+                            },
+                        .take =
+                            [&](swap::PinSet& pins) {
+                              take_results(kept, std::move(made), pins);
+                              return temporary_storages();
+                            }};
+  run_as_op_(kept.place, kept.call, uses, body);
+}
+
+std::vector<StorageId> Recomputer::temporary_storages() const {
+  std::vector<StorageId> storages;
+  for (const Allocation* const allocation : temporaries_)
+    storages.push_back(memory_.storages.find(allocation->temporary->address).storage);
+  return storages;
 }
 
 void Recomputer::take_results(KeptCall& kept, std::vector<OutputMemory> made, swap::PinSet& pins) {

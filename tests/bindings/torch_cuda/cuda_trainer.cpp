@@ -1,15 +1,19 @@
 // A trainer on a GPU that knows nothing of Spillway: the bits of its losses, and of what it has
 // learned.
-//   spillway_cuda_trainer conv_net|unet|gpt|gpt_and_pointer|gpt_on_stream STEPS [STEP]
+//   spillway_cuda_trainer conv_net|unet|gpt|gpt_and_pointer|gpt_on_stream|streams STEPS [STEP]
 // Before STEP the GPU is lost, as by an error of its memory.
+#include <ATen/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
 #include <c10/util/Type.h>
 #include <cuda_runtime_api.h>
 #include <torch/torch.h>
 
+#include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +22,7 @@
 #include <optional>
 #include <string>
 #include <typeinfo>
+#include <vector>
 
 #include "emulated_operators/models.h"
 #include "support/emulated_cuda/runtime/emulation.h"
@@ -34,6 +39,44 @@ struct Training {
   std::function<Batch(at::Generator&)> next_batch;
 };
 
+/// Layers by turns on two streams, each of which waits for what it needs and no more.
+class LayersOnStreams final : public Network {
+ public:
+  at::Tensor forward(const at::Tensor& input) override {
+    using c10::cuda::CUDAStream;
+    const CUDAStream own = c10::cuda::getCurrentCUDAStream();
+    const std::array<CUDAStream, 2> streams{c10::cuda::getStreamFromPool(),
+                                            c10::cuda::getStreamFromPool()};
+    CUDAStream before = own;
+    at::Tensor x = input;
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      x = follow(x, before, streams[i % 2]);
+      const c10::cuda::CUDAStreamGuard guard(streams[i % 2]);
+      x = torch::dropout(at::gelu(layers_[i]->forward(x)), 0.2, true);
+      before = streams[i % 2];
+    }
+    return follow(x, before, own);
+  }
+
+ private:
+  static at::Tensor follow(const at::Tensor& x, c10::cuda::CUDAStream from,
+                           c10::cuda::CUDAStream to) {
+    at::cuda::CUDAEvent made;
+    made.record(from);
+    made.block(to);
+    x.record_stream(to);
+    return x;
+  }
+
+  std::vector<torch::nn::Linear> layers_ = [this] {
+    std::vector<torch::nn::Linear> layers;
+    for (int i = 0; i < 8; ++i)
+      layers.push_back(
+          register_module("layer" + std::to_string(i), torch::nn::Linear(i == 0 ? 64 : 128, 128)));
+    return layers;
+  }();
+};
+
 /// Batches large enough for activations to outweigh everything else.
 Training training_of(const std::string& model) {
   if (model == "conv_net")
@@ -43,6 +86,10 @@ Training training_of(const std::string& model) {
   if (model == "unet")
     return {make_unet(), [](at::Generator& data) {
               return Batch{at::randn({1, 1, 32, 32, 32}, data), labels(3, {1, 32, 32, 32}, data)};
+            }};
+  if (model == "streams")
+    return {std::make_shared<LayersOnStreams>(), [](at::Generator& data) {
+              return Batch{at::randn({512, 64}, data), labels(10, {512}, data)};
             }};
   if (!model.starts_with("gpt")) {
     std::fprintf(stderr, "unknown model %s\n", model.c_str());

@@ -33,11 +33,11 @@ class CudaTraining(unittest.TestCase):
         return subprocess.run([*before, TRAINER, model, str(STEPS)], capture_output=True, text=True, check=False,
                               env={**clean_environment(), **SETTINGS, **settings}, timeout=600)
 
-    def serve(self, model, budget, settings):
+    def serve(self, model, budget, settings, *more):
         """A run with so much of the GPU, and the statistics of the GPU; none where it does not fit."""
         file = self.folder / "statistics.json"
         options = ["--budget", f"cuda={budget >> 10}KiB,cpu={PLENTY >> 10}KiB", "--min-storage", "32KiB",
-                   "--nvme", f"ram:2MiB,{self.folder}", "--stats", str(file)]
+                   "--nvme", f"ram:2MiB,{self.folder}", "--stats", str(file), *more]
         run = self.start(model, [COMMAND, "run", *options], settings)
         self.assertIn("allocator spillway::", run.stderr)
         statistics, = json.loads(file.read_text(encoding="utf-8"))["devices"]
@@ -70,6 +70,18 @@ class CudaTraining(unittest.TestCase):
                 self.assertGreater(statistics["fetched_bytes"], 0)
                 self.assertGreater(statistics["demoted_bytes"], 0)  # By way of host memory to the disk.
             print(f"{model}: equal with {budget} bytes, {100 * budget // need} % of {need}")
+
+    def test_streams_that_recompute_for_one_another(self):
+        plain = self.start("streams", [], {})
+        self.assertEqual(plain.returncode, 0, plain.stderr)
+        _, whole = self.serve("streams", PLENTY, {})
+        budget = whole["needed_bytes"] * 3 // 4 // PAGE * PAGE
+        for seed in ("1", "2"):
+            run, statistics = self.serve("streams", budget, {**SLOW, "EMU_CUDA_SEED": seed}, "--planning", "at-once",
+                                         "--strategy", "dtr")
+            self.assertIsNotNone(statistics, run.stderr)
+            self.assertEqual(run.stdout, plain.stdout)
+            self.assertGreater(statistics["replays"], 0)
 
     def test_a_convolutional_net(self):
         self.assert_equal_bits("conv_net")

@@ -47,11 +47,12 @@ class RecomputerTest : public ::testing::Test {
     recomputer_ = std::make_unique<Recomputer>(
         Recomputer::Memory{*engine_, *engine_, *engine_},
         [this](OpIndex, const RecordedCall&, std::span<const RangeUse> uses,
-               const std::function<void(swap::PinSet&)>& body) {
+               const ReplayBody& body) {
           swap::PinSet pins;
           engine_->pin(pins, uses);
           pins_ = &pins;
-          body(pins);
+          body.compute();
+          body.take(pins);
           pins_ = nullptr;
           engine_->unpin(pins);
         });

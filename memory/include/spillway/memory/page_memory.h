@@ -53,6 +53,20 @@ class InheritedPages {
   ~InheritedPages() = default;
 };
 
+/// Frames that change their page while work of the device goes by the address of the old one. For
+/// memory whose users tell nobody when they are done.
+class FramesInUse {
+ public:
+  /// Moves the frame of `from` beneath the empty page `to`. It lies beneath `from` as well, for
+  /// that work alone, until `end_move`.
+  virtual void move(PageIndex to, PageIndex from) = 0;
+  /// That work is done: `from` is empty.
+  virtual void end_move(PageIndex from) = 0;
+
+ protected:
+  ~FramesInUse() = default;
+};
+
 /// The memory of one device in pages and frames. A *page* is a piece of its addresses, which a
 /// storage keeps for life; a *frame* is as much physical memory, which lies beneath a page or rests
 /// in a slot of the pool. Pages and slots are numbers: only queues and stores of the device get
@@ -117,6 +131,8 @@ class PageMemory : public FrameSource {
 
   /// None: accesses and writes are reported by nobody, so pages that are in use have to be held.
   virtual AccessControl* access_control() { return nullptr; }
+  /// None: `unmap` and `map`, once the work is done.
+  virtual FramesInUse* frames_in_use() { return nullptr; }
   /// None: a forked child cannot use this memory.
   virtual InheritedPages* inherited_pages() { return nullptr; }
 

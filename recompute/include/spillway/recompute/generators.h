@@ -16,7 +16,7 @@ std::optional<c10::Device> gpu_of(c10::ArrayRef<c10::IValue> arguments);
 /// has none), else the default one of its GPU or of the host.
 at::Generator generator_of(c10::ArrayRef<c10::IValue> arguments, int position);
 
-/// Whether a generator can be copied with its state: it is LibTorch's own for the CPU.
+/// Whether it is LibTorch's own for the CPU.
 bool can_restore(const at::Generator& generator);
 
 /// Whether `copy_of` works: it is that, or one of a GPU.
@@ -29,7 +29,7 @@ at::Generator copy_of(const at::Generator& generator);
 /// seed and place, of others the seed. Any thread, also while others draw.
 std::uint64_t next_draw_of(const at::Generator& generator);
 
-/// Nobody may draw from them meanwhile: for copies.
+/// Of the CPU or of CUDA. Nobody may draw from them meanwhile: for copies.
 bool same_state(const at::Generator& a, const at::Generator& b);
 
 }  // namespace spillway::recompute

@@ -3,11 +3,13 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/Device.h>
 #include <c10/core/DispatchKeySet.h>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -23,6 +25,8 @@ struct PagedStorage {
 };
 
 struct ReplayEngineOptions {
+  /// Of the tensors whose calls it records. A CUDA device may have small ones of the host beside.
+  c10::Device device = c10::kCPU;
   /// Storages up to this size that are not paged are copied into the record. Larger ones are
   /// referred to, and copied when they are about to be written.
   Bytes copied_up_to = Bytes(64 << 10);
@@ -38,7 +42,12 @@ struct ReplayEngineOptions {
 
 class KeptStorages;
 
-/// Records calls of operators on CPU tensors below autograd, for other runs with the same bits
+/// Whose turn it is to draw from the generators of a device. An operator that has it may have
+/// others run again before it draws itself.
+using DrawTurns = std::shared_ptr<std::recursive_timed_mutex>;
+
+/// Records calls of operators on tensors of one device below autograd, for other runs with the same
+/// bits
 /// (`RecordedCall::run`), and makes such a run itself to compare (`verify`). Any thread may record
 /// and replay; calls on one record must not overlap, replays apart.
 ///
@@ -55,14 +64,21 @@ class ReplayEngine {
   ReplayEngine(const ReplayEngine&) = delete;
   ReplayEngine& operator=(const ReplayEngine&) = delete;
 
+  /// To be kept from before `record` until the kernel has been called: on a device, operators that
+  /// draw random numbers take turns, with those that run again. Empty for others. Throws Error
+  /// where its turn does not come.
+  std::unique_lock<std::recursive_timed_mutex> take_turn(const c10::OperatorHandle& op);
+
   /// Notes a call that is about to run. Returns none, and the reason in `*objection`, when it
   /// cannot run again: the operator may not (`OperatorRules`), or an argument cannot be kept.
   std::optional<RecordedCall> record(const c10::OperatorHandle& op,
                                      c10::ArrayRef<c10::IValue> arguments,
                                      std::string* objection = nullptr);
 
-  /// Announces what the operator is about to write, so that records keep what was there. After
-  /// `record`, for every operator, recorded or not.
+  /// Announces that somebody is about to write, so that records keep what was there.
+  void before_write(const c10::StorageImpl& storage);
+  /// The same of all that an operator is about to write. After `record`, for every operator,
+  /// recorded or not.
   void before_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
 
   /// Announces that the allocator is about to free the block that begins there. True: records read
@@ -93,6 +109,7 @@ class ReplayEngine {
   FindStorage find_;
   ReplayEngineOptions options_;
   std::shared_ptr<KeptStorages> kept_;
+  const DrawTurns turns_ = std::make_shared<std::recursive_timed_mutex>();
 };
 
 }  // namespace spillway::recompute

@@ -22,6 +22,7 @@ struct Surroundings {
   c10::DispatchKeySet excluded_keys;
   bool grad_mode = true;
   c10::ScalarType autocast_dtype = c10::ScalarType::BFloat16;
+  c10::ScalarType cuda_autocast_dtype = c10::ScalarType::Half;
   int threads = 1;
   unsigned float_control = 0;  ///< Rounding, denormal numbers.
 
@@ -37,6 +38,17 @@ struct Surroundings {
     bool nnpack = true;
     bool fp16_reduction = false;
     std::array<int, 4> float32_precision{};  ///< Of oneDNN: all, convolutions, recurrent, products.
+    // Of CUDA.
+    std::array<int, 4> cuda_precision{};
+    bool cudnn = true;
+    bool cudnn_benchmark = false;
+    int cudnn_benchmark_limit = 0;
+    bool cudnn_deterministic = false;
+    int fp16_products = 0;
+    int bf16_products = 0;
+    bool fp16_accumulation = false;
+    int products_by = 0;
+    int solvers_by = 0;
   } flags;
 };
 

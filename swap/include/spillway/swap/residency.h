@@ -169,17 +169,20 @@ class DroppedStorages {
   virtual ~DroppedStorages() = default;
 
   /// Gives up the bytes of a storage: somebody is going to compute them again. Its address stays,
-  /// and whoever touches or pins it waits until `adopt`. False, and nothing has changed, where
-  /// something holds or moves its pages, or a fault has ever touched them. Children of an earlier
-  /// fork keep what they could read.
+  /// and whoever touches or pins it waits until `adopt`. Where a device still uses it, its pages
+  /// leave when that has ended. False, and nothing has changed, where something holds or moves its
+  /// pages, or a fault has ever touched them. Children of an earlier fork keep what they could
+  /// read.
   virtual bool drop(StorageId storage) = 0;
 
   /// Ends a drop: the dropped storage gets the pages of another one of equal size, whose bytes are
   /// the right ones. Each page changes its address at once, so nobody sees it half done. `within`
-  /// holds `from`, whose contents are undefined after that. False when nobody holds it, or somebody
+  /// holds `from`, whose contents are undefined after that. Where the memory lets frames move that
+  /// a device is still computing into, nobody waits, and `within` holds `dropped`, too; elsewhere
+  /// that ends first. False when nobody holds it, or somebody
   /// in need took pages of it all the same: pin it and try again. What the kernel does not let move
   /// is copied, which takes room: waits and throws as `allocate`, and may be tried again then.
-  virtual bool adopt(StorageId dropped, StorageId from, const PinSet& within) = 0;
+  virtual bool adopt(StorageId dropped, StorageId from, PinSet& within) = 0;
 
   /// That storage cannot be recomputed: operators that wait for it get RecomputeError; a thread
   /// that touches it cannot be told, so the process ends.
@@ -200,8 +203,9 @@ class WriteGuards {
 
   /// Sees to it that the next write past the operators is known before it happens: whoever tries it
   /// waits for `unguard`. Announced writes (`pin`) end that, too. Copies of the pages stay good.
-  /// False, and nothing has changed, while a system call holds the storage, after `end_drops`, or
-  /// where the memory of the device reports no writes.
+  /// False, and nothing has changed, while a system call holds the storage, and after `end_drops`.
+  /// Where the memory of the device reports no writes, whoever may write so holds the storage until
+  /// it is freed: false for those, and nothing is to be waited for with the others.
   virtual bool guard(StorageId storage) = 0;
   /// Whether somebody waits to write to a guarded storage.
   virtual bool is_write_awaited(StorageId storage) const = 0;

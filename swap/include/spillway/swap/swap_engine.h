@@ -100,7 +100,7 @@ class SwapEngine final : public StorageMemory,
 
   bool drop(StorageId storage) override;
   bool is_dropped(StorageId storage) const;
-  bool adopt(StorageId dropped, StorageId from, const PinSet& within) override;
+  bool adopt(StorageId dropped, StorageId from, PinSet& within) override;
   void give_up(StorageId dropped, const std::string& reason) override;
   StorageId wait_for_wanted() override;
   void end_drops() override;

@@ -40,7 +40,9 @@ struct DeviceSurroundings {
   std::shared_ptr<device::Device> device;
   std::unique_ptr<memory::PageMemory> pages;         ///< Of the device, not reserved yet.
   std::function<device::Event()> given_so_far = {};  ///< See RuntimeOptions.
-  std::function<device::Event()> moment = {};        ///< The same.
+  std::function<device::Event()> moment = {};        ///< The same, as the next two.
+  std::function<void()> before_replay = {};
+  std::function<void()> after_replay = {};
   /// What tells apart the streams that threads give work to; empty: there is one. Any thread.
   std::function<std::uint64_t()> stream = {};
 };

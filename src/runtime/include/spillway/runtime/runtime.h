@@ -27,6 +27,7 @@ class HeldStorages;
 class StepGuide;
 class Recomputer;
 class SharedPages;
+struct ReplayBody;
 
 /// Carries a trainer through its steps: allocates its memory of one device, brackets the operators
 /// that use it, learns their order and passes what was learned on to the swap engine. Free of
@@ -97,7 +98,6 @@ class Runtime {
   /// that could not be recomputed after it. An exception, in operators too, means that such a
   /// storage is lost.
   void before_write(const RangeUse& use);
-  /// First address of a paged storage.
   void* address_of(StorageId storage) const { return engine_->address_of(storage); }
 
   /// Prepares a fork: brings back dropped storages, which the child could not, and drops nothing
@@ -202,7 +202,7 @@ class Runtime {
   void drop_wished(OpContext& op) noexcept;
   void settle_unrecorded(OpContext& op);
   void run_replay(profile::OpIndex place, const recompute::RecordedCall& call,
-                  std::span<const RangeUse> uses, const std::function<void(swap::PinSet&)>& body);
+                  std::span<const RangeUse> uses, const ReplayBody& body);
   void note_need(OpContext& op);
   void note_need_locked(std::uint64_t pages, const std::string& who);
   void note_refusal(const Error& error, const std::string& who, std::uint64_t signature);

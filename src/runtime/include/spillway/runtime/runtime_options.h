@@ -24,6 +24,12 @@ struct RuntimeOptions {
   /// with Timing::kKept; none where it cannot be recorded. Empty: operators are timed on the host.
   /// Any thread, with the learner locked: it neither throws nor calls the runtime.
   std::function<device::Event()> moment = {};
+  /// Around an operator that runs again, on the thread that runs it: what it gives the device comes
+  /// behind all that other threads have given it so far, and what they give it next comes behind
+  /// that. Nobody waits on the host. Throws Error where that cannot be. Empty: the device is the
+  /// host.
+  std::function<void()> before_replay = {};
+  std::function<void()> after_replay = {};
   Bytes budget;
   Bytes min_storage{std::uint64_t{1} << 20};  ///< Smaller storages share pages; see SharedPages.
   bool learns = true;                         ///< Off: demand paging only.

@@ -29,6 +29,13 @@ struct RecomputationCounts {
   std::uint64_t refused_drops = 0;      ///< Values that were to be dropped and stayed.
 };
 
+/// What an operator that runs again does, in two steps.
+struct ReplayBody {
+  std::function<void()> compute;
+  /// Takes what was computed. Returns the storages of it that live on.
+  std::function<std::vector<StorageId>(swap::PinSet&)> take;
+};
+
 /// Drops storages and computes them again from recorded operators. Knows what each of them was made
 /// of, and sees to it that nothing of that changes or disappears while it is needed: an operator
 /// that would write an ingredient waits until the dropped storage is back, as does a thread that
@@ -41,9 +48,8 @@ class Recomputer {
  public:
   /// Runs `body`, which is that call of that place again, as one that uses these storages, which
   /// are held meanwhile.
-  using RunAsOp =
-      std::function<void(OpIndex place, const RecordedCall& call, std::span<const RangeUse> uses,
-                         const std::function<void(swap::PinSet&)>& body)>;
+  using RunAsOp = std::function<void(OpIndex place, const RecordedCall& call,
+                                     std::span<const RangeUse> uses, const ReplayBody& body)>;
 
   /// What it asks of whoever keeps the storages; all of it outlives the recomputer.
   struct Memory {
@@ -133,6 +139,7 @@ class Recomputer {
   void restore_unplanned(Allocation& allocation);
   void run(KeptCall& kept);
   void take_results(KeptCall& kept, std::vector<OutputMemory> made, swap::PinSet& pins);
+  std::vector<StorageId> temporary_storages() const;
   void adopt_if_complete(Allocation& allocation, swap::PinSet& pins);
   void restore_dependents(Allocation& ingredient);
   void forget_temporaries();

@@ -19,6 +19,14 @@ struct VerifiedReplays {
   std::uint64_t equal_kinds = 0;
   std::uint64_t differing_kinds = 0;               ///< These are not run again.
   std::map<std::string, std::uint64_t> operators;  ///< How many of the equal kinds each has.
+
+  /// The same operator on another device is of another kind.
+  VerifiedReplays& operator+=(const VerifiedReplays& other) {
+    equal_kinds += other.equal_kinds;
+    differing_kinds += other.differing_kinds;
+    for (const auto& [name, kinds] : other.operators) operators[name] += kinds;
+    return *this;
+  }
 };
 
 /// How one process fared with the memory of the host, and in `devices` with that of each other
