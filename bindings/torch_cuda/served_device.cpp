@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "cuda_allocator.h"
 #include "device_library.h"
 #include "device_runtimes.h"
 #include "spillway/base/error.h"
@@ -89,7 +90,8 @@ ServedDevice::ServedDevice(c10::DeviceIndex index)
            [index] {
              return reinterpret_cast<std::uint64_t>(
                  c10::cuda::getCurrentCUDAStream(index).stream());
-           }});
+           },
+       .others_give_back = [index] { empty_cache_of(index); }});
   DeviceRuntimes::add(index, *runtime_, &is_capturing);
 }
 

@@ -53,24 +53,14 @@ bool shows_progress(const Settings& settings) {
           ::isatty(STDERR_FILENO) == 1);
 }
 
-/// Each rank has one of its own by that name.
-bool is_of_each_rank(const std::string& pattern) {
-  return pattern.find("%r") != std::string::npos || pattern.find("%p") != std::string::npos;
-}
-
 /// A file that all ranks of a split program would write is the first one's.
 bool writes(const Settings& settings, const std::string& pattern) {
   return !pattern.empty() && (!is_silent_rank(settings) || is_of_each_rank(pattern));
 }
 
-std::string output_path(const std::string& pattern,
-                        std::optional<std::string_view> device = std::nullopt) {
-  return expand_stats_path(pattern, ::getpid(), launched_rank().value_or("0"), device);
-}
-
 /// Each device has one of its own by that name.
-bool is_of_each_device(const std::string& pattern) {
-  return output_path(pattern, "a") != output_path(pattern, "b");
+bool is_of_each_device(const Settings& settings, const std::string& pattern) {
+  return output_path(settings, pattern, "a") != output_path(settings, pattern, "b");
 }
 
 RunStatistics::GivenPlan given_plan_in(const planner::PlanFile& plan, const std::string& file,
@@ -211,7 +201,7 @@ void Run::write_trace() {
                               ? trace_of_ranks(std::move(mine), !is_of_each_rank(settings_.trace))
                               : trace_with_devices(std::move(mine));
   if (made.traces.empty() || !writes(settings_, settings_.trace)) return;
-  const std::string path = output_path(settings_.trace);
+  const std::string path = output_path(settings_, settings_.trace);
   topology::write_file_at_once(path, profile::to_chrome_trace(made.traces));
   if (!settings_.quiet)
     std::fprintf(stderr, "[spillway] trace    %s: %s\n", path.c_str(), made.summary.c_str());
@@ -220,13 +210,13 @@ void Run::write_trace() {
 /// Where the program uses devices, the steps of the first one are recorded, or those of each.
 std::vector<const Run::DeviceRun*> Run::profiled_devices() const {
   std::vector<const DeviceRun*> all = devices();
-  if (all.size() > 1 && !is_of_each_device(settings_.profile_out)) all.resize(1);
+  if (all.size() > 1 && !is_of_each_device(settings_, settings_.profile_out)) all.resize(1);
   return all;
 }
 
 void Run::write_profiles() {
   const std::vector<const DeviceRun*> wanted = profiled_devices();
-  const bool is_of_each = is_of_each_device(settings_.profile_out);
+  const bool is_of_each = is_of_each_device(settings_, settings_.profile_out);
   for (const DeviceRun* device : wanted) {
     try {
       write_profile(device->parts, to_string(device->id));
@@ -253,8 +243,8 @@ void Run::write_profile(const RunParts& parts, const std::string& device) {
   origin.libtorch = facts.libtorch_version;
   origin.spillway = facts.spillway_version;
   origin.threads = facts.threads;
-  const std::string path =
-      output_path(settings_.profile_out, device.empty() ? std::string_view("cpu") : device);
+  const std::string path = output_path(settings_, settings_.profile_out,
+                                       device.empty() ? std::string_view("cpu") : device);
   // What the meter sees is of both tiers together.
   profile::StepProfile profile =
       parts.recording->profile(std::move(origin), parts.runtime->unlisted_peak(),
@@ -329,7 +319,8 @@ void Run::tell_statistics() {
   }
   progress_.end_line();
   if (!settings_.quiet && !is_silent_rank(settings_)) std::fputs(summary(result).c_str(), stderr);
-  if (writes(settings_, settings_.stats)) write_statistics(output_path(settings_.stats), result);
+  if (writes(settings_, settings_.stats))
+    write_statistics(output_path(settings_, settings_.stats), result);
 }
 
 }  // namespace spillway::runtime
