@@ -434,6 +434,12 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
     }
     program->check_other_thread(op, torch::jit::last(*stack, count));
   }
+  // A subclass of tensors or a mode in Python carries the call out by others, which come by on
+  // their own: only these say what memory they use (tensors of shards stand for others).
+  if (below.has(c10::DispatchKey::Python)) {
+    op.redispatchBoxed(below, stack);
+    return;
+  }
   if (facts.begins_with_list) {
     const auto parts = parts_on_device(op, torch::jit::last(*stack, count));
     if (!parts.empty())
@@ -635,7 +641,8 @@ void Interceptor::before_allocation_on(c10::Device device) {
   if (thread.running != nullptr) thread.running->begin_on(device);
 }
 
-void Interceptor::before_pointer(const void* tensor, int /*writes*/) {
+void Interceptor::before_pointer(const void* tensor, int writes) {
+  if (writes < 0) return;  // For a read that follows at once, of a copy where the host cannot read.
   const auto& taken = *static_cast<const at::TensorBase*>(tensor);
   if (!taken.defined() || !taken.has_storage()) return;
   runtime::Runtime* const runtime = DeviceRuntimes::of(taken.device());

@@ -1,6 +1,7 @@
 #include "spillway/runtime/run.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,6 +35,13 @@ std::vector<std::string> words_of_this_process() {
 }
 
 namespace {
+
+/// Of a file that others may write, too: another one after each time. Empty: there is none.
+std::string state_of(const std::string& path) {
+  struct stat facts {};
+  if (path.empty() || ::stat(path.c_str(), &facts) != 0) return {};
+  return message("{} {} {}", facts.st_ino, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec);
+}
 
 Bytes peak_resident_set() {
   rusage usage{};
@@ -81,6 +89,7 @@ Run::Run(const Settings& settings, const RunSurroundings& surroundings, const Cl
       surroundings_(surroundings),
       clock_(clock),
       start_(clock.now()),
+      statistics_before_(state_of(output_path(settings, settings.stats))),
       parts_(build_runtime(settings, surroundings, clock)),
       progress_(shows_progress(settings), clock) {
   Runtime& runtime = *parts_.runtime;
@@ -310,8 +319,17 @@ void Run::warn_of_needless_settings() const {
     log_warning("the budget of {} had no effect: the program has not used that device", name);
 }
 
+/// A launcher that loads LibTorch and makes no tensor has nothing to tell where a program that it
+/// has started has written the file.
+bool Run::is_told_by_another(const RunStatistics& mine) const {
+  const bool made_nothing = mine.memory.live_peak == Bytes() && mine.devices.empty();
+  return made_nothing && !settings_.split && !settings_.stats.empty() &&
+         state_of(output_path(settings_, settings_.stats)) != statistics_before_;
+}
+
 void Run::tell_statistics() {
   RunStatistics result = statistics();
+  if (is_told_by_another(result)) return;
   try {
     if (ranks_at_end) result.ranks = ranks_at_end(result);
   } catch (const Error& error) {
