@@ -236,12 +236,12 @@ def moving_model():
 
 def storage_exchange():
     """What sharding does with parameters: storages emptied, filled, flat, and views of them."""
-    model = net(8, dropout=0).cuda()
+    model = net(4, dropout=0).cuda()
     whole = [parameter.detach().cpu().clone() for parameter in model.parameters()]
     for _ in range(3):
         for parameter, kept in zip(model.parameters(), whole):
             parameter.untyped_storage().resize_(0)
-        more = [torch.randn(BATCH, WIDTH, device="cuda") for _ in range(8)]
+        more = [torch.randn(BATCH, WIDTH, device="cuda") for _ in range(12)]
         note("more", sum(each.sum() for each in more))
         for parameter, kept in zip(model.parameters(), whole):
             parameter.untyped_storage().resize_(kept.nbytes)
