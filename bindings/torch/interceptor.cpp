@@ -28,6 +28,7 @@
 #include "operator_facts.h"
 #include "out_of_memory.h"
 #include "parameter_storages.h"
+#include "python_calls.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/base/per_thread.h"
@@ -436,8 +437,8 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
   }
   // A subclass of tensors or a mode in Python carries the call out by others, which come by on
   // their own: only these say what memory they use (tensors of shards stand for others).
-  if (below.has(c10::DispatchKey::Python)) {
-    op.redispatchBoxed(below, stack);
+  if (!key_is_above_autograd && below.has(c10::DispatchKey::Python)) {
+    carry_out_by_python(op, below, *stack, key);
     return;
   }
   if (facts.begins_with_list) {

@@ -11,15 +11,27 @@ namespace spillway::device {
 namespace {
 
 constexpr Bytes kBlock{std::uint64_t{2} << 20};
-constexpr std::uint32_t kBlocks = 8;  // In either direction.
-constexpr int kRounds = 3;            // The best one counts: others met somebody else.
+constexpr std::uint32_t kMostBlocks = 8;  // In either direction.
+constexpr int kRounds = 3;                // The best one counts: others met somebody else.
+
+/// For all blocks; for fewer where others have nearly all of the device's memory.
+DeviceMemory memory_for(Device& device) {
+  for (std::uint32_t blocks = kMostBlocks; blocks > 1; blocks /= 2) {
+    try {
+      return device.allocate(kBlock * blocks * 2);
+    } catch (const Error&) {
+    }
+  }
+  return device.allocate(kBlock * 2);
+}
 
 class CopyProbe {
  public:
   explicit CopyProbe(Device& device)
-      : memory_(device.allocate(kBlock * kBlocks * 2)),
+      : memory_(memory_for(device)),
+        blocks_(static_cast<std::uint32_t>(memory_.span().size / kBlock) / 2),
         slabs_(device, {.slab_size = kBlock,
-                        .slab_count = kBlocks * 2,
+                        .slab_count = blocks_ * 2,
                         .pinning = device.id().is_host() ? Pinning::kPageable : Pinning::kPinned}),
         out_(device.make_queue("probe-out")),
         in_(device.make_queue("probe-in")) {
@@ -30,9 +42,9 @@ class CopyProbe {
   double run(bool goes_out, bool comes_in) {
     const Event begin = out_->record(Timing::kKept);
     in_->wait(begin);
-    for (std::uint32_t i = 0; i < kBlocks; ++i) {
+    for (std::uint32_t i = 0; i < blocks_; ++i) {
       if (goes_out) out_->copy(held_[i].span(), block(i));
-      if (comes_in) in_->copy(block(kBlocks + i), held_[kBlocks + i].span());
+      if (comes_in) in_->copy(block(blocks_ + i), held_[blocks_ + i].span());
     }
     const Event came = in_->record();
     out_->wait(came);
@@ -42,7 +54,7 @@ class CopyProbe {
     if (!outcome.succeeded() || !of_other.succeeded())
       throw Error("copies between {} and host memory fail: {}", out_->device(),
                   outcome.succeeded() ? of_other.error : outcome.error);
-    const Bytes moved = kBlock * (kBlocks * ((goes_out ? 1 : 0) + (comes_in ? 1 : 0)));
+    const Bytes moved = kBlock * (blocks_ * ((goes_out ? 1 : 0) + (comes_in ? 1 : 0)));
     const double time = std::max(seconds(elapsed(begin, end)), 1e-9);
     return static_cast<double>(moved.count()) / time;
   }
@@ -53,6 +65,7 @@ class CopyProbe {
   }
 
   DeviceMemory memory_;
+  const std::uint32_t blocks_;
   HostSlabs slabs_;
   std::vector<HostSlab> held_;
   std::unique_ptr<Queue> out_;
