@@ -68,7 +68,20 @@ bool SwapEngine::State::RoomWait::waits_for_kernel() {
   return true;
 }
 
+/// Whether there may be frames now that were refused.
+bool SwapEngine::State::RoomWait::asks_others() {
+  const auto& give_back = state_.options_.others_give_back;
+  if (!give_back || state_.pool_->refusal().empty() || std::exchange(has_asked_others_, true))
+    return false;
+  lock_.unlock();
+  give_back();
+  lock_.lock();
+  state_.pool_->ask_again();
+  return true;
+}
+
 bool SwapEngine::State::RoomWait::wait(std::size_t missing, std::size_t fresh) {
+  if (asks_others()) return true;
   // What the kernel has just kept may leave at the next attempt; each page has a few.
   const bool was_refused = std::exchange(refusals_, state_.refusals_) != state_.refusals_;
   const bool is_stuck = missing > 0 && !stands_back() && !was_refused && !progress_is_possible();

@@ -30,12 +30,14 @@ class SwapEngine::State::RoomWait {
   bool is_out_of_patience();
   bool take_from_others(std::size_t missing, std::size_t fresh);
   bool waits_for_kernel();
+  bool asks_others();
 
   State& state_;
   Lock& lock_;
   const PinSet* within_;
   Duration& waited_;
   std::uint64_t refusals_;  ///< As of the latest look.
+  bool has_asked_others_ = false;
   std::optional<TimePoint> pinned_by_kernel_since_;
   TimePoint next_attempt_;   ///< At what the kernel keeps.
   std::uint64_t wakes_ = 0;  ///< As of `unchanged_since_`.

@@ -38,10 +38,6 @@ std::string variable(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-std::string output_path(const std::string& pattern) {
-  return runtime::expand_stats_path(pattern, ::getpid(), runtime::launched_rank().value_or("0"));
-}
-
 /// Also against the words of the program: a script, or what it writes itself.
 void check_files(const runtime::Settings& settings, const std::vector<std::string>& program) {
   const std::string& rates = settings.rates;
@@ -50,9 +46,9 @@ void check_files(const runtime::Settings& settings, const std::vector<std::strin
       {"--config", settings.config},
       {"--rates", rates.empty() ? topology::default_disk_rates_path() : rates}};
   for (const std::string& word : program) read.push_back({"the program's argument", word});
-  check_outputs(read, {{"--stats", output_path(settings.stats)},
-                       {"--trace", output_path(settings.trace)},
-                       {"the profile", output_path(settings.profile_out)}});
+  check_outputs(read, {{"--stats", output_path(settings, settings.stats)},
+                       {"--trace", output_path(settings, settings.trace)},
+                       {"the profile", output_path(settings, settings.profile_out)}});
 }
 
 // Everything that the run would stumble over later, while nothing has happened yet. The run itself

@@ -14,19 +14,21 @@
 #include <exception>
 #include <optional>
 #include <span>
-#include <sstream>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "autograd_watch.h"
 #include "call_recorder.h"
+#include "call_text.h"
 #include "cpu_allocator.h"
 #include "device_library.h"
 #include "device_ops.h"
+#include "list_parts.h"
 #include "operator_facts.h"
 #include "out_of_memory.h"
 #include "parameter_storages.h"
+#include "python_calls.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/base/per_thread.h"
@@ -69,61 +71,6 @@ struct ThreadState {
     autograd = {};
     missed = nullptr;
   }
-};
-
-/// "aten::mm(float[2, 3], float[3, 4])"
-std::string call_text(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {
-  std::ostringstream out;
-  out << schema.name() << '(';
-  bool first = true;
-  for (const c10::IValue& argument : arguments) {
-    if (!argument.isTensor() || !argument.toTensor().defined()) continue;
-    const at::Tensor& tensor = argument.toTensor();
-    out << (first ? "" : ", ") << tensor.dtype().name() << tensor.sizes();
-    first = false;
-  }
-  out << ')';
-  return out.str();
-}
-
-/// "aten::add.Tensor"
-std::string full_name(const c10::FunctionSchema& schema) {
-  const std::string& overload = schema.overload_name();
-  return overload.empty() ? schema.name() : schema.name() + "." + overload;
-}
-
-/// An operator whose arguments lie on a stack until its kernel has ended. The stack may move while
-/// it runs.
-class StackText final : public runtime::OpText {
- public:
-  StackText(const c10::FunctionSchema& schema, const torch::jit::Stack& stack, std::size_t count)
-      : schema_(schema), stack_(stack), begin_(stack.size() - count), count_(count) {}
-
-  std::string describe() const override {
-    if (stack_.size() < begin_ + count_) return schema_.name();
-    // Not in braces: they would make a list of two values.
-    return call_text(schema_, c10::ArrayRef<c10::IValue>(stack_.data() + begin_, count_));
-  }
-  std::string name() const override { return full_name(schema_); }
-
- private:
-  const c10::FunctionSchema& schema_;
-  const torch::jit::Stack& stack_;
-  std::size_t begin_;
-  std::size_t count_;
-};
-
-/// An operator whose arguments are gone when its kernel runs.
-class KeptText final : public runtime::OpText {
- public:
-  KeptText(const c10::FunctionSchema& schema, std::string text)
-      : schema_(schema), text_(std::move(text)) {}
-  std::string describe() const override { return text_; }
-  std::string name() const override { return full_name(schema_); }
-
- private:
-  const c10::FunctionSchema& schema_;
-  std::string text_;
 };
 
 /// The part of its storage that a tensor shows, or nothing where sizes and strides do not tell.
@@ -470,6 +417,35 @@ void intercept_split(split::SplitProgram& program, runtime::Runtime& runtime, Th
   program.run(op, below, stack, seen.traits());
 }
 
+/// One that this process computes, whose arguments lie on the stack.
+void intercept_whole(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts& facts,
+                     const c10::OperatorHandle& op, c10::DispatchKeySet below,
+                     torch::jit::Stack& stack) {
+  runtime.announce_op();
+  const SeenOp seen(runtime, thread, facts,
+                    torch::jit::last(stack, op.schema().arguments().size()));
+  tell_steps(runtime, thread, seen.event());
+  compute(runtime, thread, facts, seen.traits(), op, below, stack);
+}
+
+/// The same for some members of its lists after the others.
+void intercept_in_parts(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts& facts,
+                        const c10::OperatorHandle& op, c10::DispatchKeySet below,
+                        torch::jit::Stack& stack,
+                        const std::vector<recompute::ListMembers>& parts) {
+  const auto arguments = torch::jit::last(stack, op.schema().arguments().size());
+  const torch::jit::Stack whole(arguments.begin(), arguments.end());
+  torch::jit::drop(stack, whole.size());
+  std::vector<at::Tensor> results;
+  for (const recompute::ListMembers& members : parts) {
+    torch::jit::Stack part = recompute::arguments_for(whole, members);
+    intercept_whole(runtime, thread, facts, op, below, part);
+    if (part.empty()) continue;  // It writes in place.
+    for (const at::Tensor& result : part.back().toTensorVector()) results.push_back(result);
+  }
+  if (!op.schema().returns().empty()) stack.emplace_back(std::move(results));
+}
+
 void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key);
   runtime::Runtime* runtime = served.load(std::memory_order_relaxed);
@@ -496,10 +472,18 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
     }
     program->check_other_thread(op, torch::jit::last(*stack, count));
   }
-  runtime->announce_op();
-  const SeenOp seen(*runtime, thread, facts, torch::jit::last(*stack, count));
-  tell_steps(*runtime, thread, seen.event());
-  compute(*runtime, thread, facts, seen.traits(), op, below, *stack);
+  // A subclass of tensors or a mode in Python carries the call out by others, which come by on
+  // their own: only these say what memory they use (tensors of shards stand for others).
+  if (!key_is_above_autograd && below.has(c10::DispatchKey::Python)) {
+    carry_out_by_python(op, below, *stack, key);
+    return;
+  }
+  if (facts.begins_with_list) {
+    const auto parts = parts_on_device(op, torch::jit::last(*stack, count));
+    if (!parts.empty())
+      return intercept_in_parts(*runtime, thread, facts, op, below, *stack, parts);
+  }
+  intercept_whole(*runtime, thread, facts, op, below, *stack);
 }
 
 /// The running operator of an observer that cannot wrap the call.
@@ -714,6 +698,7 @@ void Interceptor::before_allocation_on(c10::Device device) {
 }
 
 void Interceptor::before_pointer(const void* tensor, int writes) {
+  if (writes < 0) return;  // For a read that follows at once, of a copy where the host cannot read.
   const auto& taken = *static_cast<const at::TensorBase*>(tensor);
   if (!taken.defined() || !taken.has_storage()) return;
   runtime::Runtime* const runtime = DeviceRuntimes::of(taken.device());

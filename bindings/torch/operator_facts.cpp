@@ -60,6 +60,8 @@ OperatorFacts::OperatorFacts(const c10::OperatorHandle& op)
                            ? Access::kWrite
                            : access_to(argument, is_composite));
   touches_nothing = only_makes_views(schema, accesses);
+  begins_with_list = !schema.arguments().empty() &&
+                     schema.arguments()[0].type()->kind() == c10::TypeKind::ListType;
   const recompute::OperatorRules& rules = recompute::rules_of(op);
   is_replayable = rules.objection.empty();
   is_replayable_on_cuda = rules.cuda_objection.empty();

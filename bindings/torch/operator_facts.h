@@ -22,6 +22,7 @@ struct OperatorFacts {
   bool makes_blanks;         ///< Trainers fill its outputs by hand, past the operators.
   bool uses_whole_storages;  ///< More than its arguments show.
   bool touches_nothing;      ///< Only makes views.
+  bool begins_with_list;     ///< The first argument is one.
   bool is_replayable;        ///< May run again on the host, arguments permitting.
   bool is_replayable_on_cuda;
   bool goes_on;                  ///< Past its return, on streams of its own: a collective.

@@ -49,13 +49,15 @@ class CudaAllocator final : public ForwardingAllocator {
     // Its context is the data pointer itself, as raw_allocate asserts.
     return {memory, memory, &release, stream.device()};
   }
-  void* raw_alloc(std::size_t size) override { return allocate(size).release_context(); }
+  void* raw_alloc(std::size_t size) override {
+    return held(allocate(size).release_context(), c10::cuda::current_device());
+  }
   void* raw_alloc_with_stream(std::size_t size, cudaStream_t stream) override {
     const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream();
     if (stream == current.stream()) return raw_alloc(size);
     const auto other = c10::cuda::getStreamFromExternal(stream, current.device_index());
     if (is_in_pool(other)) return native().raw_alloc_with_stream(size, stream);
-    return size == 0 ? nullptr : take(Bytes(size), other);
+    return size == 0 ? nullptr : held(take(Bytes(size), other), other.device_index());
   }
   void raw_delete(void* memory) override { release(memory); }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -131,6 +133,16 @@ class CudaAllocator final : public ForwardingAllocator {
     pools_begun_.store(pools_.size());
   }
 
+  void empty_cache_of(c10::DeviceIndex device) {
+    // LibTorch does without, too, while a graph is captured.
+    if (pools_begun_.load() > 0) return;
+    using c10::CachingAllocator::StatType;
+    const auto statistics = native().getDeviceStats(device);
+    const auto all = static_cast<std::size_t>(StatType::AGGREGATE);
+    if (statistics.reserved_bytes[all].current > statistics.allocated_bytes[all].current)
+      native().emptyCache();
+  }
+
   void give_back(void* memory) noexcept {
     const std::optional<Block> block = blocks_.take(memory);
     if (!block) {
@@ -169,6 +181,15 @@ class CudaAllocator final : public ForwardingAllocator {
   static bool is_paged(const void* memory, int device) {
     const auto index = static_cast<c10::DeviceIndex>(device);
     return ServedDevice::of(index).runtime().find(memory).storage.is_some();
+  }
+
+  /// Memory that no tensor stands for: kernels past the operators use it as they like.
+  static void* held(void* memory, c10::DeviceIndex device) {
+    runtime::Runtime& runtime = ServedDevice::of(device).runtime();
+    if (memory == nullptr || runtime.has_begun_op()) return memory;
+    const StorageId storage = runtime.find(memory).storage;
+    if (storage.is_some()) runtime.hold_until_freed(storage);
+    return memory;
   }
 
   void* take(Bytes size, c10::cuda::CUDAStream stream) {
@@ -241,6 +262,8 @@ void release(void* memory) {
 }
 
 }  // namespace
+
+void empty_cache_of(c10::DeviceIndex device) { installed->empty_cache_of(device); }
 
 void install_cuda_allocator() {
   constexpr std::uint8_t kHighestPriority = 255;

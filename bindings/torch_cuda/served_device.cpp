@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "cuda_allocator.h"
 #include "device_library.h"
 #include "device_runtimes.h"
 #include "interceptor.h"
@@ -86,13 +87,14 @@ ServedDevice::ServedDevice(c10::DeviceIndex index)
        .given_so_far = [this,
                         index] { return given_so_far(c10::cuda::getCurrentCUDAStream(index)); },
        .moment = [this, index] { return moment(c10::cuda::getCurrentCUDAStream(index)); },
+       .before_replay = [this, index] { follow_all(c10::cuda::getCurrentCUDAStream(index)); },
+       .after_replay = [this, index] { lead_all(c10::cuda::getCurrentCUDAStream(index)); },
        .stream =
            [index] {
              return reinterpret_cast<std::uint64_t>(
                  c10::cuda::getCurrentCUDAStream(index).stream());
            },
-       .before_replay = [this, index] { follow_all(c10::cuda::getCurrentCUDAStream(index)); },
-       .after_replay = [this, index] { lead_all(c10::cuda::getCurrentCUDAStream(index)); }});
+       .others_give_back = [index] { empty_cache_of(index); }});
   Interceptor::add_device(index, *runtime_,
                           {.is_capturing = &is_capturing, .objection = &objection_to_stream});
 }

@@ -158,6 +158,7 @@ class Builder {
     engine.budget = options_.budget;
     engine.arena_size = parts_.budget.arena;
     engine.arena_reason = parts_.budget.why_no_addresses();
+    engine.others_give_back = device_.others_give_back;
     engine.observers = {parts_.transfers.get()};
     if (parts_.trace != nullptr) engine.observers.push_back(parts_.trace.get());
     auto pages = is_host() ? memory::make_host_pages(parts_.mapper) : std::move(device_.pages);

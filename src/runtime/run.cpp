@@ -1,6 +1,7 @@
 #include "spillway/runtime/run.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,6 +36,13 @@ std::vector<std::string> words_of_this_process() {
 
 namespace {
 
+/// Of a file that others may write, too: another one after each time. Empty: there is none.
+std::string state_of(const std::string& path) {
+  struct stat facts {};
+  if (path.empty() || ::stat(path.c_str(), &facts) != 0) return {};
+  return message("{} {} {}", facts.st_ino, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec);
+}
+
 Bytes peak_resident_set() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -53,24 +61,14 @@ bool shows_progress(const Settings& settings) {
           ::isatty(STDERR_FILENO) == 1);
 }
 
-/// Each rank has one of its own by that name.
-bool is_of_each_rank(const std::string& pattern) {
-  return pattern.find("%r") != std::string::npos || pattern.find("%p") != std::string::npos;
-}
-
 /// A file that all ranks of a split program would write is the first one's.
 bool writes(const Settings& settings, const std::string& pattern) {
   return !pattern.empty() && (!is_silent_rank(settings) || is_of_each_rank(pattern));
 }
 
-std::string output_path(const std::string& pattern,
-                        std::optional<std::string_view> device = std::nullopt) {
-  return expand_stats_path(pattern, ::getpid(), launched_rank().value_or("0"), device);
-}
-
 /// Each device has one of its own by that name.
-bool is_of_each_device(const std::string& pattern) {
-  return output_path(pattern, "a") != output_path(pattern, "b");
+bool is_of_each_device(const Settings& settings, const std::string& pattern) {
+  return output_path(settings, pattern, "a") != output_path(settings, pattern, "b");
 }
 
 RunStatistics::GivenPlan given_plan_in(const planner::PlanFile& plan, const std::string& file,
@@ -91,6 +89,7 @@ Run::Run(const Settings& settings, const RunSurroundings& surroundings, const Cl
       surroundings_(surroundings),
       clock_(clock),
       start_(clock.now()),
+      statistics_before_(state_of(output_path(settings, settings.stats))),
       parts_(build_runtime(settings, surroundings, clock)),
       progress_(shows_progress(settings), clock) {
   Runtime& runtime = *parts_.runtime;
@@ -211,7 +210,7 @@ void Run::write_trace() {
                               ? trace_of_ranks(std::move(mine), !is_of_each_rank(settings_.trace))
                               : trace_with_devices(std::move(mine));
   if (made.traces.empty() || !writes(settings_, settings_.trace)) return;
-  const std::string path = output_path(settings_.trace);
+  const std::string path = output_path(settings_, settings_.trace);
   topology::write_file_at_once(path, profile::to_chrome_trace(made.traces));
   if (!settings_.quiet)
     std::fprintf(stderr, "[spillway] trace    %s: %s\n", path.c_str(), made.summary.c_str());
@@ -220,13 +219,13 @@ void Run::write_trace() {
 /// Where the program uses devices, the steps of the first one are recorded, or those of each.
 std::vector<const Run::DeviceRun*> Run::profiled_devices() const {
   std::vector<const DeviceRun*> all = devices();
-  if (all.size() > 1 && !is_of_each_device(settings_.profile_out)) all.resize(1);
+  if (all.size() > 1 && !is_of_each_device(settings_, settings_.profile_out)) all.resize(1);
   return all;
 }
 
 void Run::write_profiles() {
   const std::vector<const DeviceRun*> wanted = profiled_devices();
-  const bool is_of_each = is_of_each_device(settings_.profile_out);
+  const bool is_of_each = is_of_each_device(settings_, settings_.profile_out);
   for (const DeviceRun* device : wanted) {
     try {
       write_profile(device->parts, to_string(device->id));
@@ -253,8 +252,8 @@ void Run::write_profile(const RunParts& parts, const std::string& device) {
   origin.libtorch = facts.libtorch_version;
   origin.spillway = facts.spillway_version;
   origin.threads = facts.threads;
-  const std::string path =
-      output_path(settings_.profile_out, device.empty() ? std::string_view("cpu") : device);
+  const std::string path = output_path(settings_, settings_.profile_out,
+                                       device.empty() ? std::string_view("cpu") : device);
   // What the meter sees is of both tiers together.
   profile::StepProfile profile =
       parts.recording->profile(std::move(origin), parts.runtime->unlisted_peak(),
@@ -320,8 +319,17 @@ void Run::warn_of_needless_settings() const {
     log_warning("the budget of {} had no effect: the program has not used that device", name);
 }
 
+/// A launcher that loads LibTorch and makes no tensor has nothing to tell where a program that it
+/// has started has written the file.
+bool Run::is_told_by_another(const RunStatistics& mine) const {
+  const bool made_nothing = mine.memory.live_peak == Bytes() && mine.devices.empty();
+  return made_nothing && !settings_.split && !settings_.stats.empty() &&
+         state_of(output_path(settings_, settings_.stats)) != statistics_before_;
+}
+
 void Run::tell_statistics() {
   RunStatistics result = statistics();
+  if (is_told_by_another(result)) return;
   try {
     if (ranks_at_end) result.ranks = ranks_at_end(result);
   } catch (const Error& error) {
@@ -329,7 +337,8 @@ void Run::tell_statistics() {
   }
   progress_.end_line();
   if (!settings_.quiet && !is_silent_rank(settings_)) std::fputs(summary(result).c_str(), stderr);
-  if (writes(settings_, settings_.stats)) write_statistics(output_path(settings_.stats), result);
+  if (writes(settings_, settings_.stats))
+    write_statistics(output_path(settings_, settings_.stats), result);
 }
 
 }  // namespace spillway::runtime

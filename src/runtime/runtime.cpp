@@ -195,7 +195,7 @@ void Runtime::note_allocated(OpContext& op, StorageId storage, std::size_t size)
     if (op.is_running)
       op.born.push_back(storage);
     else
-      held_->hold(storage);
+      held_->hold_until_used(storage);
   }
   if (op.is_running && op.fills) {
     op.inside.push_back(storage);
@@ -385,6 +385,7 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
     note_need(op);
     if (holds) hold(op, uses, shared);
     if (traces()) options_.trace->begun(trainer_of(op));
+    if (held_ != nullptr) held_->let_go_of_used(uses);
   } catch (...) {
     end_op();
     throw;

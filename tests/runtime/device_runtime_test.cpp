@@ -121,6 +121,18 @@ TEST_P(DeviceRuntimeTest, HoldsWhatOperatorsDoNotHandOut) {
   EXPECT_EQ(start_kernel(all).wait().error, "");
 }
 
+TEST_P(DeviceRuntimeTest, LetsGoOfWhatWasMadeOutsideWhenAnOperatorUsesIt) {
+  const auto runtime = make(8);
+  void* const loaded = runtime->allocate(page_size().count());
+  void* const of_kernels = runtime->allocate(page_size().count());
+  runtime->hold_until_freed(runtime->find(of_kernels).storage);
+  run_op(*runtime, {loaded, of_kernels}, [] { return std::vector<void*>{}; });
+  swap::finish_operators();
+  for (int i = 0; i < 7; ++i) result_of_op(*runtime, 1);
+  EXPECT_EQ(start_kernel(of_kernels).wait().error, "");
+  EXPECT_NE(start_kernel(loaded).wait().error, "") << "seven pages came, and none has left";
+}
+
 TEST_P(DeviceRuntimeTest, FetchesWhatAnOperatorUsesAndHoldsItUntilTheDeviceIsDone) {
   const auto runtime = make(4);
   std::array<void*, 6> made{};

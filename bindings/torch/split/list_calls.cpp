@@ -4,50 +4,17 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "deferred_calls.h"
-#include "spillway/recompute/operator_cache.h"
+#include "spillway/recompute/element_lists.h"
 
 namespace spillway::split {
 namespace {
 
-/// Of a GradScaler: multiplies gradients, and sets a number to 1 where one is not finite.
-constexpr std::string_view kUnscale = "aten::_amp_foreach_non_finite_check_and_unscale_";
-
-struct ListRule {
-  explicit ListRule(const c10::OperatorHandle& op) {
-    const std::string_view name = op.operator_name().name;
-    const auto begins = [&](std::string_view text) { return name.substr(0, text.size()) == text; };
-    const auto& returns = op.schema().returns();
-    const bool is_known = begins("aten::_foreach_") || begins("aten::_fused_adam") ||
-                          begins("aten::_fused_sgd") || begins("aten::_fused_adagrad") ||
-                          name == kUnscale;
-    is_by_element = is_known && op.operator_name().overload_name != "out" &&
-                    (returns.empty() ||
-                     (returns.size() == 1 && returns[0].type()->kind() == c10::TypeKind::ListType));
-  }
-  bool is_by_element = false;  ///< As far as its schema tells.
-};
-
-/// The arguments of such a call for some of `size` tensors.
-torch::jit::Stack arguments_for(c10::ArrayRef<c10::IValue> arguments, std::size_t size,
-                                const ListMembers& members) {
-  torch::jit::Stack stack(arguments.begin(), arguments.end());
-  for (c10::IValue& value : stack) {
-    if (!value.isList() || value.toListRef().size() != size) continue;
-    const c10::List<c10::IValue> whole = value.toList();
-    c10::List<c10::IValue> part = c10::impl::GenericList(whole.elementType());
-    for (const std::size_t member : members) part.push_back(whole.get(member));
-    value = std::move(part);
-  }
-  return stack;
-}
-
 /// Which argument of such a call is a number that it raises where it finds something in a tensor.
 std::optional<std::size_t> found_argument(const c10::OperatorHandle& op) {
-  if (op.operator_name().name != kUnscale) return std::nullopt;
+  if (op.operator_name().name != recompute::kUnscale) return std::nullopt;
   return op.schema().argumentIndexWithName("found_inf");
 }
 
@@ -70,15 +37,7 @@ at::Tensor copy_of(const at::Tensor& tensor, c10::DispatchKeySet below,
 }  // namespace
 
 bool is_by_element(const CalledOperator& called) {
-  thread_local recompute::OperatorCache<ListRule> rules;
-  const c10::ArrayRef<c10::IValue> arguments = called.arguments;
-  if (!rules.of(called.op).is_by_element || arguments.empty() || !arguments[0].isTensorList())
-    return false;
-  // A tensor that has a number for each element.
-  const auto size = static_cast<std::int64_t>(arguments[0].toListRef().size());
-  return std::none_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) {
-    return value.isTensor() && value.toTensor().dim() == 1 && value.toTensor().size(0) == size;
-  });
+  return recompute::is_by_element(called.op, called.arguments);
 }
 
 std::vector<ListMembers> by_place(const CalledOperator& called, FactsOf facts_of) {
@@ -129,7 +88,7 @@ void run_in_groups(const CalledOperator& called, const std::vector<ListMembers>&
     founds.push_back(copy_of(whole[*found].toTensor(), below, beside, run));
   for (std::size_t group = 0; group < groups.size(); ++group) {
     const ListMembers& members = groups[group];
-    torch::jit::Stack part = arguments_for(whole, size, members);
+    torch::jit::Stack part = recompute::arguments_for(whole, members);
     // One after the other writes its own: none waits for what another one has found.
     if (found && group > 0) part[*found] = founds[group - 1];
     run(op, below, part, traits);

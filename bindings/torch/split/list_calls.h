@@ -11,6 +11,7 @@
 
 #include "running_call.h"
 #include "spillway/pipeline/ownership/directory.h"
+#include "spillway/recompute/element_lists.h"
 
 namespace spillway::split {
 
@@ -18,7 +19,7 @@ namespace spillway::split {
 /// one: foreach and fused optimizers.
 bool is_by_element(const CalledOperator& called);
 
-using ListMembers = std::vector<std::size_t>;  ///< Numbers of tensors in a list.
+using recompute::ListMembers;
 /// Of a tensor whose storage has a number; else null.
 using FactsOf = c10::function_ref<const pipeline::StorageFacts*(const at::Tensor&)>;
 

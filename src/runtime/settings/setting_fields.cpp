@@ -299,7 +299,8 @@ constexpr std::array<SettingField, 38> kFields{{
    [](Settings& s, Text t) { s.dispatch_key = parse_text(t); }},
   {{"stats", "FILE", "none",
     "File for statistics, as JSON, written at exit; %p becomes the process id, %r the rank. With "
-    "--split and neither, the first rank writes it, with figures of all.", false, true},
+    "--split and neither, the first rank writes it, with figures of all; other ranks of a launcher "
+    "put their number before the suffix.", false, true},
    [](Settings& s, Text t) { s.stats = parse_text(t); }},
   {{"trace", "FILE", "none",
     "File for a Chrome trace of the latest whole steps, written at exit, with the lanes of spillway "

@@ -326,6 +326,20 @@ std::string expand_stats_path(std::string_view pattern, long process_id, std::st
   return path;
 }
 
+bool is_of_each_rank(std::string_view pattern) {
+  return pattern.find("%r") != std::string_view::npos ||
+         pattern.find("%p") != std::string_view::npos;
+}
+
+std::string output_path(const Settings& settings, std::string_view pattern,
+                        std::optional<std::string_view> device) {
+  const std::string rank = launched_rank().value_or("0");
+  const std::string path = expand_stats_path(pattern, ::getpid(), rank, device);
+  if (path.empty() || settings.split || rank == "0" || is_of_each_rank(pattern)) return path;
+  const std::filesystem::path whole(path);
+  return (whole.parent_path() / whole.stem()).string() + "." + rank + whole.extension().string();
+}
+
 std::optional<std::string> launched_rank() {
   const auto launcher = find_launcher();
   return launcher ? std::optional(std::to_string(launcher->rank)) : std::nullopt;

@@ -117,7 +117,7 @@ at::Tensor deep_loss(const std::vector<at::Tensor>& weights, at::Tensor x) {
 std::vector<at::Tensor> square_weights(int count) {
   std::vector<at::Tensor> weights;
   for (int i = 0; i < count; ++i) {
-    weights.push_back((torch::randn({1024, 1024}) * 0.03).requires_grad_());
+    weights.push_back((here::randn({1024, 1024}) * 0.03).requires_grad_());
   }
   return weights;
 }
@@ -187,10 +187,10 @@ SPILLWAY_AWKWARD_CASE(reference_counts, "who else has a tensor or its storage, a
   };
   const auto note_hook = [&note](const at::Tensor& grad) { note("hook ", grad); };
   const std::vector<at::Tensor> weights = square_weights(8);
-  const at::Tensor bias = torch::randn({kRows, 1024}).requires_grad_();
+  const at::Tensor bias = here::randn({kRows, 1024}).requires_grad_();
   bias.register_hook(note_hook);
   for ([[maybe_unused]] const int step : run.steps(4)) {
-    at::Tensor x = torch::randn({1024, 1024});
+    at::Tensor x = here::randn({1024, 1024});
     std::vector<at::Tensor> seen;
     for (const at::Tensor& w : weights) {
       const at::Tensor scale = bias.detach() * 0.5;
@@ -219,7 +219,7 @@ SPILLWAY_AWKWARD_CASE(reference_counts, "who else has a tensor or its storage, a
 SPILLWAY_AWKWARD_CASE(custom_function, "own autograd functions that save tensors the regular way") {
   const std::vector<at::Tensor> weights = square_weights(4);
   for ([[maybe_unused]] const int step : run.steps(3)) {
-    at::Tensor x = torch::randn({1024, 1024});
+    at::Tensor x = here::randn({1024, 1024});
     for (const at::Tensor& w : weights) {
       x = SavedProduct::apply(x + 1, w + 1);
     }
@@ -232,7 +232,7 @@ SPILLWAY_AWKWARD_CASE(custom_function, "own autograd functions that save tensors
 SPILLWAY_AWKWARD_CASE(custom_function_saved_data, "tensors hidden in the context of a function") {
   const std::vector<at::Tensor> weights = square_weights(3);
   for ([[maybe_unused]] const int step : run.steps(3)) {
-    at::Tensor x = torch::randn({1024, 1024});
+    at::Tensor x = here::randn({1024, 1024});
     for (const at::Tensor& w : weights) {
       x = HiddenProduct::apply(x, w + 1);
     }
@@ -245,7 +245,7 @@ SPILLWAY_AWKWARD_CASE(custom_function_saved_data, "tensors hidden in the context
 SPILLWAY_AWKWARD_CASE(saved_variable_hooks, "a program's own hooks on variables it saves") {
   Ballast ballast(14, 4);
   for (const int step : run.steps(3)) {
-    const at::Tensor x = torch::randn({1024, 1024}).requires_grad_();
+    const at::Tensor x = here::randn({1024, 1024}).requires_grad_();
     const at::Tensor y = x * 2;
     torch::autograd::SavedVariable plain(x, /*is_output=*/false);
     torch::autograd::SavedVariable rounded(ballast.tensors()[step], /*is_output=*/false);
@@ -282,7 +282,7 @@ SPILLWAY_AWKWARD_CASE(retain_graph, "one graph run three times, other work betwe
     const at::Tensor loss = deep_loss(weights, mlp_batch());
     loss.backward({}, /*keep_graph=*/true);
     ballast.sweep();
-    loss.backward(torch::tensor(0.5F), /*keep_graph=*/true);
+    loss.backward(torch::tensor(0.5F, device()), /*keep_graph=*/true);
     ballast.sweep();
     const auto partial = torch::autograd::grad({loss}, {weights[0], weights[3]});
     run.tensors("partial", partial);

@@ -21,6 +21,7 @@ struct Options {
   std::string out;
   std::uint64_t seed = 1;
   int threads = 2;
+  at::Device device = at::kCPU;
   bool list = false;
   bool measure = false;
   awkward::StepStyle style = awkward::StepStyle::kAsTheyAre;
@@ -55,7 +56,7 @@ int run_case(const awkward::Case& entry, const Options& options) {
   const spillway::TemporaryDirectory scratch;
   at::set_num_threads(options.threads);
   torch::manual_seed(options.seed);
-  awkward::Run run(options.seed, options.threads, scratch.path(), options.style);
+  awkward::Run run(options.seed, options.threads, scratch.path(), options.style, options.device);
   entry.body(run);
   write_report(options.out, run.report());
   if (options.measure) {
@@ -68,12 +69,13 @@ int run_case(const awkward::Case& entry, const Options& options) {
 constexpr const char* kUsage =
     "usage: awkward --list\n"
     "       awkward CASE [--out FILE] [--seed N] [--threads N] [--measure]\n"
-    "               [--announce-steps | --more-to-drop]\n"
+    "               [--device NAME] [--announce-steps | --more-to-drop]\n"
     "Does one awkward thing with LibTorch and writes a digest of every result.\n"
     "  --list       print the names of all cases and what they protect\n"
     "  --out FILE   write the digest there (default: standard output)\n"
     "  --seed N     seed of the default generator (default: 1)\n"
     "  --threads N  threads of LibTorch (default: 2)\n"
+    "  --device D   where the tensors are, as cuda (default: cpu)\n"
     "  --measure    print peak bytes of large storages, the largest operator and the time\n"
     "  --announce-steps\n"
     "               begin steps as trainers do, also where the case has no optimizer\n"
@@ -91,11 +93,12 @@ int number_in(const char* option, const char* text) {
 }
 
 Options options_in(int argument_count, char** arguments) {
-  static constexpr std::array<option, 8> kOptions{{{"list", no_argument, nullptr, 'l'},
+  static constexpr std::array<option, 9> kOptions{{{"list", no_argument, nullptr, 'l'},
                                                    {"out", required_argument, nullptr, 'o'},
                                                    {"seed", required_argument, nullptr, 's'},
                                                    {"threads", required_argument, nullptr, 't'},
                                                    {"measure", no_argument, nullptr, 'm'},
+                                                   {"device", required_argument, nullptr, 'v'},
                                                    {"announce-steps", no_argument, nullptr, 'a'},
                                                    {"more-to-drop", no_argument, nullptr, 'd'},
                                                    {nullptr, 0, nullptr, 0}}};
@@ -108,6 +111,7 @@ Options options_in(int argument_count, char** arguments) {
       case 's': options.seed = static_cast<std::uint64_t>(number_in("--seed", optarg)); break;
       case 't': options.threads = std::max(1, number_in("--threads", optarg)); break;
       case 'm': options.measure = true; break;
+      case 'v': options.device = at::Device(optarg); break;
       case 'a': options.style = awkward::StepStyle::kAnnounced; break;
       case 'd': options.style = awkward::StepStyle::kMoreToDrop; break;
       default: throw std::invalid_argument("unknown option");

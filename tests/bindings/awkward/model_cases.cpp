@@ -19,11 +19,11 @@ constexpr int kFlowSteps = 32;  ///< Of one level.
 
 /// Waves with random directions, in 256 shades of which each is spread evenly over its width.
 at::Tensor synthetic_images() {
-  const at::Tensor line = torch::linspace(-3, 3, 32);
-  const at::Tensor angle = torch::randn({kImages, 3, 1, 1}) * line.view({32, 1}) +
-                           torch::randn({kImages, 3, 1, 1}) * line;
+  const at::Tensor line = here::linspace(-3, 3, 32);
+  const at::Tensor angle =
+      here::randn({kImages, 3, 1, 1}) * line.view({32, 1}) + here::randn({kImages, 3, 1, 1}) * line;
   const at::Tensor shade = ((angle.sin() + 1) * 127.5).to(torch::kByte);
-  return (shade + torch::rand({kImages, 3, 32, 32})) / 256 - 0.5;
+  return (shade + here::rand({kImages, 3, 32, 32})) / 256 - 0.5;
 }
 
 /// Turns each square of two by two pixels into channels of one.
@@ -50,10 +50,10 @@ torch::nn::Conv2d convolution(std::int64_t from, std::int64_t to, std::int64_t w
 /// One step of a flow: normalised channels, an invertible 1 x 1 convolution, an affine coupling.
 struct FlowStepImpl : torch::nn::Module {
   explicit FlowStepImpl(std::int64_t channels) {
-    shift = register_parameter("shift", torch::zeros({1, channels, 1, 1}));
-    log_scale = register_parameter("log_scale", torch::zeros({1, channels, 1, 1}));
+    shift = register_parameter("shift", here::zeros({1, channels, 1, 1}));
+    log_scale = register_parameter("log_scale", here::zeros({1, channels, 1, 1}));
     mixing = register_parameter(
-        "mixing", std::get<0>(torch::linalg_qr(torch::randn({channels, channels}))).contiguous());
+        "mixing", std::get<0>(torch::linalg_qr(here::randn({channels, channels}))).contiguous());
     coupling = register_module(
         "coupling", torch::nn::Sequential(convolution(channels / 2, kHidden, 3), torch::nn::ReLU(),
                                           convolution(kHidden, kHidden, 1), torch::nn::ReLU()));
@@ -111,7 +111,7 @@ struct GlowImpl : torch::nn::Module {
   /// Bits that each colour of a pixel takes.
   at::Tensor loss(at::Tensor x) {
     const auto colours = static_cast<double>(x[0].numel());
-    at::Tensor likelihood = torch::zeros({x.size(0)});
+    at::Tensor likelihood = here::zeros({x.size(0)});
     for (std::size_t level = 0; level < kLevels; ++level) {
       x = squeeze_pixels(x);
       for (std::size_t step = 0; step < kFlowSteps; ++step)
@@ -135,7 +135,7 @@ TORCH_MODULE(Glow);
 }  // namespace
 
 SPILLWAY_AWKWARD_CASE(glow, "a flow of hundreds of activations that share pages") {
-  Glow model;
+  Glow model = placed(Glow());
   torch::optim::Adam optimizer(model->parameters(), 1e-3);
   for (int step = 0; step < 4; ++step) {
     optimizer.zero_grad();

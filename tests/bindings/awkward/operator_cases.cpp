@@ -12,22 +12,22 @@ namespace {
 namespace F = torch::nn::functional;
 
 /// A batch of images of 4 MiB.
-at::Tensor images() { return torch::randn({16, 4, 128, 128}); }
+at::Tensor images() { return here::randn({16, 4, 128, 128}); }
 
 }  // namespace
 
 SPILLWAY_AWKWARD_CASE(integer_and_bool, "index and mask tensors") {
   Ballast ballast(12, 4);
-  torch::nn::Embedding table(torch::nn::EmbeddingOptions(3000, 512));
-  at::Tensor counts = torch::zeros({300'000}, torch::kLong);
+  torch::nn::Embedding table = placed(torch::nn::Embedding(torch::nn::EmbeddingOptions(3000, 512)));
+  at::Tensor counts = here::zeros({300'000}, torch::kLong);
   for (const int step : run.steps(4)) {
     ballast.sweep();
-    const at::Tensor tokens = torch::randint(0, 3000, {160'000});
+    const at::Tensor tokens = here::randint(0, 3000, {160'000});
     const at::Tensor picked = table->forward(tokens.narrow(0, step * 100, 2000));
     const at::Tensor mask = picked > 0.3;
-    const at::Tensor kept = torch::where(mask, picked, torch::zeros({})).masked_fill(mask, 0.5);
+    const at::Tensor kept = torch::where(mask, picked, here::zeros({})).masked_fill(mask, 0.5);
     (kept.sum() + picked.masked_select(mask).sum()).backward();
-    counts.narrow(0, 0, 160'000).add_(tokens).bitwise_xor_(torch::full({}, step, torch::kLong));
+    counts.narrow(0, 0, 160'000).add_(tokens).bitwise_xor_(here::full({}, step, torch::kLong));
     run.tensor("mask", mask);
     run.tensor("tokens", tokens);
     run.tensor("any", mask.any(1).logical_not().to(torch::kByte));
@@ -38,19 +38,20 @@ SPILLWAY_AWKWARD_CASE(integer_and_bool, "index and mask tensors") {
 
 SPILLWAY_AWKWARD_CASE(sparse_coo, "sparse tensors and sparse gradients") {
   Ballast ballast(12, 4);
-  torch::nn::Embedding table(torch::nn::EmbeddingOptions(4096, 1024).sparse(true));
+  torch::nn::Embedding table =
+      placed(torch::nn::Embedding(torch::nn::EmbeddingOptions(4096, 1024).sparse(true)));
   torch::optim::SGD optimizer(table->parameters(), 0.1);
   for (int step = 0; step < 3; ++step) {
     optimizer.zero_grad();
-    const at::Tensor tokens = torch::randint(0, 4096, {400});
+    const at::Tensor tokens = here::randint(0, 4096, {400});
     more_to_drop(table->forward(tokens)).pow(2).sum().backward();
     const at::Tensor grad = table->weight.grad();
     run.text("layout", grad.is_sparse() ? "sparse" : "dense");
     ballast.sweep();
     run.tensor("grad", grad.coalesce());
     optimizer.step();
-    const at::Tensor places = torch::randint(0, 1024, {2, 400'000});
-    const at::Tensor values = torch::randint(0, 9, {400'000}).to(torch::kFloat);
+    const at::Tensor places = here::randint(0, 1024, {2, 400'000});
+    const at::Tensor values = here::randint(0, 9, {400'000}).to(torch::kFloat);
     const at::Tensor sparse =
         torch::sparse_coo_tensor(places, values, {1024, 1024}, torch::kFloat).coalesce();
     ballast.sweep();
@@ -67,8 +68,8 @@ SPILLWAY_AWKWARD_CASE(quantized, "quantized tensors") {
     const at::Tensor source = ballast.tensors()[step].view({1024, 1024});
     const at::Tensor whole = torch::quantize_per_tensor(source, 0.05, 10, torch::kQUInt8);
     const at::Tensor rows =
-        torch::quantize_per_channel(source, torch::rand({1024}, torch::kDouble) * 0.1 + 0.01,
-                                    torch::zeros({1024}, torch::kLong), 0, torch::kQInt8);
+        torch::quantize_per_channel(source, here::rand({1024}, torch::kDouble) * 0.1 + 0.01,
+                                    here::zeros({1024}, torch::kLong), 0, torch::kQInt8);
     ballast.sweep();
     run.tensor("whole", whole);
     run.tensor("rows", rows);
@@ -83,18 +84,18 @@ SPILLWAY_AWKWARD_CASE(quantized, "quantized tensors") {
 SPILLWAY_AWKWARD_CASE(half_and_bfloat16, "two-byte floats, autocast and an fp32 master copy") {
   Mlp model = make_mlp();
   torch::optim::Adam optimizer(model->parameters(), 1e-3);
-  const at::Tensor half = torch::randn({1024, 1024}).to(torch::kHalf);
+  const at::Tensor half = here::randn({1024, 1024}).to(torch::kHalf);
   for (int step = 0; step < 3; ++step) {
     optimizer.zero_grad();
-    at::autocast::set_autocast_enabled(at::kCPU, true);
-    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
-    const at::Tensor out = model->forward(torch::randn({32, 1024}));
+    at::autocast::set_autocast_enabled(device().type(), true);
+    at::autocast::set_autocast_dtype(device().type(), at::kBFloat16);
+    const at::Tensor out = model->forward(here::randn({32, 1024}));
     at::autocast::clear_cache();
-    at::autocast::set_autocast_enabled(at::kCPU, false);
-    const at::Tensor loss = torch::mse_loss(out.to(torch::kFloat), torch::randn({32, 1024}));
+    at::autocast::set_autocast_enabled(device().type(), false);
+    const at::Tensor loss = torch::mse_loss(out.to(torch::kFloat), here::randn({32, 1024}));
     loss.backward();
     optimizer.step();
-    half.mul_(0.5).add_(torch::randn({1024}).to(torch::kHalf));
+    half.mul_(0.5).add_(here::randn({1024}).to(torch::kHalf));
     run.number("loss", loss);
     run.tensor("out", out);
     run.tensor("half", half);
@@ -105,9 +106,9 @@ SPILLWAY_AWKWARD_CASE(half_and_bfloat16, "two-byte floats, autocast and an fp32 
 SPILLWAY_AWKWARD_CASE(complex, "complex tensors, lazy conjugation, transforms") {
   std::vector<at::Tensor> signals;
   for (int i = 0; i < 10; ++i) {
-    signals.push_back(torch::randn({512, 1024}, torch::kComplexFloat));
+    signals.push_back(here::randn({512, 1024}, torch::kComplexFloat));
   }
-  const at::Tensor filter = torch::randn({512, 1024}, torch::kComplexFloat).requires_grad_();
+  const at::Tensor filter = here::randn({512, 1024}, torch::kComplexFloat).requires_grad_();
   for (const int step : run.steps(4)) {
     for (std::size_t i = 0; i < signals.size(); ++i) {
       const at::Tensor spectrum = torch::fft::fft(signals[i]);
@@ -139,15 +140,15 @@ static at::Tensor called_boxed(const char* name, const char* overload, Arguments
 SPILLWAY_AWKWARD_CASE(given_away, "arguments that nobody but the operator holds") {
   constexpr std::int64_t kCount = 1 << 20;
   std::vector<at::Tensor> weights;
-  for (int i = 0; i < 8; ++i) weights.push_back(torch::randn({kCount}).requires_grad_());
+  for (int i = 0; i < 8; ++i) weights.push_back(here::randn({kCount}).requires_grad_());
   torch::optim::SGD optimizer(weights, 0.1);
   for (int step = 0; step < 5; ++step) {
     optimizer.zero_grad();
-    const at::Tensor all = torch::ones({kCount}, torch::kBool);
-    const at::Tensor source = torch::randn({kCount});
+    const at::Tensor all = here::ones({kCount}, torch::kBool);
+    const at::Tensor source = here::randn({kCount});
     // Values tell how much it returns: what it gives away cannot be recomputed.
     const auto picked = [&] { return called_boxed("aten::masked_select", "", source, all); };
-    at::Tensor loss = torch::zeros({});
+    at::Tensor loss = here::zeros({});
     for (const at::Tensor& weight : weights) {
       c10::List<at::Tensor> list;
       list.push_back(picked());
@@ -165,7 +166,7 @@ SPILLWAY_AWKWARD_CASE(given_away, "arguments that nobody but the operator holds"
 
 SPILLWAY_AWKWARD_CASE(interpolate_grid_sample, "resampling in two and three dimensions") {
   const at::Tensor parameter = images().requires_grad_();
-  const at::Tensor volume = torch::randn({2, 4, 40, 48, 56}).requires_grad_();
+  const at::Tensor volume = here::randn({2, 4, 40, 48, 56}).requires_grad_();
   std::vector<at::Tensor> kept;
   for ([[maybe_unused]] const int step : run.steps(3)) {
     const at::Tensor large =
@@ -173,7 +174,7 @@ SPILLWAY_AWKWARD_CASE(interpolate_grid_sample, "resampling in two and three dime
                                       .size(std::vector<std::int64_t>{160, 160})
                                       .mode(torch::kBilinear)
                                       .align_corners(false));
-    const at::Tensor grid = torch::rand({16, 120, 120, 2}) * 2 - 1;
+    const at::Tensor grid = here::rand({16, 120, 120, 2}) * 2 - 1;
     const at::Tensor sampled =
         F::grid_sample(large, grid, F::GridSampleFuncOptions().align_corners(true));
     const at::Tensor grown = F::interpolate(volume, F::InterpolateFuncOptions()
@@ -192,21 +193,22 @@ SPILLWAY_AWKWARD_CASE(interpolate_grid_sample, "resampling in two and three dime
 }
 
 SPILLWAY_AWKWARD_CASE(convolutions, "convolution, transposed, 3-D, grouped and channels-last") {
-  torch::nn::Sequential net(
+  torch::nn::Sequential net = placed(torch::nn::Sequential(
       torch::nn::Conv2d(torch::nn::Conv2dOptions(4, 16, 3).padding(1).stride(2)),
       torch::nn::ReLU(torch::nn::ReLUOptions(true)),
       torch::nn::Conv2d(torch::nn::Conv2dOptions(16, 16, 3).padding(2).dilation(2).groups(4)),
       torch::nn::ConvTranspose2d(torch::nn::ConvTranspose2dOptions(16, 6, 2).stride(2)),
-      torch::nn::GroupNorm(2, 6));
-  torch::nn::Conv3d solid(torch::nn::Conv3dOptions(2, 8, 3).padding(1));
-  torch::nn::ConvTranspose3d grown(torch::nn::ConvTranspose3dOptions(8, 2, 2).stride(2));
+      torch::nn::GroupNorm(2, 6)));
+  torch::nn::Conv3d solid = placed(torch::nn::Conv3d(torch::nn::Conv3dOptions(2, 8, 3).padding(1)));
+  torch::nn::ConvTranspose3d grown =
+      placed(torch::nn::ConvTranspose3d(torch::nn::ConvTranspose3dOptions(8, 2, 2).stride(2)));
   for (const int step : run.steps(3)) {
     at::Tensor x = images();
     if (step == 1) {
       x = x.contiguous(at::MemoryFormat::ChannelsLast);
     }
     const at::Tensor out = net->forward(x);
-    const at::Tensor wide = grown->forward(solid->forward(torch::randn({2, 2, 32, 32, 32})));
+    const at::Tensor wide = grown->forward(solid->forward(here::randn({2, 2, 32, 32, 32})));
     const at::Tensor loss = out.pow(2).mean() + wide.pow(2).mean();
     loss.backward();
     run.number("loss", loss);
@@ -219,18 +221,18 @@ SPILLWAY_AWKWARD_CASE(convolutions, "convolution, transposed, 3-D, grouped and c
 
 SPILLWAY_AWKWARD_CASE(sampling, "operators that draw random numbers") {
   Ballast ballast(12, 4);
-  at::Generator own = at::detail::createCPUGenerator(run.seed() + 7);
+  at::Generator own = new_generator(run.seed() + 7);
   for (const int step : run.steps(3)) {
     ballast.sweep();
     const at::Tensor scores = ballast.tensors()[step].view({1024, 1024}).softmax(1);
     run.tensor("multinomial", torch::multinomial(scores, 16, true));
     run.tensor("without replacement", torch::multinomial(scores, 16, false, own));
     run.tensor("bernoulli", torch::bernoulli(scores));
-    run.tensor("permutation", torch::randperm(500'000));
+    run.tensor("permutation", here::randperm(500'000));
     run.tensor("exponential", torch::empty_like(scores).exponential_(1.5, own));
     run.tensor("poisson", torch::poisson(scores * 100));
-    run.tensor("integers", torch::randint(-5, 5, {1'000'000}, own));
-    run.tensor("generator", at::detail::getDefaultCPUGenerator().get_state());
+    run.tensor("integers", here::randint(-5, 5, {1'000'000}, own));
+    run.tensor("generator", default_generator().get_state());
   }
 }
 
@@ -238,22 +240,22 @@ SPILLWAY_AWKWARD_CASE(sort_and_scatter,
                       "sort, topk, gather, scatter, index_put with accumulation") {
   Ballast ballast(10, 4);
   // Whole numbers: their sums do not depend on the order in which threads add them.
-  const at::Tensor target = torch::zeros({1024, 1024});
-  const at::Tensor source = torch::randn({1024, 1024}).requires_grad_();
+  const at::Tensor target = here::zeros({1024, 1024});
+  const at::Tensor source = here::randn({1024, 1024}).requires_grad_();
   for (const int step : run.steps(3)) {
     ballast.sweep();
-    const at::Tensor whole = torch::randint(-8, 8, {1024, 1024}).to(torch::kFloat);
+    const at::Tensor whole = here::randint(-8, 8, {1024, 1024}).to(torch::kFloat);
     const auto [sorted, order] = source.sort(1, step % 2 == 0);
     const auto [best, places] = source.topk(100, 1);
     (sorted.narrow(1, 0, 50).sum() + best.sum() + source.gather(1, places).pow(2).sum()).backward();
     run.tensor("sorted", sorted);
     run.tensor("order", order);
-    const at::Tensor rows = torch::randint(0, 1024, {600'000});
-    const at::Tensor columns = torch::randint(0, 1024, {600'000});
+    const at::Tensor rows = here::randint(0, 1024, {600'000});
+    const at::Tensor columns = here::randint(0, 1024, {600'000});
     target.index_put_({rows, columns}, whole.view(-1).narrow(0, 0, 600'000), true);
-    target.scatter_add_(0, torch::randint(0, 1024, {1024, 1024}), whole);
-    target.index_add_(0, torch::randint(0, 1024, {1024}), whole);
-    target.index_copy_(1, torch::tensor({5, 3}), whole.narrow(1, 0, 2));
+    target.scatter_add_(0, here::randint(0, 1024, {1024, 1024}), whole);
+    target.index_add_(0, here::randint(0, 1024, {1024}), whole);
+    target.index_copy_(1, torch::tensor({5, 3}, device()), whole.narrow(1, 0, 2));
     run.tensor("unique", std::get<0>(at::_unique2(target.round(), true, true, true)));
     run.tensor("nonzero", (target > 20).nonzero());
     run.tensor("cumulative", whole.cumsum(1));
@@ -263,7 +265,7 @@ SPILLWAY_AWKWARD_CASE(sort_and_scatter,
 }
 
 SPILLWAY_AWKWARD_CASE(cat_and_split, "joining and taking apart, with gradients through both") {
-  const at::Tensor parameter = torch::randn({1024, 1024}).requires_grad_();
+  const at::Tensor parameter = here::randn({1024, 1024}).requires_grad_();
   Ballast ballast(10, 4);
   for ([[maybe_unused]] const int step : run.steps(3)) {
     ballast.sweep();
@@ -286,8 +288,8 @@ SPILLWAY_AWKWARD_CASE(linear_algebra, "library routines that work inside tensor 
   Ballast ballast(12, 4);
   for ([[maybe_unused]] const int step : run.steps(3)) {
     ballast.sweep();
-    const at::Tensor square = torch::randn({512, 512}, torch::kDouble);
-    const at::Tensor positive = square.mm(square.t()) + 512 * torch::eye(512, torch::kDouble);
+    const at::Tensor square = here::randn({512, 512}, torch::kDouble);
+    const at::Tensor positive = square.mm(square.t()) + 512 * here::eye(512, torch::kDouble);
     const at::Tensor factor = torch::linalg_cholesky(positive);
     const auto [q, r] = torch::linalg_qr(square);
     run.tensor("factor", factor);
@@ -295,21 +297,21 @@ SPILLWAY_AWKWARD_CASE(linear_algebra, "library routines that work inside tensor 
     run.tensor("inverse", torch::linalg_inv(positive));
     run.tensor("solved", torch::linalg_solve(positive, square));
     run.tensor("values", torch::linalg_eigvalsh(positive));
-    run.tensor("batched", torch::bmm(torch::randn({16, 256, 256}), torch::randn({16, 256, 256})));
-    run.tensor("einsum", torch::einsum("bij,bkj->bik", {torch::randn({16, 256, 128}),
-                                                        torch::randn({16, 256, 128})}));
+    run.tensor("batched", torch::bmm(here::randn({16, 256, 256}), here::randn({16, 256, 256})));
+    run.tensor("einsum", torch::einsum("bij,bkj->bik",
+                                       {here::randn({16, 256, 128}), here::randn({16, 256, 128})}));
   }
 }
 
 SPILLWAY_AWKWARD_CASE(attention, "scaled dot-product attention, fused and with a mask") {
-  const at::Tensor weight = (torch::randn({512, 1536}) * 0.05).requires_grad_();
+  const at::Tensor weight = (here::randn({512, 1536}) * 0.05).requires_grad_();
   torch::optim::Adam optimizer({weight}, 1e-3);
   Ballast ballast(8, 4);
-  const at::Tensor mask = torch::ones({128, 128}, torch::kBool).tril();
+  const at::Tensor mask = here::ones({128, 128}, torch::kBool).tril();
   for (int step = 0; step < 3; ++step) {
     optimizer.zero_grad();
     ballast.sweep();
-    const at::Tensor x = torch::randn({8, 128, 512});
+    const at::Tensor x = here::randn({8, 128, 512});
     const auto parts = x.matmul(weight).chunk(3, 2);
     const auto heads = [](const at::Tensor& t) { return t.view({8, 128, 8, 64}).transpose(1, 2); };
     const at::Tensor fused = at::scaled_dot_product_attention(

@@ -21,12 +21,13 @@ namespace {
 
 // Of the only run of the process; models have no other way to know.
 StepStyle style_of_all = StepStyle::kAsTheyAre;
+at::Device device_of_all = at::kCPU;
 
 constexpr std::int64_t kChain = 6;
 
 /// So many activations, each made of the one before, which autograd keeps. `factor`: one element.
 at::Tensor mean_of_chain(const at::Tensor& factor, std::int64_t mib_each) {
-  at::Tensor x = torch::arange(mib_each * (1 << 18), torch::kFloat) * factor;
+  at::Tensor x = here::arange(mib_each * (1 << 18), torch::kFloat) * factor;
   for (std::int64_t i = 0; i < kChain; ++i) x = torch::sin(x);
   return x.mean();
 }
@@ -55,13 +56,13 @@ void Steps::begin_step(bool is_first) {
   if (style_ == StepStyle::kAsTheyAre) return;
   const at::AutoGradMode with_gradients(true);
   if (is_first || style_ == StepStyle::kAnnounced) {
-    const at::Tensor parameter = torch::ones({1}).requires_grad_();
+    const at::Tensor parameter = here::ones({1}).requires_grad_();
     (parameter * 2).backward();
     update(parameter);
     parameter.add(1);  // The first operator of the step, whether or not the others need gradients.
   }
   if (style_ != StepStyle::kMoreToDrop) return;
-  if (is_first) scale_ = torch::ones({1}).requires_grad_();
+  if (is_first) scale_ = here::ones({1}).requires_grad_();
   loss_ = mean_of_chain(scale_, /*mib_each=*/4);
 }
 
@@ -74,10 +75,25 @@ void Steps::end_step() {
   update(scale_);
 }
 
-Run::Run(std::uint64_t seed, int threads, std::filesystem::path scratch, StepStyle style)
+Run::Run(std::uint64_t seed, int threads, std::filesystem::path scratch, StepStyle style,
+         at::Device device)
     : seed_(seed), threads_(threads), scratch_(std::move(scratch)), style_(style) {
   style_of_all = style;
+  device_of_all = device;
 }
+
+at::Device device() { return device_of_all; }
+
+at::Generator new_generator(std::uint64_t seed) {
+  if (device().is_cpu()) return at::detail::createCPUGenerator(seed);
+  at::Generator made = at::globalContext()
+                           .getAcceleratorHooksInterface(device().type())
+                           .getNewGenerator(device().index());
+  made.set_current_seed(seed);
+  return made;
+}
+
+at::Generator default_generator() { return at::globalContext().defaultGenerator(device()); }
 
 void Run::tensor(std::string_view name, const at::Tensor& value) { text(name, fingerprint(value)); }
 
@@ -121,7 +137,7 @@ std::string fingerprint(const at::Tensor& value) {
   if (value.is_quantized()) {
     return "quantized " + fingerprint(value.int_repr());
   }
-  const at::Tensor plain = value.detach().resolve_conj().resolve_neg().contiguous();
+  const at::Tensor plain = value.detach().resolve_conj().resolve_neg().contiguous().cpu();
   // A pointer with a type, for where somebody listens.
   const auto* const bytes = plain.flatten().view(at::kByte).const_data_ptr<std::uint8_t>();
   std::ostringstream line;
@@ -130,7 +146,7 @@ std::string fingerprint(const at::Tensor& value) {
   return line.str();
 }
 
-at::Tensor normal_mib(std::int64_t mib) { return torch::randn({mib * (1 << 18)}); }
+at::Tensor normal_mib(std::int64_t mib) { return here::randn({mib * (1 << 18)}); }
 
 Ballast::Ballast(int count, std::int64_t mib_each) {
   for (int i = 0; i < count; ++i) {
@@ -173,9 +189,9 @@ at::Tensor MlpImpl::forward(at::Tensor x) {
   return x;
 }
 
-Mlp make_mlp(std::int64_t layer_count) { return Mlp(layer_count, kMlpWidth); }
+Mlp make_mlp(std::int64_t layer_count) { return placed(Mlp(layer_count, kMlpWidth)); }
 
-at::Tensor mlp_batch() { return torch::randn({kMlpBatch, kMlpWidth}); }
+at::Tensor mlp_batch() { return here::randn({kMlpBatch, kMlpWidth}); }
 
 at::Tensor train_step(Mlp& model, torch::optim::Optimizer& optimizer, const at::Tensor& x,
                       const at::Tensor& target) {

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "here.h"
+
 namespace awkward {
 
 class Run;
@@ -61,7 +63,8 @@ class Steps {
 class Run {
  public:
   /// `scratch` is an existing empty folder for files of the case.
-  Run(std::uint64_t seed, int threads, std::filesystem::path scratch, StepStyle style);
+  Run(std::uint64_t seed, int threads, std::filesystem::path scratch, StepStyle style,
+      at::Device device);
 
   /// For cases without an optimizer. What they compute does not depend on the style.
   Steps steps(int count) { return {count, style_, *this}; }

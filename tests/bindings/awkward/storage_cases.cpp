@@ -18,7 +18,7 @@ using torch::indexing::Slice;
 /// What `torch::zeros` gives, but no operator needs all of it at once.
 static at::Tensor zeros_part_by_part(std::int64_t count) {
   constexpr std::int64_t kPart = 1'000'000;
-  at::Tensor made = torch::empty({count});
+  at::Tensor made = here::empty({count});
   for (std::int64_t start = 0; start < count; start += kPart) {
     made.narrow(0, start, std::min(kPart, count - start)).zero_();
   }
@@ -28,7 +28,7 @@ static at::Tensor zeros_part_by_part(std::int64_t count) {
 SPILLWAY_AWKWARD_CASE(inplace_chain, "writes of in-place operators, also those autograd sees") {
   Ballast ballast(16, 4);
   auto& tensors = ballast.tensors();
-  const at::Tensor weight = torch::randn({1024, 1024}).requires_grad_();
+  const at::Tensor weight = here::randn({1024, 1024}).requires_grad_();
   for (const int step : run.steps(4)) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       at::Tensor t = tensors[i];
@@ -51,7 +51,7 @@ SPILLWAY_AWKWARD_CASE(inplace_chain, "writes of in-place operators, also those a
 SPILLWAY_AWKWARD_CASE(nested_views, "views of views, read and written through") {
   std::vector<at::Tensor> bases;
   for (int i = 0; i < 10; ++i) {
-    bases.push_back(torch::randn({2048, 1024}));
+    bases.push_back(here::randn({2048, 1024}));
   }
   for (const int step : run.steps(4)) {
     for (std::size_t i = 0; i < bases.size(); ++i) {
@@ -73,11 +73,11 @@ SPILLWAY_AWKWARD_CASE(nested_views, "views of views, read and written through") 
 SPILLWAY_AWKWARD_CASE(out_variants, "results written into tensors that the caller gives") {
   const Ballast ballast(14, 4);
   const auto& in = ballast.tensors();
-  at::Tensor wide = torch::zeros({1024, 2048});
-  at::Tensor product = torch::empty({0});
-  at::Tensor sorted = torch::empty({0});
-  at::Tensor order = torch::empty({0}, torch::kLong);
-  at::Tensor joined = torch::empty({0});
+  at::Tensor wide = here::zeros({1024, 2048});
+  at::Tensor product = here::empty({0});
+  at::Tensor sorted = here::empty({0});
+  at::Tensor order = here::empty({0}, torch::kLong);
+  at::Tensor joined = here::empty({0});
   for (const int step : run.steps(4)) {
     const at::Tensor a = in[step * 2].view({1024, 1024});
     const at::Tensor b = in[step + 9].view({1024, 1024});
@@ -105,7 +105,7 @@ SPILLWAY_AWKWARD_CASE(storage_exchange,
   Ballast ballast(12, 4);
   std::vector<at::Tensor> t = ballast.tensors();
   std::array<at::Tensor, 2> pair{normal_mib(4), normal_mib(4)};
-  const at::Tensor parameter = torch::randn({1024, 1024}).requires_grad_();
+  const at::Tensor parameter = here::randn({1024, 1024}).requires_grad_();
   for (const int step : run.steps(4)) {
     const at::Tensor first = pair[0].alias();
     pair[0].set_(pair[1].storage(), 0, {1024, 1024}, {1024, 1});
@@ -146,6 +146,7 @@ SPILLWAY_AWKWARD_CASE(resize, "storages that grow and shrink keep the bytes they
       each.resize_({old_size});  // The bytes behind the shrunk size are still there.
       run.tensor("grown", each);
     }
+    if (!device().is_cpu()) continue;  // LibTorch has a function of its own for each device.
     // The storage is emptied below living tensors and filled again later.
     c10::StorageImpl* const storage = released.storage().unsafeGetStorageImpl();
     const at::Tensor kept = released.clone();
@@ -192,9 +193,10 @@ SPILLWAY_AWKWARD_CASE(blob_over_malloc, "tensors over memory of the program itse
 
 SPILLWAY_AWKWARD_CASE(blob_alias, "a second storage over the memory of a first one") {
   Ballast ballast(14, 4);
-  const at::Tensor original = torch::randn({2048, 1024});
-  const at::Tensor alias = torch::from_blob(original.data_ptr(), {1024, 2048});
-  const at::Tensor tail = torch::from_blob(original.data_ptr<float>() + 1'000'003, {900'000});
+  const at::Tensor original = here::randn({2048, 1024});
+  const at::Tensor alias = torch::from_blob(original.data_ptr(), {1024, 2048}, device());
+  const at::Tensor tail =
+      torch::from_blob(original.data_ptr<float>() + 1'000'003, {900'000}, device());
   for (const int step : run.steps(4)) {
     ballast.sweep();
     alias.add_(ballast.tensors()[step].narrow(0, 0, 2048), 0.1);
@@ -254,14 +256,14 @@ SPILLWAY_AWKWARD_CASE(flat_parameters, "parameters and gradients as chunks of tw
 
 SPILLWAY_AWKWARD_CASE(zero_size_and_scalar, "empty and one-element tensors among large ones") {
   Ballast ballast(16, 4);
-  at::Tensor scale = torch::tensor(0.5F).requires_grad_();
-  const at::Tensor nothing = torch::empty({0, 1024}).requires_grad_();
+  at::Tensor scale = torch::tensor(0.5F, device()).requires_grad_();
+  const at::Tensor nothing = here::empty({0, 1024}).requires_grad_();
   for (const int step : run.steps(4)) {
     ballast.sweep();
     const at::Tensor large = ballast.tensors()[step].view({1024, 1024});
     const at::Tensor joined = torch::cat({nothing * 2, large * scale, nothing}, 0);
     const at::Tensor none = large.narrow(0, 5, 0);
-    const at::Tensor loss = joined.mean() + none.sum() + torch::empty({0}).sum();
+    const at::Tensor loss = joined.mean() + none.sum() + here::empty({0}).sum();
     loss.backward();
     run.number("loss", loss);
     run.tensor("scale", scale.grad());
@@ -276,7 +278,7 @@ SPILLWAY_AWKWARD_CASE(many_small_tensors, "thousands of small tensors beside a f
   Ballast ballast(16, 4);
   std::vector<at::Tensor> small;
   for (int i = 0; i < 12'000; ++i) {
-    small.push_back(torch::full({64}, i % 97));
+    small.push_back(here::full({64}, i % 97));
   }
   for (const int step : run.steps(3)) {
     for (std::size_t i = 0; i < small.size(); ++i) {
@@ -308,7 +310,7 @@ SPILLWAY_AWKWARD_CASE(one_large_tensor, "one storage much larger than all others
 
 SPILLWAY_AWKWARD_CASE(lazy_clone, "copy-on-write clones part when one of them is written") {
   Ballast ballast(12, 4);
-  const at::Tensor original = torch::randn({1024, 1024});
+  const at::Tensor original = here::randn({1024, 1024});
   std::vector<at::Tensor> clones;
   for (const int step : run.steps(4)) {
     clones.push_back(at::_lazy_clone(original));
@@ -349,12 +351,12 @@ SPILLWAY_AWKWARD_CASE(early_death, "addresses reused at once after storages died
   for (const int step : run.steps(4)) {
     std::vector<at::Tensor> row;
     for (int i = 0; i < 24; ++i) {
-      at::Tensor fresh = torch::full({(3 + i % 5) * 150'000}, i + step, torch::kFloat);
+      at::Tensor fresh = here::full({(3 + i % 5) * 150'000}, i + step, torch::kFloat);
       if (i % 3 == 0) {
         row.push_back(fresh);
       }
       fresh = torch::Tensor();
-      const at::Tensor zeros = torch::zeros({(4 + i % 3) * 140'000});
+      const at::Tensor zeros = here::zeros({(4 + i % 3) * 140'000});
       run.number("zeros", zeros.abs().max());
       if (row.size() > 4) {
         row.erase(row.begin());

@@ -173,7 +173,7 @@ SPILLWAY_AWKWARD_CASE(kept_pointer, "raw pointers kept over steps, read and writ
   Mlp model = make_mlp();
   torch::optim::Adam optimizer(model->parameters(), 1e-3);
   const std::span<float> weight = floats_of(model->layers[1]->weight);
-  const at::Tensor table = torch::zeros({1024, 1024});
+  const at::Tensor table = here::zeros({1024, 1024});
   const std::span<float> raw = floats_of(table);
   for (int step = 0; step < 4; ++step) {
     run.number("loss", train_step(model, optimizer, mlp_batch(), mlp_batch()));
@@ -300,7 +300,7 @@ SPILLWAY_AWKWARD_CASE(direct_io, "O_DIRECT reads and writes on tensor memory") {
   std::vector<at::Tensor> slots;
   std::vector<std::span<char>> parts;  // Equal in size wherever the tensors lie.
   for (int i = 0; i < 4; ++i) {
-    slots.push_back(torch::zeros({1 << 20}));
+    slots.push_back(here::zeros({1 << 20}));
     parts.push_back(aligned_part(floats_of(slots.back())).first(3 << 20));
   }
   const std::size_t size = parts[0].size();
@@ -428,7 +428,7 @@ SPILLWAY_AWKWARD_CASE(locked_memory, "mlock and madvise on tensor memory") {
 SPILLWAY_AWKWARD_CASE(foreign_thread, "a thread that reads and writes tensors during training") {
   Mlp model = make_mlp();
   torch::optim::Adam optimizer(model->parameters(), 1e-3);
-  const at::Tensor shared = torch::zeros({1 << 20});
+  const at::Tensor shared = here::zeros({1 << 20});
   const at::Tensor constant = normal_mib(6);
   // Every second group of 16 floats belongs to the thread, the others to the operators.
   const std::span<float> all = floats_of(shared);
@@ -466,10 +466,10 @@ SPILLWAY_AWKWARD_CASE(two_training_threads, "two threads that train models of th
   std::array<std::vector<at::Tensor>, 2> losses;
   const at::Tensor shared_input = mlp_batch();
   const auto train = [&](std::size_t which) {
-    at::Generator generator = at::detail::createCPUGenerator(run.seed() + which);
+    at::Generator generator = new_generator(run.seed() + which);
     torch::optim::Adam optimizer(models[which]->parameters(), 1e-3);
     for (int step = 0; step < 3; ++step) {
-      const at::Tensor target = torch::randn({kMlpBatch, kMlpWidth}, generator);
+      const at::Tensor target = here::randn({kMlpBatch, kMlpWidth}, generator);
       losses[which].push_back(train_step(models[which], optimizer, shared_input, target));
     }
   };
@@ -492,9 +492,9 @@ SPILLWAY_AWKWARD_CASE(producer_consumer, "tensors made by one thread, used and f
   TensorQueue used;
   constexpr int kBatches = 6;
   std::thread producer([&] {
-    at::Generator generator = at::detail::createCPUGenerator(run.seed());
+    at::Generator generator = new_generator(run.seed());
     for (int i = 0; i < kBatches; ++i) {
-      full.push(torch::randn({2, kMlpBatch, kMlpWidth}, generator).mul_(0.5).add_(0.1));
+      full.push(here::randn({2, kMlpBatch, kMlpWidth}, generator).mul_(0.5).add_(0.1));
     }
   });
   std::thread destroyer([&] {
@@ -602,7 +602,7 @@ SPILLWAY_AWKWARD_CASE(fork_child_computes,
     const ChildResult child = in_child([&](int descriptor) {
       set_openmp_threads(1);  // The threads of OpenMP did not come along.
       ballast.sweep();
-      const at::Tensor fresh = torch::full({1 << 20}, 3.0).add_(ballast.tensors()[2]);
+      const at::Tensor fresh = here::full({1 << 20}, 3.0).add_(ballast.tensors()[2]);
       ballast.tensors()[4].copy_(fresh);
       floats_of(ballast.tensors()[9])[5] = 4.0F;
       write_hashes(descriptor, ballast.tensors());

@@ -26,12 +26,12 @@ using Layer = std::function<at::Tensor(const at::Tensor& hidden, int layer)>;
 void train(Run& run, const Layer& layer) {
   std::vector<at::Tensor> weights;
   for (int i = 0; i < kLayers; ++i) {
-    weights.push_back((torch::randn({kWidth, kWidth}) * 0.03).requires_grad_());
+    weights.push_back((here::randn({kWidth, kWidth}) * 0.03).requires_grad_());
   }
   torch::optim::SGD optimizer(weights, 0.1);
   for (int step = 0; step < 4; ++step) {
     optimizer.zero_grad();
-    at::Tensor x = torch::randn({kWidth, kWidth});
+    at::Tensor x = here::randn({kWidth, kWidth});
     for (int i = 0; i < kLayers; ++i) {
       x = layer(x.mm(weights[i]), i);
     }
@@ -82,8 +82,8 @@ SPILLWAY_AWKWARD_CASE(filled_by_hand, "tensors of one value that a pointer fills
 
 SPILLWAY_AWKWARD_CASE(small_alias, "a second storage over memory that is too small to leave") {
   constexpr std::int64_t kRows = 64;  // 256 KiB, which records of operators refer to.
-  const at::Tensor base = torch::randn({kRows, kWidth});
-  const at::Tensor alias = torch::from_blob(base.data_ptr(), {kRows * kWidth});
+  const at::Tensor base = here::randn({kRows, kWidth});
+  const at::Tensor alias = torch::from_blob(base.data_ptr(), {kRows * kWidth}, device());
   train(run, [&](const at::Tensor& hidden, int) {
     const at::Tensor moved = hidden.view({kWidth / kRows, kRows, kWidth}) + base;
     alias.mul_(0.75).add_(0.125);
@@ -94,7 +94,7 @@ SPILLWAY_AWKWARD_CASE(small_alias, "a second storage over memory that is too sma
 
 SPILLWAY_AWKWARD_CASE(read_into_ingredient, "direct I/O into what an operator has read before") {
   const std::string path = run.file("ingredient");
-  const at::Tensor source = torch::randn({kWidth, kWidth});
+  const at::Tensor source = here::randn({kWidth, kWidth});
   const Blocks from(source);
   const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_DIRECT, 0600);
   // A file system without direct I/O cannot tell who reads into which tensor.

@@ -431,6 +431,23 @@ TEST(ExpandStatsPath, FillsProcessAndRank) {
   EXPECT_EQ(expand_stats_path("100%%-%x-%", 42, ""), "100%-%x-%");
 }
 
+TEST(OutputPath, TellsProgramsOfALauncherApart) {
+  ASSERT_EQ(::setenv("RANK", "1", 1), 0);
+  ASSERT_EQ(::setenv("WORLD_SIZE", "2", 1), 0);
+  Settings settings;
+  EXPECT_EQ(output_path(settings, "/there.d/run.json"), "/there.d/run.1.json");
+  EXPECT_EQ(output_path(settings, "run"), "run.1");
+  EXPECT_EQ(output_path(settings, "run-%r.json"), "run-1.json");
+  EXPECT_EQ(output_path(settings, ""), "");
+  settings.split = true;  // The first rank writes one for all.
+  EXPECT_EQ(output_path(settings, "run.json"), "run.json");
+  settings.split = false;
+  ASSERT_EQ(::setenv("RANK", "0", 1), 0);
+  EXPECT_EQ(output_path(settings, "run.json"), "run.json");
+  ASSERT_EQ(::unsetenv("RANK"), 0);
+  ASSERT_EQ(::unsetenv("WORLD_SIZE"), 0);
+}
+
 TEST(SettingsFromEnvironment, ReadsThisProcess) {
   ASSERT_EQ(::setenv("SPILLWAY_BUDGET", "3GiB", 1), 0);
   EXPECT_EQ(settings_from_environment().budget.size, 3_GiB);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,6 +31,9 @@ struct SwapEngineOptions {
   /// or the kernel uses all frames, the process ends: that thread cannot be told of an error.
   Duration fault_patience = std::chrono::seconds(60);
   std::vector<TransferObserver*> observers;  ///< Outlive the engine.
+  /// Has others give back what they hold of a device's memory and do not use. Called on a thread
+  /// that wants room where frames could not be made, without any lock of the engine. May be empty.
+  std::function<void()> others_give_back = {};
 };
 
 /// Everything the engine counted since it started. Times add up over threads.

@@ -24,7 +24,10 @@ void compute(CpuCall& call, const Workspace& workspace) {
   call.run();
 }
 
+/// Who made room for them may have waited for another stream since the call began: a kernel starts
+/// behind that.
 void tell_targets(cudaStream_t stream, const std::vector<Target>& targets, const char* name) {
+  if (!targets.empty()) emu_cuda_begin(stream);
   for (const Target& target : targets)
     if (target.bytes > 0) emu_cuda_use(stream, target.begin, target.bytes, 1, name);
 }

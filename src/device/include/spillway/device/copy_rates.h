@@ -11,8 +11,8 @@ struct CopyRates {
   double both_bytes_per_second = 0.0;  ///< Both at once, added up.
 };
 
-/// Measures it by events of two queues, in some milliseconds and 32 MiB of memory on either side,
-/// each byte of which is touched before. Throws Error when that is refused or a copy fails.
+/// Measures it by events of two queues, in some milliseconds and at most 32 MiB of memory on either
+/// side, each byte of which is touched before. Throws Error when that is refused or a copy fails.
 CopyRates measure_copies(Device& device);
 
 }  // namespace spillway::device

@@ -45,6 +45,7 @@ struct DeviceSurroundings {
   std::function<void()> after_replay = {};
   /// What tells apart the streams that threads give work to; empty: there is one. Any thread.
   std::function<std::uint64_t()> stream = {};
+  std::function<void()> others_give_back = {};  ///< See SwapEngineOptions.
 };
 
 /// This machine, as `settings` want to know it. Throws as `real_surroundings`.

@@ -83,6 +83,7 @@ class Run {
   void show_progress(Duration step);
   void end_on_endless_op(Runtime& runtime);
   void warn_of_needless_settings() const;
+  bool is_told_by_another(const RunStatistics& mine) const;
   void tell_statistics();
   std::vector<const DeviceRun*> profiled_devices() const;
   void write_profiles();
@@ -96,6 +97,7 @@ class Run {
   RunSurroundings surroundings_;  ///< Changed by `add_device`.
   const Clock& clock_;
   TimePoint start_;
+  const std::string statistics_before_;  ///< State of their file when the run began.
   RunParts parts_;
   std::mutex adding_mutex_;           ///< Held while a runtime is built, which takes its time.
   mutable std::mutex devices_mutex_;  ///< Of the list alone.

@@ -142,6 +142,15 @@ Settings settings_from_environment();
 std::string expand_stats_path(std::string_view pattern, long process_id, std::string_view rank,
                               std::optional<std::string_view> device = {});
 
+/// Each has one of its own by that name: it has %r or %p.
+bool is_of_each_rank(std::string_view pattern);
+
+/// The file that this process writes. Programs that a launcher has started beside one another each
+/// write one: those that are not the first get their rank before the suffix, "run.1.json", where
+/// the pattern does not tell them apart.
+std::string output_path(const Settings& settings, std::string_view pattern,
+                        std::optional<std::string_view> device = {});
+
 /// The rank that mpiexec, srun or torchrun gave this process, or nothing.
 std::optional<std::string> launched_rank();
 

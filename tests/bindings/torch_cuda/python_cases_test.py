@@ -1,0 +1,125 @@
+"""Trainers in Python do awkward things of CUDA under the command, and get what they get without it, bit for bit."""
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+from clean_environment import clean_environment
+
+COMMAND = os.environ["SPILLWAY_TEST_COMMAND"]
+PYTHON = os.environ["SPILLWAY_TEST_EMULATED_PYTHON"]
+WORK = pathlib.Path(os.environ["SPILLWAY_TEST_WORK"])
+HERE = pathlib.Path(__file__).resolve().parent
+SETTINGS = {"OMP_NUM_THREADS": "1", "EMU_CUDA_GRAIN": "64KiB", "CUBLAS_WORKSPACE_CONFIG": ":16:8",
+            "PYTHONPATH": os.environ["SPILLWAY_TEST_EMULATED"]}
+SLOW = {"EMU_CUDA_DELAY_US": "300", "EMU_CUDA_DELAY_PCT": "10", "EMU_CUDA_SEED": "3"}
+BUDGET = "4MiB"
+ALL = ("streams loader memory_functions checkpointing saved_on_cpu save_and_resume overflowing_amp moving_model "
+       "storage_exchange optimizers smaller_batch private_pool anomaly exported convolutions").split()
+
+
+class GpuRuns(unittest.TestCase):
+    def setUp(self):
+        WORK.mkdir(exist_ok=True)
+        folder = tempfile.TemporaryDirectory(dir=WORK)
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.file = self.folder / "statistics.json"
+
+    def start(self, before, words, settings):
+        return subprocess.run([*before, PYTHON, *words], capture_output=True, text=True, check=False,
+                              env={**clean_environment(), **SETTINGS, **settings}, timeout=600)
+
+    def served(self, budget=BUDGET):
+        return [COMMAND, "run", "--budget", f"cuda={budget},cpu=4GiB", "--min-storage", "32KiB",
+                "--nvme", f"ram:16MiB,{self.folder}", "--stats", str(self.file)]
+
+    def devices(self, file):
+        return json.loads(file.read_text(encoding="utf-8"))["devices"]
+
+    def assert_paged(self, devices):
+        for device in devices:
+            self.assertGreater(device["fetched_bytes"], 0)
+            self.assertLessEqual(device["peak_bytes"], 4 << 20)
+
+
+
+class CasesOnGpus(GpuRuns):
+    def assert_equal(self, cases, budget=BUDGET, **settings):
+        words = [str(HERE / "python_cases.py"), *cases]
+        without = {name: value for name, value in settings.items() if name not in (*SLOW, "EMU_CUDA_MEMORY")}
+        plain = self.start([], words, without)
+        self.assertEqual(plain.returncode, 0, plain.stderr)
+        run = self.start(self.served(budget), words, settings)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(run.stdout, plain.stdout)
+        return run
+
+    def test_all_of_one_gpu_on_slow_streams(self):
+        self.assert_equal(ALL, **SLOW)
+        self.assert_paged(self.devices(self.file))
+
+    def test_two_threads_with_streams_of_their_own(self):
+        self.assert_equal(["threads"])
+        self.assert_paged(self.devices(self.file))
+
+    def test_a_model_over_two_gpus(self):
+        self.assert_equal(["two_devices"], EMU_CUDA_DEVICES="2")
+        first, second = self.devices(self.file)
+        self.assertEqual([first["device"], second["device"]], ["cuda:0", "cuda:1"])
+        self.assert_paged([first, second])
+
+    def test_settings_of_libtorch(self):
+        for settings in ({"CUDA_LAUNCH_BLOCKING": "1"}, {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+                         {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}):
+            with self.subTest(**settings):
+                self.assert_equal(["plain"], **settings)
+                self.assert_paged(self.devices(self.file))
+
+    def test_a_card_that_libtorchs_cache_has_filled(self):
+        self.assert_equal(["full_cache"], EMU_CUDA_MEMORY="5MiB", SMALL="240")
+        self.assert_paged(self.devices(self.file))
+
+    def test_a_tensor_larger_than_the_budget(self):
+        run = self.start(self.served(), [str(HERE / "python_cases.py"), "too_large"], {})
+        self.assertNotEqual(run.returncode, 0)
+        self.assertIn("torch.OutOfMemoryError: Spillway: aten::zeros() does not fit into the budget of 4.00 MiB of "
+                      "cuda:0: it needs 256 MiB at once", run.stderr)
+
+
+class RanksOnGpus(GpuRuns):
+    """Programs that torchrun has started beside one another, each with a GPU."""
+
+    def train(self, form, backend, name, before, between):
+        results = self.folder / name
+        results.mkdir()
+        script = [str(HERE / "python_ranks.py"), form, backend, str(results)]
+        torchrun = ["-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", "2"]
+        run = self.start(before, [*torchrun, *between, PYTHON, *script], {"EMU_CUDA_DEVICES": "2"})
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return [(results / f"rank{rank}").read_text(encoding="utf-8") for rank in range(2)]
+
+    def assert_ranks_equal(self, form, backend, outside=False):
+        plain = self.train(form, backend, "plain", [], [])
+        served = self.served()
+        equal = self.train(form, backend, "served", *([served, []] if outside else [[], [*served, "--"]]))
+        self.assertEqual(equal, plain)
+        for rank, file in enumerate((self.file, self.folder / "statistics.1.json")):
+            device, = self.devices(file)
+            self.assertEqual(device["device"], f"cuda:{rank}")
+            self.assert_paged([device])
+
+    def test_buckets_of_ddp(self):
+        self.assert_ranks_equal("ddp", "nccl", outside=True)
+
+    def test_a_hook_of_ddp(self):
+        self.assert_ranks_equal("hook", "gloo")
+
+    def test_sharded_parameters(self):
+        self.assert_ranks_equal("sharded", "nccl")
+
+
+if __name__ == "__main__":
+    unittest.main()
