@@ -4,17 +4,23 @@
 # with the newest. Exit status 0 when all passed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
+if [[ ${1:-} == --gpu ]]; then
+  shift
+  exec python3 -B tests/gpu/gpu_test.py "$@"
+fi
 all_libtorch=0
 if [[ $# == 1 && $1 == --all-libtorch ]]; then
   all_libtorch=1
 elif (($# > 0)); then
   cat <<'TEXT'
 usage: ./test.sh [--all-libtorch]
+       ./test.sh --gpu [options]
 
 Installs what is missing, builds, and runs everything that this machine can test.
 Single cases: ctest --preset release -R NAME
 
   --all-libtorch   only the cases that depend on LibTorch, with each minor release that is served
+  --gpu            what only a real GPU can show, on a machine with one: see tests/gpu/README.md
 TEXT
   [[ $1 == -h || $1 == --help ]] && exit 0 || exit 2
 fi

@@ -19,15 +19,6 @@
 namespace spillway::cli {
 namespace {
 
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  ::gmtime_r(&now, &parts);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text.data();
-}
-
 // One line on a terminal that renews itself; nothing elsewhere.
 void show_progress(const swap::DiskProbeProgress& progress) {
   std::fprintf(stderr, "\r\033[K%zu of %zu: %s", progress.passes, progress.passes_total,
@@ -68,6 +59,35 @@ topology::DiskSample sample_of(const swap::DiskRates& rates, topology::Load load
 }
 
 }  // namespace
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text.data();
+}
+
+void check_rates_path(const std::string& path) {
+  check_outputs(
+      {}, {{"--rates", path}},
+      path == topology::default_disk_rates_path() ? MissingFolder::kMade : MissingFolder::kRefused);
+}
+
+int save_rates(const topology::DiskRates& rates, const std::string& path) {
+  if (path.empty()) {
+    std::cout << "not recorded: neither XDG_CONFIG_HOME nor HOME names a place for it (name a file "
+                 "with --rates)\n";
+    return kDone;
+  }
+  rates.save(path);
+  std::cout << "recorded in " << path
+            << (path == topology::default_disk_rates_path()
+                    ? ", where later runs find it for their plans\n"
+                    : message(", for runs with --rates {}\n", shell_word(path)));
+  return kDone;
+}
 
 std::vector<Named<swap::StoreKind>> measurable_stores() {
   std::vector<Named<swap::StoreKind>> stores;
@@ -150,9 +170,7 @@ std::string costs_text(const topology::DiskRate& rate) {
 }
 
 int measure_disk(const BenchOptions& options) {
-  const bool is_default = options.rates_path == topology::default_disk_rates_path();
-  check_outputs({}, {{"--rates", options.rates_path}},
-                is_default ? MissingFolder::kMade : MissingFolder::kRefused);
+  check_rates_path(options.rates_path);
   const topology::Directory facts = usable_directory(options.directory, options.probe.file_size);
   // Read before measuring: a broken file must not cost the user minutes.
   topology::DiskRates rates;
@@ -173,17 +191,7 @@ int measure_disk(const BenchOptions& options) {
   rate.checksum_bytes_per_second = checksums;
   std::cout << costs_text(rate);
   rates.record(std::move(rate));
-  if (options.rates_path.empty()) {
-    std::cout << "not recorded: neither XDG_CONFIG_HOME nor HOME names a place for it (name a file "
-                 "with --rates)\n";
-    return kDone;
-  }
-  rates.save(options.rates_path);
-  std::cout << "recorded in " << options.rates_path
-            << (is_default
-                    ? ", where later runs find it for their plans\n"
-                    : message(", for runs with --rates {}\n", shell_word(options.rates_path)));
-  return kDone;
+  return save_rates(rates, options.rates_path);
 }
 
 }  // namespace spillway::cli

@@ -22,6 +22,16 @@ std::vector<Named<swap::StoreKind>> measurable_stores();
 /// IoError.
 int measure_disk(const BenchOptions& options);
 
+/// "2026-11-21T10:00:00Z"
+std::string utc_now();
+
+/// Throws ConfigError for a file of rates that cannot be written, before anything is measured.
+void check_rates_path(const std::string& path);
+
+/// Writes the file of rates, unless there is no place for it, and says where it is; returns an exit
+/// code. Throws IoError.
+int save_rates(const topology::DiskRates& rates, const std::string& path);
+
 /// The table by block size and depth.
 std::string rates_table(const swap::DiskProbe& probe);
 

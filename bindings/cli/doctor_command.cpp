@@ -1,16 +1,15 @@
 #include "doctor_command.h"
 
 #include <cstdlib>
-#include <filesystem>
 #include <iostream>
 
-#include "child_output.h"
 #include "dispatch_key_trial.h"
 #include "doctor_ranks.h"
 #include "exit_codes.h"
 #include "findings.h"
 #include "gpu_trial.h"
 #include "installation.h"
+#include "installed_torches.h"
 #include "program_file.h"
 #include "spillway/base/error.h"
 #include "spillway/base/launcher.h"
@@ -19,8 +18,6 @@
 
 namespace spillway::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 void append(std::vector<Finding>& findings, std::vector<Finding> more) {
   for (Finding& finding : more) findings.push_back(std::move(finding));
@@ -34,39 +31,6 @@ Finding check_installation(const Installation& here) {
   std::string value = here.library_folder + ", for LibTorch";
   for (const std::string& minor : here.served) value += " " + minor;
   return {"installation", value, Verdict::kOk, {}};
-}
-
-void add_torch(std::vector<FoundTorch>& found, const std::string& user, const fs::path& library) {
-  std::error_code error;
-  const fs::path path = fs::canonical(library, error);
-  if (error) return;
-  for (const FoundTorch& known : found)
-    if (known.path == path) return;
-  // Where it is a link, the others are beside the link.
-  found.push_back({user, path.string(), torch_version_of_file(path.string()).text,
-                   cuda_runtime_of_folder(library.parent_path()).value_or("")});
-}
-
-// Where people have LibTorch, without a program that says which.
-std::vector<FoundTorch> find_installed_torches() {
-  std::vector<FoundTorch> found;
-  if (const char* folder = std::getenv("SPILLWAY_LIBTORCH_DIR"))
-    add_torch(found, "SPILLWAY_LIBTORCH_DIR", fs::path(folder) / "lib/libtorch_cpu.so");
-  const auto python = output_of({"python3", "-c",
-                                 "import importlib.util as u; s = u.find_spec('torch'); "
-                                 "print(s.submodule_search_locations[0] if s else '')"});
-  if (python && python->size() > 1)
-    add_torch(found, "python3",
-              fs::path(python->substr(0, python->find('\n'))) / "lib/libtorch_cpu.so");
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  const fs::path folder = cache != nullptr && *cache != '\0' ? fs::path(cache)
-                          : home != nullptr                  ? fs::path(home) / ".cache"
-                                                             : fs::path();
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder / "spillway", error))
-    add_torch(found, "the set-up", entry.path() / "torch/lib/libtorch_cpu.so");
-  return found;
 }
 
 // Checks the LibTorches that there are; `torches` takes them.

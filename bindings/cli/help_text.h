@@ -15,7 +15,7 @@ Commands:
   plan      predict from a profile how fast a step runs under a budget
   simulate  show the step that a plan predicts, operator by operator
   doctor    check this machine and say how to fix each problem
-  bench-io  measure the bandwidth of a disk for later runs and plans
+  bench-io  measure a disk, or the link of a GPU, for later runs and plans
 
 Start here:
   spillway doctor                                     what works on this machine
@@ -75,13 +75,16 @@ inline constexpr std::string_view kBenchDescription =
     "block size and by transfers in flight, with the code that spills tensors. The measured file "
     "has "
     "no name and is deleted afterwards. The result replaces an older one of the same directory in "
-    "the file of --rates; later runs plan with it.";
+    "the file of --rates; later runs plan with it. With --device it measures a GPU instead: copies "
+    "to and from pinned host memory, alone, both ways and beside work of the GPU, mapping of its "
+    "memory, and pinning.";
 
 inline constexpr std::string_view kBenchExamples =
     R"(Examples:
   spillway bench-io /scratch
   spillway bench-io --file-size 8GiB --blocks 2MiB --depths 8,16,32 /scratch
   spillway bench-io --rates disks.json /scratch    store the result in another file
+  spillway bench-io --device cuda:0                the link between a GPU and its host
 
 Exit codes: 0 measured, 2 wrong options or a directory that cannot be used.
 )";

@@ -14,6 +14,7 @@
 #include "gpu_trial.h"
 #include "help_text.h"
 #include "installation.h"
+#include "link_bench.h"
 #include "planning_program.h"
 #include "profile_command.h"
 #include "profile_options.h"
@@ -70,32 +71,74 @@ int doctor(const Words& words) {
   return examine(line.given_settings(), options);
 }
 
+// Where nothing was given, what is there stays.
+void take_sizes(const char* option, const std::string& given, std::vector<Bytes>& sizes) {
+  if (given.empty()) return;
+  sizes.clear();
+  for (const std::string& size : comma_separated(given)) sizes.push_back(size_in(option, size));
+}
+
+template <typename Count>
+void take_counts(const char* option, const std::string& given, std::vector<Count>& counts) {
+  if (given.empty()) return;
+  counts.clear();
+  for (const std::string& count : comma_separated(given)) counts.push_back(count_in(option, count));
+}
+
+void refuse_given(const std::vector<std::pair<const char*, const std::string*>>& options,
+                  const char* why) {
+  for (const auto& [option, word] : options)
+    if (!word->empty()) throw ConfigError("{} {} {}", option, *word, why);
+}
+
 int bench_io(const Words& words) {
-  CommandLine line("bench-io", kBenchDescription, "spillway bench-io [options] DIR",
-                   kBenchExamples);
+  CommandLine line(
+      "bench-io", kBenchDescription,
+      "spillway bench-io [options] DIR\n       spillway bench-io [options] --device cuda:0",
+      kBenchExamples);
   BenchOptions options;
-  std::string size = "1GiB", blocks = "512KiB,1MiB,2MiB", depths = "1,4,16", store = "auto",
-              repetitions = std::to_string(options.probe.repetitions);
+  LinkBenchOptions link;
+  std::string size, blocks, depths, store, repetitions, chunks;
   options.rates_path = topology::default_disk_rates_path();
-  line.add_argument("DIR", options.directory, "Directory to measure", CommandLine::Need::kRequired);
+  line.add_argument("DIR", options.directory, "Directory to measure", CommandLine::Need::kOptional);
+  line.add_text("--device", link.device, "GPU",
+                "GPU whose link to host memory is measured instead of a directory: cuda:0");
   line.add_text("--file-size", size, "SIZE", "Size of the file that is written and read [1GiB]");
-  line.add_text("--blocks", blocks, "SIZE,...", "Block sizes, at most 2MiB [512KiB,1MiB,2MiB]");
+  line.add_text("--blocks", blocks, "SIZE,...",
+                "Block sizes, of a disk at most 2MiB [512KiB,1MiB,2MiB; of a GPU "
+                "256KiB,2MiB,8MiB,32MiB]");
   line.add_text("--depths", depths, "COUNT,...", "Numbers of transfers in flight [1,4,16]");
-  line.add_text("--repetitions", repetitions, "COUNT", "Repetitions of each measurement [3]");
+  line.add_text("--chunks", chunks, "SIZE,...",
+                "Chunks of a GPU's memory that are mapped and unmapped [2MiB,8MiB,32MiB]");
+  line.add_text("--repetitions", repetitions, "COUNT",
+                "Repetitions of each measurement [3; of a GPU 5]");
   line.add_text("--store", store, alternatives(measurable_stores()),
                 "I/O interface that writes and reads the file [auto]");
   line.add_text("--rates", options.rates_path, "FILE",
                 "File for the result [~/.config/spillway/disks.json]");
   if (!line.parse(words)) return kDone;
-  options.probe.file_size = size_in("--file-size", size);
-  options.probe.repetitions = count_in("--repetitions", repetitions);
-  options.probe.kind = value_named(store, measurable_stores(), "store for a disk");
-  options.probe.block_sizes.clear();
-  for (const std::string& block : comma_separated(blocks))
-    options.probe.block_sizes.push_back(size_in("--blocks", block));
-  options.probe.queue_depths.clear();
-  for (const std::string& depth : comma_separated(depths))
-    options.probe.queue_depths.push_back(count_in("--depths", depth));
+  if (options.directory.empty() == link.device.empty())
+    throw ConfigError(
+        "bench-io measures {}",
+        link.device.empty()
+            ? "a directory, DIR, or a GPU, --device cuda:0: name one of the two"
+            : "either " + options.directory + " or " + link.device + ": leave one of the two out");
+  if (!link.device.empty()) {
+    refuse_given({{"--file-size", &size}, {"--store", &store}}, "is for a directory");
+    link.rates_path = options.rates_path;
+    take_sizes("--blocks", blocks, link.probe.blocks);
+    take_sizes("--chunks", chunks, link.chunks);
+    take_counts("--depths", depths, link.probe.depths);
+    if (!repetitions.empty()) link.probe.repetitions = count_in("--repetitions", repetitions);
+    return measure_link_of(link);
+  }
+  refuse_given({{"--chunks", &chunks}}, "is for a GPU (--device)");
+  if (!size.empty()) options.probe.file_size = size_in("--file-size", size);
+  if (!store.empty())
+    options.probe.kind = value_named(store, measurable_stores(), "store for a disk");
+  take_sizes("--blocks", blocks, options.probe.block_sizes);
+  take_counts("--depths", depths, options.probe.queue_depths);
+  if (!repetitions.empty()) options.probe.repetitions = count_in("--repetitions", repetitions);
   return measure_disk(options);
 }
 

@@ -1,11 +1,8 @@
 #include "spillway/device/copy_rates.h"
 
 #include <algorithm>
-#include <array>
-#include <vector>
 
-#include "spillway/base/error.h"
-#include "spillway/device/host_slabs.h"
+#include "spillway/device/copy_probe.h"
 
 namespace spillway::device {
 namespace {
@@ -14,61 +11,21 @@ constexpr Bytes kBlock{std::uint64_t{2} << 20};
 constexpr std::uint32_t kBlocks = 8;  // In either direction.
 constexpr int kRounds = 3;            // The best one counts: others met somebody else.
 
-class CopyProbe {
- public:
-  explicit CopyProbe(Device& device)
-      : memory_(device.allocate(kBlock * kBlocks * 2)),
-        slabs_(device, {.slab_size = kBlock,
-                        .slab_count = kBlocks * 2,
-                        .pinning = device.id().is_host() ? Pinning::kPageable : Pinning::kPinned}),
-        out_(device.make_queue("probe-out")),
-        in_(device.make_queue("probe-in")) {
-    while (auto slab = slabs_.take()) held_.push_back(std::move(*slab));
-  }
-
-  /// Bytes per second of the directions that are asked for.
-  double run(bool goes_out, bool comes_in) {
-    const Event begin = out_->record(Timing::kKept);
-    in_->wait(begin);
-    for (std::uint32_t i = 0; i < kBlocks; ++i) {
-      if (goes_out) out_->copy(held_[i].span(), block(i));
-      if (comes_in) in_->copy(block(kBlocks + i), held_[kBlocks + i].span());
-    }
-    const Event came = in_->record();
-    out_->wait(came);
-    const Event end = out_->record(Timing::kKept);
-    const Outcome outcome = end.wait();
-    const Outcome of_other = came.wait();
-    if (!outcome.succeeded() || !of_other.succeeded())
-      throw Error("copies between {} and host memory fail: {}", out_->device(),
-                  outcome.succeeded() ? of_other.error : outcome.error);
-    const Bytes moved = kBlock * (kBlocks * ((goes_out ? 1 : 0) + (comes_in ? 1 : 0)));
-    const double time = std::max(seconds(elapsed(begin, end)), 1e-9);
-    return static_cast<double>(moved.count()) / time;
-  }
-
- private:
-  DeviceSpan block(std::uint32_t index) const {
-    return memory_.span().part(kBlock * index, kBlock);
-  }
-
-  DeviceMemory memory_;
-  HostSlabs slabs_;
-  std::vector<HostSlab> held_;
-  std::unique_ptr<Queue> out_;
-  std::unique_ptr<Queue> in_;
-};
+double rate_of(CopyProbe& probe, bool goes_out, bool comes_in) {
+  const BurstTimes times = probe.run({.goes_out = goes_out, .comes_in = comes_in});
+  return static_cast<double>(times.moved.count()) / times.copies_seconds;
+}
 
 }  // namespace
 
 CopyRates measure_copies(Device& device) {
-  CopyProbe probe(device);
-  probe.run(true, true);  // Takes the memory.
+  CopyProbe probe(device, kBlock, kBlocks);
+  rate_of(probe, true, true);  // Takes the memory.
   CopyRates rates;
   for (int round = 0; round < kRounds; ++round) {
-    rates.out_bytes_per_second = std::max(rates.out_bytes_per_second, probe.run(true, false));
-    rates.in_bytes_per_second = std::max(rates.in_bytes_per_second, probe.run(false, true));
-    rates.both_bytes_per_second = std::max(rates.both_bytes_per_second, probe.run(true, true));
+    rates.out_bytes_per_second = std::max(rates.out_bytes_per_second, rate_of(probe, true, false));
+    rates.in_bytes_per_second = std::max(rates.in_bytes_per_second, rate_of(probe, false, true));
+    rates.both_bytes_per_second = std::max(rates.both_bytes_per_second, rate_of(probe, true, true));
   }
   return rates;
 }

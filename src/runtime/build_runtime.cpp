@@ -176,7 +176,12 @@ class Builder {
         "lose per byte{}{}",
         about_, rates.write_bytes_per_second, rates.read_bytes_per_second, rates.duplex_share,
         rates.slowdown_seconds_per_byte(), assumed.empty() ? "" : "; assumed: ", assumed);
-    const TierRates tiers = tier_rates(host_memory, page_size_, rates, device_.device.get());
+    const topology::LinkRate* const link =
+        is_host() ? nullptr : surroundings_.directories.rates.link_of(device_.name);
+    if (link != nullptr)
+      log_info("{}its link to host memory is as spillway bench-io measured it at {}", about_,
+               link->measured_at);
+    const TierRates tiers = tier_rates(host_memory, page_size_, rates, device_.device.get(), link);
     parts_.rates = rates = tiers.rates;
     parts_.far = options_.far = tiers.far;
     if (!is_host() && parts_.plan != nullptr) compare_tiers(*parts_.plan);

@@ -6,18 +6,47 @@
 #include "spillway/device/cpu.h"
 
 namespace spillway::runtime {
+namespace {
 
-TierRates tier_rates(Bytes host_memory, Bytes page_size, const planner::TransferRates& disks,
-                     device::Device* device) {
+double duplex_share(double out, double in, double both) {
+  return std::clamp(both / (out + in), profile::kLeastDuplexShare, 1.0);
+}
+
+planner::TransferRates rates_now(device::Device& device) {
+  const device::CopyRates copies = device::measure_copies(device);
+  planner::TransferRates rates;
+  rates.write_bytes_per_second = copies.out_bytes_per_second;
+  rates.read_bytes_per_second = copies.in_bytes_per_second;
+  rates.duplex_share = duplex_share(copies.out_bytes_per_second, copies.in_bytes_per_second,
+                                    copies.both_bytes_per_second);
+  // Copies of a GPU take little of its memory's bandwidth, and none of its multiprocessors.
+  if (!device.id().is_host()) rates.interference_seconds_per_byte = 0.0;
+  return rates;
+}
+
+}  // namespace
+
+planner::TransferRates rates_of(const topology::LinkRate& link) {
+  planner::TransferRates rates;
+  rates.write_bytes_per_second = link.out_bytes_per_second;
+  rates.read_bytes_per_second = link.in_bytes_per_second;
+  rates.duplex_share =
+      duplex_share(link.out_bytes_per_second, link.in_bytes_per_second, link.both_bytes_per_second);
+  rates.write_fixed_seconds = link.out_fixed_seconds.value_or(0.0);
+  rates.read_fixed_seconds = link.in_fixed_seconds.value_or(0.0);
+  rates.interference_seconds_per_byte = link.interference_seconds_per_byte.value_or(0.0);
+  return rates;
+}
+
+TierRates tier_rates(Bytes host_memory, Bytes page_size, planner::TransferRates disks,
+                     device::Device* device, const topology::LinkRate* measured) {
+  if (device != nullptr && !device->id().is_host()) disks.interference_seconds_per_byte = 0.0;
   if (host_memory == Bytes()) return {disks, std::nullopt};
-  const device::CopyRates copies =
-      device::measure_copies(device != nullptr ? *device : *device::make_cpu_device());
   TierRates tiers;
-  tiers.rates.write_bytes_per_second = copies.out_bytes_per_second;
-  tiers.rates.read_bytes_per_second = copies.in_bytes_per_second;
-  tiers.rates.duplex_share = std::clamp(
-      copies.both_bytes_per_second / (copies.out_bytes_per_second + copies.in_bytes_per_second),
-      profile::kLeastDuplexShare, 1.0);
+  if (measured != nullptr)
+    tiers.rates = rates_of(*measured);
+  else
+    tiers.rates = rates_now(device != nullptr ? *device : *device::make_cpu_device());
   tiers.far = planner::FarTier{disks, static_cast<std::uint32_t>(host_memory / page_size)};
   return tiers;
 }

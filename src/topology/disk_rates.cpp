@@ -12,6 +12,7 @@
 #include <optional>
 #include <system_error>
 
+#include "link_json.h"
 #include "spillway/base/error.h"
 #include "spillway/base/json_reader.h"
 #include "spillway/base/shown_text.h"
@@ -167,6 +168,9 @@ DiskRates DiskRates::parse(const std::string& text, const std::string& path) {
     if (version != kVersion)
       throw ConfigError("{}: its version is {}, this Spillway reads {}", path, version, kVersion);
     for (JsonObject& each : root.objects("disks")) rates.rates_.push_back(rate_from(each));
+    // Files of before GPUs were measured have none.
+    if (root.has("links"))
+      for (JsonObject& each : root.objects("links")) rates.links_.push_back(link_from(each));
   } catch (const ConfigError& problem) {
     // `bench-io` reads the file before it measures, so that it keeps what it holds of other disks.
     throw ConfigError("not a usable file of disk rates: {} (remove it and measure again with: "
@@ -179,7 +183,8 @@ DiskRates DiskRates::parse(const std::string& text, const std::string& path) {
 void DiskRates::save(const std::string& path) const {
   ordered_json disks = ordered_json::array();
   for (const DiskRate& rate : rates_) disks.push_back(without_unmeasured(to_json(rate)));
-  const ordered_json json = {{"format", kFormat}, {"version", kVersion}, {"disks", disks}};
+  ordered_json json = {{"format", kFormat}, {"version", kVersion}, {"disks", disks}};
+  for (const LinkRate& link : links_) json["links"].push_back(to_json(link));
   const auto folder = std::filesystem::path(path).parent_path();
   std::error_code error;
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
@@ -203,6 +208,21 @@ const DiskRate* DiskRates::find(const std::string& directory,
     if (rate.directory == directory) return &rate;
   for (const DiskRate& rate : rates_)
     if (!mount_point.empty() && rate.mount_point == mount_point) return &rate;
+  return nullptr;
+}
+
+void DiskRates::record(LinkRate rate) {
+  const auto known = std::find_if(links_.begin(), links_.end(),
+                                  [&](const LinkRate& each) { return each.name == rate.name; });
+  if (known == links_.end())
+    links_.push_back(std::move(rate));
+  else
+    *known = std::move(rate);
+}
+
+const LinkRate* DiskRates::link_of(const std::string& name) const {
+  for (const LinkRate& link : links_)
+    if (link.name == name) return &link;
   return nullptr;
 }
 

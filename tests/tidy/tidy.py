@@ -27,7 +27,7 @@ TODO = re.compile(r"\b(?:TODO|FIXME|XXX)\b(?:\([^)]*\))?:?[ \t]*(.*)")
 EMULATED_CUDA = ("tests/support/emulated_cuda", "tests/emulated_cuda", "tests/emulated_operators")
 TORCH_HOMES = ("recompute", "pipeline", "bindings",
                "tests/recompute", "tests/pipeline", "tests/bindings", "tests/downstream",
-               "tests/allreduce/torch", *EMULATED_CUDA,
+               "tests/allreduce/torch", "tests/gpu", *EMULATED_CUDA,
                "benchmarks/what_does_interception_cost",
                "benchmarks/do_steps_follow_their_schedule",
                "benchmarks/what_does_ownership_cost",
@@ -36,7 +36,7 @@ GPU_BENCHMARK = "benchmarks/what_does_mapping_cost_on_a_gpu"
 HOMES = [
     ("CUDA", re.compile(r"^(cuda|cu(blas|rand|fft|solver|sparse|file|dnn)|nvToolsExt|nvtx3/|nccl)"),
      ("src/device/cuda", "bindings/torch_cuda", "tests/device/cuda", "tests/memory/cuda", "tests/bindings/torch_cuda",
-      *EMULATED_CUDA, GPU_BENCHMARK)),
+      "tests/gpu", *EMULATED_CUDA, GPU_BENCHMARK)),
     ("LibTorch's CUDA part", re.compile(r"^(c10/cuda|ATen/cuda|torch/csrc/cuda)/"),
      ("bindings/torch_cuda", "tests/bindings/torch_cuda", *EMULATED_CUDA)),
     ("LibTorch", re.compile(r"^(torch|ATen|c10|caffe2)/"), TORCH_HOMES),

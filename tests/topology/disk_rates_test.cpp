@@ -82,6 +82,45 @@ TEST(DiskRates, KeepWhatTransfersCostWhereItWasMeasured) {
   EXPECT_THAT(refusal_of(path), HasSubstr("interference_seconds_per_byte is 7e-05"));
 }
 
+LinkRate link_of(const std::string& name, double out) {
+  LinkRate link;
+  link.name = name;
+  link.device = "cuda:0";
+  link.measured_at = "2026-11-27T10:00:00Z";
+  link.out_bytes_per_second = out;
+  link.in_bytes_per_second = 5e10;
+  link.both_bytes_per_second = 9e10;
+  link.in_fixed_seconds = 1e-5;
+  link.interference_seconds_per_byte = 0.0;
+  link.samples = {{2_MiB, 16, false, out, 5e10, 9e10}, {2_MiB, 16, true, 4e10, 4e10, 8e10}};
+  link.mapping = {{32_MiB, "copies", 1e-3, 2e-5}};
+  link.pinning = {{1_GiB, 0.2}};
+  return link;
+}
+
+TEST(DiskRates, KeepTheLinksOfGpusBesideThem) {
+  FakeTree tree;
+  const std::string path = tree.root() + "/disks.json";
+  DiskRates rates;
+  rates.record(rate_of("/scratch", 3e9));
+  rates.save(path);
+  EXPECT_TRUE(DiskRates::load(path).links().empty());
+  rates.record(link_of("Card", 3e10));
+  rates.record(link_of("Other", 2e10));
+  rates.record(link_of("Card", 4e10));
+  rates.save(path);
+  const DiskRates loaded = DiskRates::load(path);
+  EXPECT_EQ(loaded.all().size(), 1u);
+  ASSERT_EQ(loaded.links().size(), 2u);
+  ASSERT_NE(loaded.link_of("Card"), nullptr);
+  EXPECT_EQ(*loaded.link_of("Card"), link_of("Card", 4e10));
+  EXPECT_EQ(loaded.link_of("Third"), nullptr);
+  LinkRate slip = link_of("Card", 4e20);
+  rates.record(slip);
+  rates.save(path);
+  EXPECT_THAT(refusal_of(path), HasSubstr("out_bytes_per_second"));
+}
+
 TEST(DiskRates, LeaveNoTemporaryFile) {
   FakeTree tree;
   DiskRates().save(tree.root() + "/disks.json");

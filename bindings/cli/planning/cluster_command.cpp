@@ -223,7 +223,8 @@ void refuse_others(const SimulateOptions& options) {
               {"--duplex", &rates.duplex},
               {"--host-memory", &rates.host_memory},
               {"--disk-out", &rates.disk_out},
-              {"--disk-in", &rates.disk_in}},
+              {"--disk-in", &rates.disk_in},
+              {"--gpu", &rates.gpu}},
              "has no place beside a plan for many ranks: that is the file given first, and the "
              "machine (--cluster) has the rates");
 }

@@ -57,7 +57,8 @@ std::vector<GivenOption> options_of_job(const PlanOptions& options) {
                          {"--rates", &rates.rates},
                          {"--nvme", &rates.nvme},
                          {"--disk-out", &rates.disk_out},
-                         {"--disk-in", &rates.disk_in}});
+                         {"--disk-in", &rates.disk_in},
+                         {"--gpu", &rates.gpu}});
   return all;
 }
 

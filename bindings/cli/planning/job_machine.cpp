@@ -93,6 +93,8 @@ Cluster machine_for(const PlanOptions& options, const profile::StepProfile& prof
   refuse_any({{"--disk-out", &rates.disk_out}, {"--disk-in", &rates.disk_in}},
              "has no place beside --topology, which has the disks; measured ones are --rates and "
              "--nvme");
+  refuse_any({{"--gpu", &rates.gpu}},
+             "has no place beside --topology, which has the links of its devices");
   Cluster cluster = read_cluster(cluster_path("--topology", options.job.topology));
   cluster.device.memory =
       left_of("--device-memory", options.job.device_memory, cluster.device.memory,

@@ -53,6 +53,9 @@ void add_common_options(CommandLine& line, CommonOptions& options, CommandLine::
                 "Write bandwidth of the disks behind --host-memory");
   line.add_text("--disk-in", options.rates.disk_in, "GB/s",
                 "Read bandwidth of the disks behind --host-memory");
+  line.add_text("--gpu", options.rates.gpu, "NAME",
+                "GPU of the --rates file whose link leads to --host-memory, where --link-out and "
+                "--link-in are left out [the only one of the file]");
   line.add_text("--effort", options.effort, "SECONDS",
                 "Time limit of the search, which then returns its best plan so far; published "
                 "strategies have no limit [10; 2 for each of several]");

@@ -13,6 +13,7 @@
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/base/transfer_rate.h"
+#include "spillway/runtime/host_tier.h"
 #include "spillway/runtime/settings/settings.h"
 #include "spillway/runtime/settings/spill_directories.h"
 #include "spillway/topology/disk_rates.h"
@@ -141,6 +142,29 @@ ChosenRates measured_rates(const RateOptions& options, const profile::StepProfil
   return chosen;
 }
 
+std::string known_links(const topology::DiskRates& rates) {
+  std::string text;
+  for (const topology::LinkRate& link : rates.links())
+    (text += text.empty() ? " " : ", ") += message("'{}'", link.name);
+  return text.empty() ? " none" : text;
+}
+
+/// The link of a GPU as `bench-io` has measured it.
+ChosenRates measured_link(const RateOptions& options) {
+  const auto rates = topology::DiskRates::load(options.rates);
+  const topology::LinkRate* link = rates.link_of(options.gpu);
+  if (options.gpu.empty() && rates.links().size() == 1) link = &rates.links().front();
+  if (link != nullptr) return {runtime::rates_of(*link), options.rates + ": " + link->name};
+  if (options.gpu.empty() && !rates.links().empty())
+    throw ConfigError("{} has the links of {} kinds of GPU: say which with --gpu NAME (measured "
+                      "there:{})",
+                      options.rates, rates.links().size(), known_links(rates));
+  throw ConfigError("{} has no link of {} (measured there:{}; measure it with: spillway bench-io "
+                    "--rates {} --device cuda:0, or name its rates with --link-out and --link-in)",
+                    options.rates, options.gpu.empty() ? "a GPU" : "'" + options.gpu + "'",
+                    known_links(rates), shell_word(options.rates));
+}
+
 TransferRates given_disks(const RateOptions& options) {
   TransferRates rates;
   rates.write_bytes_per_second = rate_in(options.disk_out, "--disk-out");
@@ -170,6 +194,10 @@ bool has_tiers_of_profile(const RateOptions& options, const profile::StepProfile
 void refuse_half_tiers(const RateOptions& options) {
   const bool has_disk = !options.disk_out.empty() || !options.disk_in.empty();
   if (options.host_memory.empty()) {
+    if (!options.gpu.empty())
+      throw ConfigError("--gpu {} belongs to --host-memory, which is missing: it is what lies "
+                        "behind the link of a GPU",
+                        options.gpu);
     const std::string link =
         given_of({{"--link-out", &options.link_out}, {"--link-in", &options.link_in}});
     const std::string disks = given_of({{"--rates", &options.rates}, {"--nvme", &options.nvme}});
@@ -184,15 +212,24 @@ void refuse_half_tiers(const RateOptions& options) {
         "and --link-in, or --rates",
         is_out ? "--disk-out" : "--disk-in", is_out ? options.disk_out : options.disk_in);
   }
-  if (options.link_out.empty() && options.link_in.empty())
+  const bool link_is_measured = options.link_out.empty() && options.link_in.empty();
+  if (link_is_measured && options.rates.empty())
     throw ConfigError("--host-memory {} lies behind a link: name its rates with --link-out and "
-                      "--link-in",
+                      "--link-in, or with --rates FILE (measure a GPU's with: spillway bench-io "
+                      "--rates FILE --device cuda:0)",
                       options.host_memory);
-  const bool has_file = !options.rates.empty() || !options.nvme.empty();
+  if (link_is_measured && !options.duplex.empty())
+    throw ConfigError("--duplex {} belongs to --link-out and --link-in, which are missing",
+                      options.duplex);
+  if (!link_is_measured && !options.gpu.empty())
+    throw ConfigError("--gpu {} names a measured link, and --link-out and --link-in name another: "
+                      "leave one out",
+                      options.gpu);
+  const bool has_file = (!options.rates.empty() && !link_is_measured) || !options.nvme.empty();
   if (has_disk && has_file)
     throw ConfigError("--disk-out and --disk-in say what --rates and --nvme say, too: name one of "
                       "the two");
-  if (!has_disk && !has_file)
+  if (!has_disk && !has_file && !link_is_measured)
     throw ConfigError("--host-memory {} has an end, and nothing is named that takes the rest: name "
                       "disks with --disk-out and --disk-in, or with --rates; or leave it out",
                       options.host_memory);
@@ -270,7 +307,8 @@ ChosenRates choose_rates(const RateOptions& options, const profile::StepProfile&
   if (has_tiers_of_profile(options, profile)) return tiers_of_profile(options, profile);
   refuse_half_tiers(options);
   if (!options.host_memory.empty()) {
-    ChosenRates chosen = given_rates(options);
+    const bool link_is_measured = options.link_out.empty() && options.link_in.empty();
+    ChosenRates chosen = link_is_measured ? measured_link(options) : given_rates(options);
     chosen.far = disks_behind(options, profile);
     return chosen;
   }

@@ -20,6 +20,7 @@ struct RateOptions {
   std::string host_memory{};  ///< Size of the tier between the link and the disks, if there is one.
   std::string disk_out{};     ///< GB/s, of the disks behind that tier.
   std::string disk_in{};
+  std::string gpu{};  ///< Whose link in the file of --rates it is; empty: the only one.
 };
 
 /// Disks behind a link, and how much the host memory between them holds.
@@ -36,8 +37,9 @@ struct ChosenRates {
 };
 
 /// Rates of a link or of measured disks, whichever the words name, else of the profile, else
-/// defaults. With host memory there are two tiers: the link first, and the disks behind it; those
-/// of a profile that has both, where at most the size of its host memory is named. Throws
+/// defaults. With host memory there are two tiers: the link first, which may be that of a measured
+/// GPU, and the disks behind it; those of a profile that has both, where at most the size of its
+/// host memory is named. Throws
 /// ConfigError for words that contradict each other, for rates that no link or disk has, with their
 /// value, and for a directory that was not measured; IoError for a file that is not there.
 ChosenRates choose_rates(const RateOptions& options, const profile::StepProfile& profile);

@@ -2,6 +2,7 @@
 // needs to know.
 #include "spillway/base/error.h"
 #include "spillway/device/cuda/cuda_backend.h"
+#include "spillway/device/cuda/mapping_times.h"
 
 namespace spillway::device {
 namespace {
@@ -30,6 +31,10 @@ std::unique_ptr<Queue> queue_over_stream(Device& device, void* /*stream*/) {
 
 bool is_captured(const Queue& queue) {
   throw Error("a queue of {} is no stream of CUDA", queue.device());
+}
+
+std::vector<MappingTime> measure_mapping(Device& device, const std::vector<Bytes>& /*chunks*/) {
+  throw Error("{} maps no chunks", device.id());
 }
 
 void* stream_of(const Queue& queue) {

@@ -287,6 +287,42 @@ TEST_F(RatesFile, RefusesRatesThatWereNotMeasured) {
               HasSubstr("lacks the rate for reading of /half"));
 }
 
+TEST_F(RatesFile, HasTheLinkOfAGpuToo) {
+  RateOptions options{.rates = path_, .nvme = "/fast", .host_memory = "1GiB"};
+  EXPECT_THAT(refusal(options), HasSubstr("has no link of a GPU (measured there: none; measure it "
+                                          "with: spillway bench-io --rates "));
+  topology::LinkRate link;
+  link.name = "Card";
+  link.out_bytes_per_second = 5e10;
+  link.in_bytes_per_second = 4e10;
+  link.both_bytes_per_second = 4.5e10;
+  link.out_fixed_seconds = 1e-5;
+  link.interference_seconds_per_byte = 2e-12;
+  rates_.record(link);
+  rates_.save(path_);
+  const ChosenRates chosen = choose_rates(options, with_rates());
+  EXPECT_EQ(chosen.source, path_ + ": Card");
+  EXPECT_EQ(chosen.rates.write_bytes_per_second, 5e10);
+  EXPECT_EQ(chosen.rates.read_bytes_per_second, 4e10);
+  EXPECT_EQ(chosen.rates.duplex_share, 0.5);
+  EXPECT_EQ(chosen.rates.write_fixed_seconds, 1e-5);
+  EXPECT_EQ(chosen.rates.interference_seconds_per_byte, 2e-12);
+  EXPECT_EQ(chosen.far->rates.write_bytes_per_second, 2e9);
+  options.gpu = "Another";
+  EXPECT_THAT(refusal(options), HasSubstr("has no link of 'Another' (measured there: 'Card'"));
+  link.name = "Another";
+  rates_.record(link);
+  rates_.save(path_);
+  EXPECT_EQ(choose_rates(options, with_rates()).source, path_ + ": Another");
+  options.gpu.clear();
+  EXPECT_THAT(refusal(options), HasSubstr("the links of 2 kinds of GPU: say which with --gpu NAME "
+                                          "(measured there: 'Card', 'Another')"));
+  options.gpu = "Card";
+  options.link_out = options.link_in = "7";
+  EXPECT_THAT(refusal(options), HasSubstr("leave one out"));
+  EXPECT_THAT(refusal({.rates = path_, .gpu = "Card"}), HasSubstr("belongs to --host-memory"));
+}
+
 TEST_F(RatesFile, MustBeThere) {
   EXPECT_THAT(refusal({.rates = path_ + ".old"}), HasSubstr("does not exist"));
 }

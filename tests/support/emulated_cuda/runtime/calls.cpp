@@ -1,6 +1,7 @@
 #include "calls.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,7 +9,9 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "emulation.h"
 #include "failure.h"
@@ -40,15 +43,24 @@ class DriverFile {
   const ino_t inode_;
 };
 
+/// Calls by function and name of the thread; the threads of a pool have one name.
+struct CallsByThread {
+  std::mutex mutex;
+  std::map<std::pair<std::string, std::string>, unsigned long long> calls;
+};
+
+CallsByThread& by_thread() {
+  static auto* all = new CallsByThread;  // Leaked: threads call CUDA to the end.
+  return *all;
+}
+
 struct PrintAtExit {
   ~PrintAtExit() {
     if (!settings().trace) return;
-    std::map<std::string, unsigned long long> sorted;
-    for (CallCounter* one = CallCounter::first(); one != nullptr; one = one->next()) {
-      sorted[one->name()] += one->calls();
-    }
-    for (const auto& [name, calls] : sorted) {
-      std::fprintf(stderr, "emulated CUDA: %8llu calls of %s\n", calls, name.c_str());
+    const std::lock_guard lock(by_thread().mutex);
+    for (const auto& [who, calls] : by_thread().calls) {
+      std::fprintf(stderr, "emulated CUDA: %8llu calls of %s by %s\n", calls, who.first.c_str(),
+                   who.second.c_str());
     }
   }
 } print_at_exit;
@@ -58,6 +70,15 @@ struct PrintAtExit {
 CallCounter::CallCounter(const char* name) : name_(name), next_(head().load()) {
   while (!head().compare_exchange_weak(next_, this)) {
   }
+}
+
+void CallCounter::count() {
+  calls_.fetch_add(1, std::memory_order_relaxed);
+  if (!settings().trace) return;
+  char thread[16] = {};
+  pthread_getname_np(pthread_self(), thread, sizeof thread);
+  const std::lock_guard lock(by_thread().mutex);
+  ++by_thread().calls[{name_, thread}];
 }
 
 CallCounter* CallCounter::first() { return head().load(); }

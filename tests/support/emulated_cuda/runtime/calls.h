@@ -4,11 +4,12 @@
 
 namespace spillway::emulated {
 
-/// How often a function of CUDA was called; one for each function, for ever.
+/// How often a function of CUDA was called; one for each function, for ever. Where the calls are
+/// printed at the end, also by whom.
 class CallCounter {
  public:
   explicit CallCounter(const char* name);
-  void count() { calls_.fetch_add(1, std::memory_order_relaxed); }
+  void count();
 
   const char* name() const { return name_; }
   unsigned long long calls() const { return calls_.load(std::memory_order_relaxed); }

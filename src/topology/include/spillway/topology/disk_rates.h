@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "spillway/base/bytes.h"
+#include "spillway/topology/link_rate.h"
 
 namespace spillway::topology {
 
@@ -37,8 +38,8 @@ struct DiskRate {
   std::vector<DiskSample> samples{};
 };
 
-/// The measured disks of a machine, kept in a JSON file that `spillway bench-io` writes and runs
-/// read.
+/// The measured disks of a machine, and the links of its GPUs, kept in a JSON file that `spillway
+/// bench-io` writes and runs read.
 class DiskRates {
  public:
   /// Throws IoError for a file that is missing or unreadable, ConfigError with path and place for a
@@ -59,10 +60,19 @@ class DiskRates {
 
   const std::vector<DiskRate>& all() const { return rates_; }
 
+  /// Replaces what was known of GPUs of that name.
+  void record(LinkRate rate);
+
+  /// Of GPUs of this name, wherever they are in the machine; null: nobody measured one.
+  const LinkRate* link_of(const std::string& name) const;
+
+  const std::vector<LinkRate>& links() const { return links_; }
+
  private:
   static DiskRates parse(const std::string& text, const std::string& path);
 
   std::vector<DiskRate> rates_;
+  std::vector<LinkRate> links_;
 };
 
 /// ${XDG_CONFIG_HOME:-$HOME/.config}/spillway/disks.json; empty when neither variable is set.

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <vector>
+
+#include "findings.h"
+
+namespace spillway::cli {
+
+/// Where people have LibTorch, without a program that says which: the folder that
+/// SPILLWAY_LIBTORCH_DIR names, the torch of `python3`, what the set-up has fetched. Starts
+/// python3.
+std::vector<FoundTorch> find_installed_torches();
+
+}  // namespace spillway::cli

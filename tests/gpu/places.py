@@ -1,0 +1,151 @@
+"""Where programs, data and LibTorch are: in a build tree, or in a folder that was packed from one."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path += [str(ROOT / folder) for folder in ("src/cmake/setup", "tests/support", "benchmarks")]
+from clean_environment import clean_environment  # noqa: E402  pylint: disable=wrong-import-position
+
+LARGEST_FOLDER = 64 << 20
+SERVED = "2.11."  # The LibTorch whose CUDA part is served, built for CUDA 13.
+EXAMPLES = ("brain_unet", "photo_net", "text_gpt")
+GPU_TESTS = ("device_cuda", "memory_cuda", "swap_cuda")
+PROGRAMS = (*(f"{name}_on_cuda" for name in EXAMPLES), "spillway_gpu_figures_on_cuda", "spillway",
+            "spillway-planning", *(f"spillway_{name}_test" for name in GPU_TESTS))
+LIBRARIES = ("libspillway_preload.so", "libspillway_core_2.11.so", "libspillway_core_2.11_cuda.so",
+             "libspillway_managed_memory.so")
+PHOTOS = 3 << 20  # Bytes of photographs that are taken along.
+DATA = {"brain_unet": ("--data", "/usr/share/mricron/templates/ch2.nii.gz"),
+        "photo_net": ("--photos", "/usr/share/backgrounds"),
+        "text_gpt": ("--text", "/usr/share/common-licenses")}
+SCRIPTS = ("tests/gpu", "tests/support", "tests/bindings/equality", "tests/bindings/awkward", "src/cmake/setup",
+           "benchmarks/measure")
+# What every system with LibTorch has, or LibTorch brings along.
+ELSEWHERE = re.compile(r"^(ld-linux|linux-vdso|lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp)\.so|lib(torch|c10|shm|nv|cu))")
+
+
+class Unusable(Exception):
+    """Why nothing can be measured here."""
+
+
+def installed_torch():
+    """The folder of the LibTorch that SPILLWAY_LIBTORCH_DIR names, else of the torch of python3."""
+    named = os.environ.get("SPILLWAY_LIBTORCH_DIR")
+    if not named:
+        words = ["python3", "-c", "import importlib.util as u; s = u.find_spec('torch'); "
+                 "print(s.submodule_search_locations[0] if s else '')"]
+        named = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+    if not named:
+        raise Unusable("no LibTorch: SPILLWAY_LIBTORCH_DIR names none, and python3 has no torch")
+    torch = pathlib.Path(named)
+    if not (torch / "lib/libtorch_cuda.so").exists():
+        raise Unusable(f"the LibTorch in {torch} has no CUDA part (torch {SERVED}0+cu130 has)")
+    version_file = torch / "version.py"
+    if version_file.exists():
+        version = re.search(r"__version__ = '([^']*)'", version_file.read_text(encoding="utf-8"))
+        if not version or not version[1].startswith(SERVED) or "+cu12" in version[1]:
+            raise Unusable(f"{torch} is LibTorch {version[1] if version else '?'}; {SERVED}x for CUDA 13 is served")
+    return torch
+
+
+class Place:
+    """`programs` and `libraries`, and what surrounds them."""
+
+    def __init__(self, build, emulated):
+        self.emulated = emulated
+        self.packed = (ROOT / "packed").exists()
+        base = ROOT if self.packed else build
+        self.bin, self.lib = base / "bin", base / "lib"
+        self.suffix = "_on_emulated_cuda" if emulated else "_on_cuda"
+        if emulated:
+            self.torch = build / "emulated/torch"
+            search = [self.bin.parent / "emulated/nvidia/cu13/lib"]
+        else:
+            self.torch = installed_torch()
+            search = [self.torch / "lib", *sorted((self.torch.parent / "nvidia").glob("*/lib")), self.lib]
+        self.variables = {"LD_LIBRARY_PATH": ":".join(map(str, search)), "SPILLWAY_LIBTORCH_DIR": str(self.torch),
+                          "CUBLAS_WORKSPACE_CONFIG": ":16:8" if emulated else ":4096:8"}
+        if emulated:
+            self.variables.update(OMP_NUM_THREADS="1", EMU_CUDA_GRAIN="64KiB")
+
+    def program(self, name):
+        path = self.bin / name
+        if not path.exists():
+            raise Unusable(f"{path} is missing: build spillway_gpu_programs first")
+        return path
+
+    def example(self, name):
+        return self.program(name + self.suffix)
+
+    def data(self, name):
+        """The path and the words that name it; None where it is not on this machine."""
+        option, path = DATA[name]
+        path = pathlib.Path(path)
+        if self.packed:
+            path = ROOT / "data" / path.name
+        if not path.exists():
+            return None
+        of_files = sorted(str(file) for file in path.iterdir() if file.is_file()) if name == "text_gpt" else [str(path)]
+        return path, [option, *of_files]
+
+    def environment(self, **more):
+        return clean_environment(**{**self.variables, **more})
+
+
+def needed_libraries(files):
+    """Libraries beside those that are everywhere, as the loader finds them here."""
+    found = {}
+    for file in files:
+        listed = subprocess.run(["ldd", str(file)], capture_output=True, text=True, check=True).stdout
+        for name, path in re.findall(r"^\s*(\S+) => (/\S+)", listed, re.MULTILINE):
+            if not ELSEWHERE.match(name) and not name.startswith("libspillway"):
+                found[name] = pathlib.Path(path).resolve()
+    return found
+
+
+def copy_data(target):
+    target.mkdir()
+    for name, (_, path) in DATA.items():
+        source = pathlib.Path(path)
+        if not source.exists():
+            print(f"not taken along: {path}, which {name} trains on")
+        elif source.is_file():
+            shutil.copy(source, target)
+        else:
+            (target / source.name).mkdir()
+            room = PHOTOS
+            for file in sorted(filter(pathlib.Path.is_file, source.rglob("*")), key=lambda each: each.stat().st_size):
+                room -= file.stat().st_size
+                if room >= 0:
+                    shutil.copy(file, target / source.name)
+
+
+def pack(build, folder):
+    """All that a machine with a GPU and without network needs, stripped."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    for part in ("bin", "lib"):
+        (folder / part).mkdir(parents=True)
+    copied = []
+    for source in (*(build / "bin" / name for name in PROGRAMS), *(build / "lib" / name for name in LIBRARIES)):
+        target = folder / source.parent.name / source.name
+        if not source.exists():
+            raise Unusable(f"{source} is missing: build spillway_gpu_programs first")
+        subprocess.run(["strip", "-o", str(target), str(source)], check=True)
+        copied.append(source)
+    for name, path in needed_libraries(copied).items():
+        shutil.copy(path, folder / "lib" / name)
+    copy_data(folder / "data")
+    for part in SCRIPTS:
+        shutil.copytree(ROOT / part, folder / part,
+                        ignore=shutil.ignore_patterns("__pycache__", "*.cpp", "*.h", "emulated_cuda"))
+    shutil.copy(ROOT / "test.sh", folder)
+    (folder / "packed").touch()
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    if size >= LARGEST_FOLDER:
+        raise Unusable(f"{folder} has {size >> 20} MiB, and {LARGEST_FOLDER >> 20} are the most that is taken along")
+    print(f"{folder}: {size >> 20} MiB. On the machine with the GPU: {folder.name}/test.sh --gpu")
