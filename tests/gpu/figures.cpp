@@ -65,7 +65,8 @@ class Link {
     }
     CHECKED(cudaEventRecord(out_end_, out_));
     CHECKED(cudaEventRecord(in_end_, in_));
-    moved_ = static_cast<double>(block_) * blocks_ * times * ((goes_out ? 1 : 0) + (comes_in ? 1 : 0));
+    moved_ =
+        static_cast<double>(block_) * blocks_ * times * ((goes_out ? 1 : 0) + (comes_in ? 1 : 0));
   }
 
   /// Bytes per second of what was started.
@@ -151,13 +152,12 @@ void measure(char** words) {
     rates.push_back(link.finish());
     products.finish();
   }
-  std::printf(
-      "{\"block_bytes\": %zu, \"out\": %.6g, \"in\": %.6g, \"both\": %.6g, "
-      "\"both_beside_products\": %.6g, \"product_seconds\": %.6g, "
-      "\"product_seconds_beside_copies\": %.6g}\n",
-      block, link.rate(true, false, rounds), link.rate(false, true, rounds),
-      link.rate(true, true, rounds), median(std::move(rates)), median(std::move(alone)),
-      median(std::move(beside)));
+  std::printf("{\"block_bytes\": %zu, \"out\": %.6g, \"in\": %.6g, \"both\": %.6g, "
+              "\"both_beside_products\": %.6g, \"product_seconds\": %.6g, "
+              "\"product_seconds_beside_copies\": %.6g}\n",
+              block, link.rate(true, false, rounds), link.rate(false, true, rounds),
+              link.rate(true, true, rounds), median(std::move(rates)), median(std::move(alone)),
+              median(std::move(beside)));
 }
 
 }  // namespace

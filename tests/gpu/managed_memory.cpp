@@ -1,5 +1,6 @@
 // The peer that does nothing: preloaded, it lets LibTorch take managed memory, which the driver
-// pages. SPILLWAY_TEST_GPU_BYTES is how much of the GPU is left to it; the rest is taken away first.
+// pages. SPILLWAY_TEST_GPU_BYTES is how much of the GPU is left to it; the rest is taken away
+// first.
 #include <dlfcn.h>
 
 #include <cstddef>
@@ -10,7 +11,8 @@ extern "C" int cudaMemGetInfo(std::size_t* free, std::size_t* total);
 
 extern "C" int cudaMalloc(void** address, std::size_t size) {
   static const int taken = [] {
-    const auto take = reinterpret_cast<int (*)(void**, std::size_t)>(dlsym(RTLD_NEXT, "cudaMalloc"));
+    const auto take =
+        reinterpret_cast<int (*)(void**, std::size_t)>(dlsym(RTLD_NEXT, "cudaMalloc"));
     const char* const text = std::getenv("SPILLWAY_TEST_GPU_BYTES");
     const std::size_t left = text != nullptr ? std::strtoull(text, nullptr, 10) : 0;
     std::size_t free = 0, total = 0;

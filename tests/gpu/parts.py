@@ -10,7 +10,7 @@ import sys
 import time
 import typing
 
-from places import EXAMPLES, GPU_TESTS, ROOT
+from places import GPU_TESTS, ROOT
 from budget_text import as_option  # places has made these known.
 from measure import side_by_side, training
 
@@ -52,17 +52,15 @@ REAL = Sizes(
            "photo_net": ("--crop", "1024x1024", "--blocks", "8", "--batch", "2"),
            "text_gpt": ("--preset", "activations", "--layers", "12", "--batch", "16")},
     state=("--preset", "parameters", "--layers", "12"),
-    equality_steps=4, turns=4, turn_steps=8, tests=(), bench=(),
+    equality_steps=4, turns=4, turn_steps=8, tests=GPU_TESTS, bench=(),
     figures=("2", "32", "9", "8192", "bfloat16"), room=PLENTY)
 # The same in little, where times mean nothing.
 REHEARSED = Sizes(
-    equality={"brain_unet": ("--preset", "tiny", "--patch", "32x32x32", "--kernel", "factored", "--convs", "3"),
-              "photo_net": ("--preset", "tiny", "--crop", "128x128", "--blocks", "6"),
-              "text_gpt": ("--preset", "tiny", "--batch", "1", "--context", "128", "--width", "192",
+    equality={"text_gpt": ("--preset", "tiny", "--batch", "1", "--context", "128", "--width", "192",
                            "--warmup-steps", "5")},
     speed={"text_gpt": ("--preset", "tiny", "--batch", "1", "--context", "64", "--width", "96", "--layers", "4")},
     state=("--preset", "tiny", "--batch", "1", "--context", "16", "--width", "192"),
-    equality_steps=3, turns=1, turn_steps=2, tests=("--gtest_filter=*CopiesBytes*:*Maps*",),
+    equality_steps=3, turns=1, turn_steps=2, tests=GPU_TESTS[:2],
     bench=("--blocks", "2MiB", "--depths", "1,2", "--repetitions", "1", "--chunks", "2MiB"),
     figures=("1", "2", "1", "64", "float"), room="4GiB",
     options=("--min-storage", "32KiB", "--planning", "at-once"))
@@ -109,7 +107,11 @@ class Context:
         """The words before a trainer's; `budget` is the GPU's."""
         room = HOST_ROOM if not self.place.emulated else "cpu=4GiB"
         return [self.place.program("spillway"), "run", "--budget", f"cuda={budget},{room}", "--stats", stats,
-                "--nvme", self.work, *self.sizes.options, *options, "--"]
+                "--nvme", self.spilled_to(), *self.sizes.options, *options, "--"]
+
+    def spilled_to(self):
+        """Of a budget of some MiB the share of host memory that runs take by themselves would be too little."""
+        return f"ram:64MiB,{self.work}" if self.place.emulated else str(self.work)
 
     def statistics(self, file):
         """Those of the only GPU that was used."""
@@ -138,10 +140,9 @@ def about_device(context):
 def cases(context):
     """The test programs of label gpu."""
     figures = {}
-    for name in GPU_TESTS if not context.sizes.tests else GPU_TESTS[:2]:
+    for name in context.sizes.tests:
         report = context.work / f"{name}.json"
-        context.run([context.place.program(f"spillway_{name}_test"), f"--gtest_output=json:{report}",
-                     *context.sizes.tests], may_fail=True)
+        context.run([context.place.program(f"spillway_{name}_test"), f"--gtest_output=json:{report}"], may_fail=True)
         if not report.exists():
             raise Failed(f"spillway_{name}_test ended without a report")
         told = json.loads(report.read_text(encoding="utf-8"))
@@ -193,7 +194,7 @@ def link(context):
 def equality(context):
     """Losses and models of the examples in-core on this GPU, and at 100, 75, 50 and 25 % of what they need."""
     figures = {}
-    for name in EXAMPLES:
+    for name, flags in context.sizes.equality.items():
         data = context.place.data(name)
         if data is None:
             figures[name] = f"skipped: the data of {name} is not on this machine"
@@ -201,13 +202,14 @@ def equality(context):
         work = context.work / f"equal_{name}"
         room = 64 << 10 if not context.place.emulated else 4 << 10
         shares = [word for percent in PERCENT for word in ("--percent", str(percent))]
+        settings = zip(context.sizes.options[::2], context.sizes.options[1::2])
         options = [f"--run-option={option}" for option in
-                   (f"--nvme={context.work}", *("=".join(pair) for pair in pairs(context.sizes.options)))]
+                   (f"--nvme={context.spilled_to()}", *("=".join(setting) for setting in settings))]
         context.run([sys.executable, "-B", ROOT / "tests/bindings/equality/equal_training.py", name,
                      "--program", context.place.example(name), "--spillway", context.place.program("spillway"),
                      "--work", work, "--data", data[0], "--steps", str(context.sizes.equality_steps), "--threads", "1",
                      "--gpu", "--room", str(room), *shares, *options, "--", *data[1],
-                     *context.sizes.equality[name], "--device", "cuda"])
+                     *flags, "--device", "cuda"])
         runs = {}
         for file in sorted(work.glob("*.stats.json")):
             told = context.statistics(file)
@@ -217,10 +219,6 @@ def equality(context):
     if not any(isinstance(figure, dict) for figure in figures.values()):
         raise Skipped("; ".join(figures.values()))
     return figures
-
-
-def pairs(words):
-    return list(zip(words[::2], words[1::2]))
 
 
 class Way(typing.NamedTuple):
@@ -251,6 +249,10 @@ def turns_of(context, name, flags, ways):
                     taken[way.name].append(turn)
             for live in lives.values():
                 live.finish()
+        except ProcessLookupError:
+            ended = [live for live in (plain, *lives.values()) if live.process.poll() is not None]
+            raise Failed("\n".join(f"{name}, {live.name}: exit status {live.process.returncode}\n"
+                                   f"{live.run.output[-1500:]}" for live in ended)) from None
         finally:
             for live in lives.values():
                 live.__exit__()
@@ -263,7 +265,8 @@ def step_figures(context, way, turns):
     figures = {"step_seconds": statistics.median(turn["seconds"] for turn in turns),
                "in_core_step_seconds": statistics.median(turn["reference"] for turn in turns),
                "of_in_core_speed": statistics.median(turn["reference"] / turn["seconds"] for turn in turns),
-               "operators_per_step": told["ops"] / steps}
+               "operators_per_step": told["ops"] / steps,
+               "host_seconds_per_operator": told["intercept_seconds"] / max(1, told["ops"])}
     figures.update({key: told[key] for key in (
         "budget_bytes", "needed_bytes", "peak_bytes", "spilled_bytes", "fetched_bytes", "steps", "planned_step_seconds",
         "followed_step_seconds", "bound_step_seconds", "planned_peak_bytes", "followed_peak_bytes")})
@@ -285,7 +288,7 @@ def speed(context):
         figures[name] = {way.name: step_figures(context, way, taken[way.name]) for way in ways}
         room = figures[name]["room"]
         lost = room["step_seconds"] - room["in_core_step_seconds"]
-        room["intercept_seconds_per_operator"] = lost / max(1.0, room["operators_per_step"])
+        room["lost_seconds_per_operator"] = lost / max(1.0, room["operators_per_step"])
     return figures
 
 

@@ -18,10 +18,11 @@ PROGRAMS = (*(f"{name}_on_cuda" for name in EXAMPLES), "spillway_gpu_figures_on_
             "spillway-planning", *(f"spillway_{name}_test" for name in GPU_TESTS))
 LIBRARIES = ("libspillway_preload.so", "libspillway_core_2.11.so", "libspillway_core_2.11_cuda.so",
              "libspillway_managed_memory.so")
-PHOTOS = 3 << 20  # Bytes of photographs that are taken along.
-DATA = {"brain_unet": ("--data", "/usr/share/mricron/templates/ch2.nii.gz"),
-        "photo_net": ("--photos", "/usr/share/backgrounds"),
-        "text_gpt": ("--text", "/usr/share/common-licenses")}
+MOST_DATA = 4 << 20  # Bytes for an example that are taken along, of small files first.
+# Of each example: the option, the folder, and what is read of it.
+DATA = {"brain_unet": ("--data", "/usr/share/mricron/templates", ("ch2.nii.gz", "aal.nii.gz", "aal.nii.txt")),
+        "photo_net": ("--photos", "/usr/share/backgrounds", ("*.jpg",)),
+        "text_gpt": ("--text", "/usr/share/common-licenses", ("*",))}
 SCRIPTS = ("tests/gpu", "tests/support", "tests/bindings/equality", "tests/bindings/awkward", "src/cmake/setup",
            "benchmarks/measure")
 # What every system with LibTorch has, or LibTorch brings along.
@@ -82,15 +83,13 @@ class Place:
         return self.program(name + self.suffix)
 
     def data(self, name):
-        """The path and the words that name it; None where it is not on this machine."""
-        option, path = DATA[name]
-        path = pathlib.Path(path)
-        if self.packed:
-            path = ROOT / "data" / path.name
-        if not path.exists():
+        """The folder and the words that name it; None where it is not on this machine."""
+        option, folder, patterns = DATA[name]
+        folder = ROOT / "data" / name if self.packed else pathlib.Path(folder)
+        files = files_in(folder, patterns)
+        if len(files) < len(patterns):
             return None
-        of_files = sorted(str(file) for file in path.iterdir() if file.is_file()) if name == "text_gpt" else [str(path)]
-        return path, [option, *of_files]
+        return folder, [option, *(map(str, files) if name == "text_gpt" else [str(folder)])]
 
     def environment(self, **more):
         return clean_environment(**{**self.variables, **more})
@@ -107,21 +106,21 @@ def needed_libraries(files):
     return found
 
 
+def files_in(folder, patterns):
+    return sorted(file for pattern in patterns for file in folder.glob(pattern) if file.is_file())
+
+
 def copy_data(target):
-    target.mkdir()
-    for name, (_, path) in DATA.items():
-        source = pathlib.Path(path)
-        if not source.exists():
-            print(f"not taken along: {path}, which {name} trains on")
-        elif source.is_file():
-            shutil.copy(source, target)
-        else:
-            (target / source.name).mkdir()
-            room = PHOTOS
-            for file in sorted(filter(pathlib.Path.is_file, source.rglob("*")), key=lambda each: each.stat().st_size):
-                room -= file.stat().st_size
-                if room >= 0:
-                    shutil.copy(file, target / source.name)
+    for name, (_, folder, patterns) in DATA.items():
+        (target / name).mkdir(parents=True)
+        files = files_in(pathlib.Path(folder), patterns)
+        if not files:
+            print(f"not taken along: {folder}, which {name} trains on")
+        room = MOST_DATA
+        for file in sorted(files, key=lambda each: each.stat().st_size):
+            room -= file.stat().st_size
+            if room >= 0:
+                shutil.copy(file, target / name)
 
 
 def pack(build, folder):

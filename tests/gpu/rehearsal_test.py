@@ -5,6 +5,8 @@ import pathlib
 import subprocess
 import unittest
 
+import gpu_test
+
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 WORK = pathlib.Path(os.environ["SPILLWAY_TEST_WORK"])
 BUILD = os.environ["SPILLWAY_TEST_BUILD"]
@@ -46,6 +48,30 @@ class GpuRehearsal(unittest.TestCase):
         self.assertIn("Its times and rates are none of a GPU", summary)
         for unit in ("GB/s", "µs", "% of in-core"):
             self.assertNotIn(unit, summary)
+
+    def test_shows_figures_beside_their_goals(self):
+        at = {"of_in_core_speed": 0.9, "step_seconds": 2.0, "in_core_step_seconds": 1.8, "planned_step_seconds": 1.9,
+              "bound_step_seconds": 1.85, "lost_seconds_per_operator": 3e-7, "host_seconds_per_operator": 2e-7}
+        record = {"emulated": False, "date": "2026-11-27", "device": "Card", "parts": {
+            "speed": {"seconds": 1.0, "figures": {"text_gpt": {"room": at, "50 %": at, "25 %": at}}},
+            "link": {"seconds": 1.0, "figures": {
+                "of_bare_out": 0.97, "of_bare_in": 0.96, "product_loses": 0.02, "bare": {"out": 5e10, "in": 4e10},
+                "spillway": {"mapping": [{"chunk_bytes": 2 << 20, "beside": "copies", "map_seconds": 3.6e-5,
+                                          "unmap_seconds": 1.4e-5}]}}},
+            "managed": {"seconds": 1.0, "figures": {"50 %": {"times_faster": 4.0}}},
+            "state": {"seconds": 1.0, "figures": {"needed_bytes": 4 << 30, "budget_bytes": 1 << 30,
+                                                  "step_seconds_median": 0.5}},
+            "sanitizer": {"seconds": 0.1, "skipped": "there is no compute-sanitizer"}}}
+        summary = gpu_test.summary_of(record)
+        for line in ("text_gpt: interception: 11.1 % of a step, 0.30 µs per operator (0.20 µs of the host) (goal 2 %",
+                     "text_gpt at 50 %: 90.0 % of in-core speed (2.000 s, planned 1.900 s, bound 1.850 s) (goal 95 %",
+                     "copies, of a bare loop: out 97.0 %, in 96.0 % of 50.0 and 40.0 GB/s (goal 95 %)",
+                     "matrix products beside copies: lose 2.0 % (goal 3 %)",
+                     "2 MiB mapped beside copies: map 36.0 µs, unmap 14.0 µs (goal hidden)",
+                     "managed memory at 50 %: 4.0 times faster (goal 3 times)",
+                     "state of four budgets: 4.00 GiB with 1.00 GiB, 0.500 s per step (goal trains)",
+                     "sanitizer: skipped: there is no compute-sanitizer"):
+            self.assertIn(line, summary)
 
     def test_ends_in_time(self):
         record, _ = self.rehearse("--parts", "link,equality", "--limit", "3")

@@ -18,7 +18,8 @@ topology::LinkRate link() {
 
 TEST(TierRates, OfAMeasuredLinkAreItsOwn) {
   device::ShadowDevice gpu({device::DeviceKind::kCuda, 0});
-  const TierRates tiers = tier_rates(4_MiB, {}, &gpu, &link());
+  const topology::LinkRate measured = link();
+  const TierRates tiers = tier_rates(4_MiB, {}, &gpu, &measured);
   EXPECT_EQ(tiers.rates.write_bytes_per_second, 5e10);
   EXPECT_EQ(tiers.rates.read_bytes_per_second, 3e10);
   EXPECT_EQ(tiers.rates.duplex_share, 0.75);
