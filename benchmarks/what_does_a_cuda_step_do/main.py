@@ -22,7 +22,8 @@ from measure.report import REPOSITORY, replace_between_markers, table  # noqa: E
 from budget_text import as_option  # noqa: E402
 from clean_environment import clean_environment  # noqa: E402
 
-# The data that they read, and flags: the sizes of tests/bindings/equality: the largest operator is below a quarter of the need.
+# The data that they read, and flags. Sizes are those of tests/bindings/equality, where the largest operator is
+# below a quarter of the need.
 EXAMPLES = {
     "brain_unet": ("/usr/share/mricron/templates/ch2.nii.gz",
                    ("--preset", "tiny", "--patch", "32x32x32", "--kernel", "factored", "--convs", "3")),
@@ -55,7 +56,8 @@ class Counter:
 
     def trainer(self, name, steps):
         _, flags = EXAMPLES[name]
-        return [self.binaries / f"{name}_on_emulated_cuda", *flags, "--device", "cuda", "--threads", "1", "--steps", steps]
+        return [self.binaries / f"{name}_on_emulated_cuda", *flags, "--device", "cuda", "--threads", "1",
+                "--steps", steps]
 
     def run(self, words, name):
         done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False,

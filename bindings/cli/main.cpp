@@ -22,6 +22,7 @@
 #include "setting_values.h"
 #include "spillway/base/error.h"
 #include "spillway/base/named_values.h"
+#include "spillway/base/shown_text.h"
 
 namespace spillway::cli {
 namespace {
@@ -117,12 +118,12 @@ int bench_io(const Words& words) {
   line.add_text("--rates", options.rates_path, "FILE",
                 "File for the result [~/.config/spillway/disks.json]");
   if (!line.parse(words)) return kDone;
-  if (options.directory.empty() == link.device.empty())
+  if (options.directory.empty() && link.device.empty())
     throw ConfigError(
-        "bench-io measures {}",
-        link.device.empty()
-            ? "a directory, DIR, or a GPU, --device cuda:0: name one of the two"
-            : "either " + options.directory + " or " + link.device + ": leave one of the two out");
+        "DIR is missing: directory to measure (the link of a GPU: bench-io --device cuda:0)");
+  if (!options.directory.empty() && !link.device.empty())
+    throw ConfigError("bench-io measures either the directory {} or {}: leave one of the two out",
+                      shown_text(options.directory), shown_text(link.device));
   if (!link.device.empty()) {
     refuse_given({{"--file-size", &size}, {"--store", &store}}, "is for a directory");
     link.rates_path = options.rates_path;
