@@ -121,7 +121,8 @@ def rows_of(record):
     told = figures("state")
     if told:
         yield ("state of four budgets", f"{told['needed_bytes'] / 2**30:.2f} GiB with "
-               f"{told['budget_bytes'] / 2**30:.2f} GiB, {told['step_seconds_median']:.3f} s per step", "trains")
+               f"{told['budget_bytes'] / 2**30:.2f} GiB, {told['step_seconds_median']:.3f} s per step, "
+               f"{told['tokens_per_second']:.0f} tokens/s", "trains")
 
 
 def summary_of(record):

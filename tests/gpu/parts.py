@@ -1,9 +1,11 @@
 """The parts of a test on a GPU. Each gives figures, or raises the reason why it has none."""
 import dataclasses
 import json
+import os
 import pathlib
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -15,8 +17,8 @@ from budget_text import as_option  # places has made these known.
 from measure import side_by_side, training
 
 PERCENT = (75, 50, 25)
-HOST_ROOM = "cpu=64GiB"
-PLENTY = "1TiB"
+HOST_ROOM = "cpu=50%"
+PLENTY = "90%"  # Of the GPU, which libraries need a little of, too.
 
 
 class Skipped(Exception):
@@ -66,6 +68,19 @@ REHEARSED = Sizes(
     options=("--min-storage", "32KiB", "--planning", "at-once"))
 
 
+def end(program):
+    """Ends it and what it has started, of which a script is told first."""
+    for number, seconds in ((signal.SIGTERM, 5), (signal.SIGKILL, None)):
+        try:
+            os.killpg(program.pid, number)
+            program.communicate(timeout=seconds)
+            return
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
 class Context:
     """What a part works with; `seconds_left` are those of the part."""
 
@@ -85,11 +100,19 @@ class Context:
     def run(self, words, *, may_fail=False, **variables):
         """A finished program; Skipped where the part's time ends before it does."""
         words = [str(word) for word in words]
-        try:
-            done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False,
-                                  timeout=self.seconds_left(), env=self.place.environment(**variables), cwd=self.work)
-        except subprocess.TimeoutExpired:
-            raise Skipped(f"no end in the time of this part: {pathlib.Path(words[0]).name}") from None
+        limit = self.seconds_left()
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
+        with subprocess.Popen(words, **pipes, env=self.place.environment(**variables), cwd=self.work,
+                              start_new_session=True) as program:
+            try:
+                output, errors = program.communicate(timeout=limit)
+            except subprocess.TimeoutExpired:
+                end(program)
+                raise Skipped(f"no end in the time of this part: {pathlib.Path(words[0]).name}") from None
+            except BaseException:
+                end(program)
+                raise
+        done = subprocess.CompletedProcess(words, program.returncode, output, errors)
         if done.returncode != 0 and not may_fail:
             raise Failed(f"exit status {done.returncode}: {' '.join(words)}\n"
                          f"{done.stdout[-1500:]}{done.stderr[-1500:]}")
@@ -105,8 +128,7 @@ class Context:
 
     def under(self, budget, stats, *options):
         """The words before a trainer's; `budget` is the GPU's."""
-        room = HOST_ROOM if not self.place.emulated else "cpu=4GiB"
-        return [self.place.program("spillway"), "run", "--budget", f"cuda={budget},{room}", "--stats", stats,
+        return [self.place.program("spillway"), "run", "--budget", f"cuda={budget},{HOST_ROOM}", "--stats", stats,
                 "--nvme", self.spilled_to(), *self.sizes.options, *options, "--"]
 
     def spilled_to(self):
@@ -200,7 +222,7 @@ def equality(context):
             figures[name] = f"skipped: the data of {name} is not on this machine"
             continue
         work = context.work / f"equal_{name}"
-        room = 64 << 10 if not context.place.emulated else 4 << 10
+        room = 4096  # MiB; these are small.
         shares = [word for percent in PERCENT for word in ("--percent", str(percent))]
         settings = zip(context.sizes.options[::2], context.sizes.options[1::2])
         options = [f"--run-option={option}" for option in
@@ -234,7 +256,7 @@ def turns_of(context, name, flags, ways):
     environment = {key: value for key, value in context.place.environment().items()}
     words = context.training(name, flags, 1000000)
     taken = {way.name: [] for way in ways}
-    context.seconds_left()
+    side_by_side.STALL_SECONDS = context.seconds_left()
     with side_by_side.Live("plain", words, environment=environment) as plain:
         lives = {way.name: side_by_side.Live(way.name, [*context.under(way.budget, way.stats), *words],
                                              environment=environment, stats_file=way.stats) for way in ways}
@@ -305,7 +327,8 @@ def state(context):
         raise Failed(f"exit status {done.returncode}\n{done.stderr[-1500:]}")
     told = context.statistics(stats)
     return {"needed_bytes": needed, "budget_bytes": told["budget_bytes"], "steps": told["steps"],
-            "step_seconds_median": told["step_seconds_median"], "peak_bytes": told["peak_bytes"]}
+            "step_seconds_median": told["step_seconds_median"], "peak_bytes": told["peak_bytes"],
+            "tokens_per_second": statistics.median(map(float, re.findall(r"([\d.]+) tokens/s", done.stdout)))}
 
 
 def managed(context):

@@ -60,7 +60,7 @@ class GpuRehearsal(unittest.TestCase):
                                           "unmap_seconds": 1.4e-5}]}}},
             "managed": {"seconds": 1.0, "figures": {"50 %": {"times_faster": 4.0}}},
             "state": {"seconds": 1.0, "figures": {"needed_bytes": 4 << 30, "budget_bytes": 1 << 30,
-                                                  "step_seconds_median": 0.5}},
+                                                  "step_seconds_median": 0.5, "tokens_per_second": 321.0}},
             "sanitizer": {"seconds": 0.1, "skipped": "there is no compute-sanitizer"}}}
         summary = gpu_test.summary_of(record)
         for line in ("text_gpt: interception: 11.1 % of a step, 0.30 µs per operator (0.20 µs of the host) (goal 2 %",
@@ -69,7 +69,7 @@ class GpuRehearsal(unittest.TestCase):
                      "matrix products beside copies: lose 2.0 % (goal 3 %)",
                      "2 MiB mapped beside copies: map 36.0 µs, unmap 14.0 µs (goal hidden)",
                      "managed memory at 50 %: 4.0 times faster (goal 3 times)",
-                     "state of four budgets: 4.00 GiB with 1.00 GiB, 0.500 s per step (goal trains)",
+                     "state of four budgets: 4.00 GiB with 1.00 GiB, 0.500 s per step, 321 tokens/s (goal trains)",
                      "sanitizer: skipped: there is no compute-sanitizer"):
             self.assertIn(line, summary)
 
