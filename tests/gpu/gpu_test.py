@@ -145,7 +145,7 @@ def main():
         place = places.Place(options.build, options.emulated)
         place.program("spillway")
     except places.Unusable as reason:
-        print(f"skipped: {reason}")
+        print(f"nothing was measured: {reason}")
         return 1
     file = options.into or place.bin.parent / ("gpu_emulated.json" if options.emulated else "gpu.json")
     work = pathlib.Path(tempfile.mkdtemp(prefix="spillway-gpu-", dir="/var/tmp"))

@@ -156,7 +156,10 @@ def about_device(context):
     if "cuda:0" not in checks:
         about = checks.get("CUDA", {})
         raise Skipped(f"no GPU: {about.get('mend') or about.get('value') or 'this LibTorch is for the CPU alone'}")
-    return {"cuda:0": checks["cuda:0"]["value"], "CUDA": checks["CUDA"]["value"]}
+    name = checks["cuda:0"]["value"]
+    if name.startswith("Emulated GPU") != context.place.emulated:
+        raise Skipped(f"{name}: figures of an emulated GPU are made with --emulated, and no others")
+    return {"cuda:0": name, "CUDA": checks["CUDA"]["value"]}
 
 
 def cases(context):

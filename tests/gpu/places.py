@@ -26,7 +26,8 @@ DATA = {"brain_unet": ("--data", "/usr/share/mricron/templates", ("ch2.nii.gz", 
 SCRIPTS = ("tests/gpu", "tests/support", "tests/bindings/equality", "tests/bindings/awkward", "src/cmake/setup",
            "benchmarks/measure")
 # What every system with LibTorch has, or LibTorch brings along.
-ELSEWHERE = re.compile(r"^(ld-linux|linux-vdso|lib((c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp)\.so|torch|c10|shm|nv|cu))")
+ELSEWHERE = re.compile(r"^(ld-linux|linux-vdso|lib(c|m|dl|rt|util|pthread|stdc\+\+|gcc_s|gomp)\.so"
+                       r"|lib(torch|c10|shm|nv|cu|nccl))")
 
 
 class Unusable(Exception):
