@@ -13,7 +13,7 @@ struct LinkBenchOptions {
   std::string device;      ///< "cuda:0"
   std::string rates_path;  ///< Where the result goes; empty: nowhere.
   device::LinkProbeOptions probe;
-  std::vector<Bytes> chunks = {2_MiB, 8_MiB, 32_MiB};  ///< That are mapped and unmapped.
+  std::vector<Bytes> chunks = {2_MiB, 4_MiB, 8_MiB, 32_MiB};  ///< That are mapped and unmapped.
 };
 
 /// Measures what paging on a GPU is made of, prints tables and records the result; returns an exit

@@ -107,10 +107,10 @@ int bench_io(const Words& words) {
   line.add_text("--file-size", size, "SIZE", "Size of the file that is written and read [1GiB]");
   line.add_text("--blocks", blocks, "SIZE,...",
                 "Block sizes, of a disk at most 2MiB [512KiB,1MiB,2MiB; of a GPU "
-                "256KiB,2MiB,8MiB,32MiB]");
+                "256KiB,4MiB,32MiB]");
   line.add_text("--depths", depths, "COUNT,...", "Numbers of transfers in flight [1,4,16]");
   line.add_text("--chunks", chunks, "SIZE,...",
-                "Chunks of a GPU's memory that are mapped and unmapped [2MiB,8MiB,32MiB]");
+                "Chunks of a GPU's memory that are mapped and unmapped [2MiB,4MiB,8MiB,32MiB]");
   line.add_text("--repetitions", repetitions, "COUNT",
                 "Repetitions of each measurement [3; of a GPU 5]");
   line.add_text("--store", store, alternatives(measurable_stores()),

@@ -11,7 +11,7 @@
 namespace spillway::device {
 namespace {
 
-constexpr Bytes kBlockOfRuns = 2_MiB;
+constexpr Bytes kBlockOfRuns = 4_MiB;  // A page of a GPU.
 constexpr std::uint32_t kMostWork = 4096;
 
 double rate_of(const BurstTimes& times) {

@@ -16,10 +16,10 @@ TEST(LinkProbe, TakesForPlansWhatRunsMove) {
   LinkProbe probe;
   EXPECT_EQ(probe.best(), nullptr);
   EXPECT_EQ(probe.fixed_seconds(&LinkPoint::out), std::nullopt);
-  probe.points = {point(32_MiB, 8, 5e10, 9e10), point(2_MiB, 1, 1e10, 2e10),
-                  point(2_MiB, 16, 4e10, 7e10)};
+  probe.points = {point(32_MiB, 8, 5e10, 9e10), point(4_MiB, 1, 1e10, 2e10),
+                  point(4_MiB, 16, 4e10, 7e10)};
   EXPECT_EQ(probe.best(), &probe.points[2]);
-  EXPECT_DOUBLE_EQ(*probe.fixed_seconds(&LinkPoint::out), 2097152 * (1 / 1e10 - 1 / 4e10));
+  EXPECT_DOUBLE_EQ(*probe.fixed_seconds(&LinkPoint::out), 4194304 * (1 / 1e10 - 1 / 4e10));
   probe.points.resize(1);
   EXPECT_EQ(probe.best(), probe.points.data());
   EXPECT_EQ(probe.fixed_seconds(&LinkPoint::out), std::nullopt) << "nothing was alone";

@@ -55,7 +55,7 @@ REAL = Sizes(
            "text_gpt": ("--preset", "activations", "--layers", "12", "--batch", "16")},
     state=("--preset", "parameters", "--layers", "12"),
     equality_steps=4, turns=4, turn_steps=8, tests=GPU_TESTS, bench=(),
-    figures=("2", "32", "9", "8192", "bfloat16"), room=PLENTY)
+    figures=("4", "16", "9", "8192", "bfloat16"), room=PLENTY)
 # The same in little, where times mean nothing.
 REHEARSED = Sizes(
     equality={"text_gpt": ("--preset", "tiny", "--batch", "1", "--context", "128", "--width", "192",
@@ -63,7 +63,7 @@ REHEARSED = Sizes(
     speed={"text_gpt": ("--preset", "tiny", "--batch", "1", "--context", "64", "--width", "96", "--layers", "4")},
     state=("--preset", "tiny", "--batch", "1", "--context", "16", "--width", "192"),
     equality_steps=3, turns=1, turn_steps=2, tests=GPU_TESTS[:2],
-    bench=("--blocks", "2MiB", "--depths", "1,2", "--repetitions", "1", "--chunks", "2MiB"),
+    bench=("--blocks", "4MiB", "--depths", "1,2", "--repetitions", "1", "--chunks", "2MiB"),
     figures=("1", "2", "1", "64", "float"), room="4GiB",
     options=("--min-storage", "32KiB", "--planning", "at-once"))
 

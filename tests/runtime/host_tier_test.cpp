@@ -19,7 +19,7 @@ topology::LinkRate link() {
 TEST(TierRates, OfAMeasuredLinkAreItsOwn) {
   device::ShadowDevice gpu({device::DeviceKind::kCuda, 0});
   const topology::LinkRate measured = link();
-  const TierRates tiers = tier_rates(4_MiB, {}, &gpu, &measured);
+  const TierRates tiers = tier_rates(4_MiB, 2_MiB, {}, &gpu, &measured);
   EXPECT_EQ(tiers.rates.write_bytes_per_second, 5e10);
   EXPECT_EQ(tiers.rates.read_bytes_per_second, 3e10);
   EXPECT_EQ(tiers.rates.duplex_share, 0.75);
@@ -32,10 +32,10 @@ TEST(TierRates, OfAMeasuredLinkAreItsOwn) {
 TEST(TierRates, LeaveOperatorsOfAGpuAloneAndSlowDownThoseOfTheHost) {
   device::ShadowDevice gpu({device::DeviceKind::kCuda, 0});
   const planner::TransferRates disks{.interference_seconds_per_byte = 7e-11};
-  EXPECT_EQ(tier_rates(Bytes(), disks, &gpu).rates.interference_seconds_per_byte, 0.0);
-  EXPECT_EQ(tier_rates(4_MiB, disks, &gpu).rates.interference_seconds_per_byte, 0.0);
-  EXPECT_EQ(tier_rates(4_MiB, disks, &gpu).far->rates.interference_seconds_per_byte, 0.0);
-  EXPECT_EQ(tier_rates(4_MiB, disks).far->rates.interference_seconds_per_byte, 7e-11);
+  EXPECT_EQ(tier_rates(Bytes(), 2_MiB, disks, &gpu).rates.interference_seconds_per_byte, 0.0);
+  EXPECT_EQ(tier_rates(4_MiB, 2_MiB, disks, &gpu).rates.interference_seconds_per_byte, 0.0);
+  EXPECT_EQ(tier_rates(4_MiB, 2_MiB, disks, &gpu).far->rates.interference_seconds_per_byte, 0.0);
+  EXPECT_EQ(tier_rates(4_MiB, 2_MiB, disks).far->rates.interference_seconds_per_byte, 7e-11);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ import unittest
 from command_case import COMMAND, CommandCase
 
 EMULATED = pathlib.Path(os.environ["SPILLWAY_TEST_EMULATED"])
-SMALL = ("--blocks", "256KiB,2MiB", "--depths", "1,2", "--repetitions", "1", "--chunks", "2MiB")
+SMALL = ("--blocks", "256KiB,4MiB", "--depths", "1,2", "--repetitions", "1", "--chunks", "2MiB")
 
 
 class GpuBench(CommandCase):
@@ -25,7 +25,7 @@ class GpuBench(CommandCase):
         second, first = json.loads(rates.read_text(encoding="utf-8"))["links"]
         self.assertEqual((first["name"], second["name"]), ("Emulated GPU 0", "Emulated GPU 1"))
         points = [(sample["block_bytes"] >> 10, sample["depth"], sample["beside_work"]) for sample in first["samples"]]
-        self.assertEqual(points, [(256, 1, 0), (256, 2, 0), (2048, 1, 0), (2048, 2, 0), (2048, points[-1][1], 1)])
+        self.assertEqual(points, [(256, 1, 0), (256, 2, 0), (4096, 1, 0), (4096, 2, 0), (4096, points[-1][1], 1)])
         self.assertEqual([time["beside"] for time in first["mapping"]], ["nothing", "work", "copies"])
         self.assertEqual([time["bytes"] >> 20 for time in first["pinning"]], [2, 32, 256])
         for key in ("out", "in", "both"):

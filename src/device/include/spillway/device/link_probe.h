@@ -44,7 +44,7 @@ struct PinningTime {
 };
 
 struct LinkProbeOptions {
-  std::vector<Bytes> blocks = {256_KiB, 2_MiB, 8_MiB, 32_MiB};
+  std::vector<Bytes> blocks = {256_KiB, 4_MiB, 32_MiB};
   std::vector<std::uint32_t> depths = {1, 4, 16};
   Bytes most_at_once = 256_MiB;  ///< In either direction: larger points are left out.
   std::vector<Bytes> pinned_sizes = {2_MiB, 32_MiB, 256_MiB};
@@ -58,7 +58,7 @@ struct LinkProbe {
   std::optional<LinkBesideWork> beside;  ///< At `best`; none where nothing was measured.
   std::vector<PinningTime> pinning;
 
-  /// The point whose rates plans are to take: of blocks as runs move them (2 MiB), else of any, the
+  /// The point whose rates plans are to take: of blocks as runs move them (4 MiB), else of any, the
   /// one that moves most both ways. Null when there is none.
   const LinkPoint* best() const;
 

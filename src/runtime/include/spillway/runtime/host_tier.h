@@ -15,10 +15,10 @@ struct TierRates {
   std::optional<planner::FarTier> far;  ///< The disks, where host memory lies before them.
 };
 
-/// With so much host memory, in pages, before disks of these rates. Where there is some, and the link of the
-/// device was not measured by `spillway bench-io`, measures in some milliseconds how fast its pages
-/// are copied there. `device`: null for the CPU's. Operators of a GPU run beside the disks of its
-/// host and are not slowed down by them.
+/// With so much host memory, in pages, before disks of these rates. Where there is some, and the
+/// link of the device was not measured by `spillway bench-io`, measures in some milliseconds how
+/// fast its pages are copied there. `device`: null for the CPU's. Operators of a GPU run beside the
+/// disks of its host and are not slowed down by them.
 TierRates tier_rates(Bytes host_memory, Bytes page_size, planner::TransferRates disks,
                      device::Device* device = nullptr,
                      const topology::LinkRate* measured = nullptr);
