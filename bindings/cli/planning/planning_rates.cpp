@@ -187,7 +187,8 @@ bool has_tiers_of_profile(const RateOptions& options, const profile::StepProfile
                                     {"--rates", &options.rates},
                                     {"--nvme", &options.nvme},
                                     {"--disk-out", &options.disk_out},
-                                    {"--disk-in", &options.disk_in}})
+                                    {"--disk-in", &options.disk_in},
+                                    {"--gpu", &options.gpu}})
                               .empty();
 }
 
