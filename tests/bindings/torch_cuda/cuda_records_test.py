@@ -57,7 +57,7 @@ class CudaRecords(unittest.TestCase):
 
     def command(self, verb, budget, *options):
         return [COMMAND, verb, "--budget", f"cuda={budget >> 10}KiB,cpu={PLENTY >> 10}KiB",
-                "--min-storage", "32KiB", "--nvme", f"ram:64MiB,{self.folder}", *options]
+                "--min-storage", "32KiB", "--nvme", f"ram:2MiB,{self.folder}", *options]
 
     def read(self, name):
         return json.loads((self.folder / name).read_text(encoding="utf-8"))
