@@ -274,11 +274,23 @@ TEST(NcclTransport, TakesMemoryOfItsDeviceAndOfTheHost) {
     device::DeviceSpan elsewhere = values.span();
     elsewhere.device.index = static_cast<std::uint16_t>(peer.value());
     EXPECT_THROW(member.transport.send(peer, value(2), elsewhere), UnsupportedError);
-    std::vector<std::byte> late(1), one(1);
-    const device::Event never = member.host.receive(peer, value(3), span_of(late));
-    EXPECT_THROW(member.transport.send(peer, value(2), values.span(), never), Error);
-    expect_success(member.host.send(peer, value(3), span_of(one)));
-    expect_success(never);
+  });
+}
+
+TEST(NcclTransport, RefusesWhatWouldHaveADeviceWaitForTheHost) {
+  NcclRanks ranks(2);
+  ranks.run_members([](const Member& member) {
+    std::vector<std::byte> first(1), second(1);
+    if (member.transport.rank() == Rank(1)) {
+      expect_success(member.host.receive(Rank(0), value(1), span_of(first)));
+      expect_success(member.host.send(Rank(0), value(2), span_of(second)));
+      return;
+    }
+    Values values(member.device, kCount);
+    const device::Event late = member.host.receive(Rank(1), value(2), span_of(second));
+    EXPECT_THROW(member.transport.send(Rank(1), value(3), values.span(), late), Error);
+    expect_success(member.host.send(Rank(1), value(1), span_of(first)));
+    expect_success(late);
   });
 }
 
