@@ -102,6 +102,8 @@ bool SwapEngine::State::adopt(StorageId dropped, StorageId from, PinSet& within)
   const std::uint32_t count = range_of(dropped).pages;
   SPILLWAY_ASSERT(range_of(dropped).is_live && range_of(dropped).is_dropped);
   SPILLWAY_ASSERT(range_of(from).pages == count);
+  // A device may not have begun to compute it.
+  SPILLWAY_ASSERT(frames_in_use_ != nullptr || memory_->device().is_host());
   // What the device has yet to compute into the pages would find them gone.
   while (frames_in_use_ == nullptr && !range_of(from).is_dying && range_of(from).late_uses > 0)
     wait_locked(lock, false, counts_.fetch_wait);

@@ -13,7 +13,7 @@ namespace spillway::memory {
 
 /// Pages of a ShadowDevice: small ones, in addresses that the host cannot touch, whose accesses
 /// nobody reports. Where a queue of the device reaches a page that is out, its work fails.
-class ShadowPages : public PageMemory {
+class ShadowPages : public PageMemory, private FramesInUse {
  public:
   static constexpr Bytes kSize = 64_KiB;
 
@@ -53,6 +53,17 @@ class ShadowPages : public PageMemory {
     device_->unmap(span_of(page));
     return MoveResult::kMoved;
   }
+
+  FramesInUse* frames_in_use() override { return this; }
+
+  void move(PageIndex to, PageIndex from) override {
+    const std::lock_guard lock(mutex_);
+    SPILLWAY_ASSERT(pages_[to] == kEmpty);
+    pages_[to] = taken_from(pages_[from]);
+    device_->map(span_of(to), memory_.span().part(kSize * pages_[to], kSize));
+  }
+
+  void end_move(PageIndex from) override { device_->unmap(span_of(from)); }
 
   void copy(SlotId, PageIndex) override { SPILLWAY_ASSERT(false); }  // Its frames always move.
   void drop(PageIndex) override { SPILLWAY_ASSERT(false); }
