@@ -137,6 +137,8 @@ void SplitProgram::Impl::program_ends() noexcept {
   if (!is_on_this_thread() || is_in_call_) return;
   try {
     drain();
+    // Later LibTorch's part for it is gone.
+    if (uses_gpu_) DeviceBytes::wait_for(c10::Device(c10::DeviceType::CUDA, 0));
   } catch (const std::exception& error) {
     log_error("{}", error.what());
   }
@@ -145,7 +147,6 @@ void SplitProgram::Impl::program_ends() noexcept {
 void SplitProgram::Impl::drain() {
   if (shards_) shards_->tell_end(steps_.count());
   executor_.wait_until_left(0);
-  if (uses_gpu_) DeviceBytes::wait_for(c10::Device(c10::DeviceType::CUDA, 0));
   archives_.wait_for_all();
   if (shards_) shards_->wait_for_ends();
 }
