@@ -48,7 +48,7 @@ void SwapEngine::State::apply_locked(const ResidencyOrders& orders) {
   now_op_ = std::max(now_op_, orders.now);
   for (const ResidencyOrders::NextUse& next : orders.next_uses)
     if (!has_ended(next.part.storage)) set_next_use_locked(next.part, next.at);
-  end_late_uses_locked();
+  end_some_late_uses_locked();
   for (const ResidencyOrders::WriteOut& out : orders.write_outs) write_out_locked(out);
   bool may_go_on = !fetches_.empty() && now_op_ >= fetches_.front().needed;
   if (orders.reserve_pages) {
@@ -251,10 +251,23 @@ bool SwapEngine::State::end_late_uses_locked() {
   return true;
 }
 
+/// For callers that need nothing of it: so that they do not pile up.
+void SwapEngine::State::end_some_late_uses_locked() {
+  constexpr std::size_t kPile = 64;
+  if (pressure_.load(std::memory_order_relaxed) || late_uses_.size() >= kPile)
+    end_late_uses_locked();
+}
+
+/// Each question costs a call of the device, and where nothing has to leave nobody needs the
+/// answer.
+bool SwapEngine::State::has_ended_by_now(const device::Event& until) const {
+  return until.state() == nullptr || (pressure_.load(std::memory_order_relaxed) && until.is_done());
+}
+
 void SwapEngine::State::unpin(PinSet& set, const ResidencyOrders* orders,
                               const device::Event& until) {
   Lock lock(mutex_);
-  if (until.is_done()) {
+  if (has_ended_by_now(until)) {
     for (const PinSet::Pin& pin : set.pins_) let_go_locked(pin);
   } else {
     std::erase_if(set.pins_, [this](const PinSet::Pin& pin) { return has_ended(pin.storage); });

@@ -315,8 +315,8 @@ void SwapEngine::State::release(StorageId id, const device::Event& until) {
   Lock lock(mutex_);
   Range& range = range_of(id);
   SPILLWAY_ASSERT(range.is_live && !range.is_dying);
-  end_late_uses_locked();
-  if (!until.is_done()) {
+  end_some_late_uses_locked();
+  if (!has_ended_by_now(until)) {
     ++range.late_uses;
     late_uses_.push_back({until, {{id, 0, 0}}});
   }
