@@ -137,8 +137,11 @@ void SplitProgram::Impl::program_ends() noexcept {
   if (!is_on_this_thread() || is_in_call_) return;
   try {
     drain();
+    if (!uses_gpu_) return;
     // Later LibTorch's part for it is gone.
-    if (uses_gpu_) DeviceBytes::wait_for(c10::Device(c10::DeviceType::CUDA, 0));
+    const c10::Device gpu(c10::DeviceType::CUDA, 0);
+    DeviceBytes::wait_for(gpu);
+    gpu_peak_ = DeviceBytes::peak_of(gpu);
   } catch (const std::exception& error) {
     log_error("{}", error.what());
   }
@@ -155,7 +158,7 @@ std::vector<runtime::RanksReport::Row> SplitProgram::Impl::gather(runtime::RankF
   mine.parameter_bytes = ownership_.most_parameters_of(transport_.rank()).count();
   mine.micro_batches = ownership_.micro_batch_of_run() + 1;
   mine.steps = steps_.count();
-  if (uses_gpu_) mine.gpu_peak_bytes = DeviceBytes::peak_of(c10::Device(c10::DeviceType::CUDA, 0));
+  mine.gpu_peak_bytes = gpu_peak_;
   executor_.write(mine);
   // A rank whose program has ended alone is found by this.
   job_.control().begin_call(pipeline::ControlHash::kEndOfProgram);

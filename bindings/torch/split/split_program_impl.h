@@ -157,6 +157,7 @@ class SplitProgram::Impl {
   std::uint64_t calls_ = 0;  ///< Of operators, as on all ranks.
   bool is_in_call_ = false;
   bool uses_gpu_ = false;
+  std::size_t gpu_peak_ = 0;    ///< Bytes, when the program has ended.
   bool has_gone_back_ = false;  ///< Backward has run.
   RunningCall call_;
 };
