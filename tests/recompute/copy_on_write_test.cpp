@@ -256,8 +256,8 @@ TEST_F(KeptTensors, WrittenOnesAreTheTrainersOwn) {
 /// A trainer that frees does not wait for a replay, which may wait for the trainer's pages.
 TEST(KeptStorages, TakeABlockOverWhileAReplayReadsIt) {
   std::vector<void*> given_back;
-  const auto kept = std::make_shared<KeptStorages>(
-      at::kCPU, [&](void* memory) { given_back.push_back(memory); });
+  const auto kept =
+      std::make_shared<KeptStorages>(at::kCPU, [&](void* memory) { given_back.push_back(memory); });
   std::vector<std::byte> block(256, std::byte{7});
   auto storage = kept->refer(block.data(), block.size());
   {
