@@ -54,7 +54,7 @@ TEST(Draws, MoveAGeneratorOnAndLeaveItsSamples) {
   auto& drawn = *static_cast<at::CPUGeneratorImpl*>(other.unsafeGetGeneratorImpl());
   moved.set_next_double_normal_sample(0.5);
   for (int i = 0; i < 1000; ++i) drawn.random();
-  skip_draws(moved, 1000);
+  skip_draws(generator, 1000);
   EXPECT_EQ(moved.random64(), drawn.random64());
   EXPECT_EQ(moved.next_double_normal_sample(), 0.5);
 }
