@@ -31,14 +31,19 @@ bool KeptStorage::is_referred() const {
 
 /// The trainer goes on in any case: what cannot be copied is missed when it is asked for.
 void KeptStorage::turn_into_copy() noexcept {
+  if (!is_referred()) return;
+  // Without the lock: memory of a device may have to wait for room, which a replay holds that waits
+  // for the lock.
+  std::optional<ByteCopy> made;
+  try {
+    made.emplace(address_, size_, owner_->device_);
+  } catch (const std::exception&) {
+  }
   const std::unique_lock lock(mutex_);
   if (copy_ || is_lost_) return;
-  try {
-    copy_.emplace(address_, size_, owner_->device_);
-    owner_->count_copy(size_);
-  } catch (const std::exception&) {
-    is_lost_ = true;
-  }
+  is_lost_ = !made.has_value();
+  copy_ = std::move(made);
+  if (copy_) owner_->count_copy(size_);
 }
 
 /// False: it needs the block no more. Replays that read the bytes go on: these stay where they are.

@@ -33,7 +33,8 @@ bool SwapEngine::State::drop(StorageId id) {
 void SwapEngine::State::drop_pages_locked(const Range& range) {
   for (PageIndex index = range.first; index < range.first + range.pages; ++index) {
     Page& page = pages_.get()[index];
-    if (page.state == PageState::kWriting) continue;  // On its way out with its bytes, as good.
+    SPILLWAY_ASSERT(page.state != PageState::kReading);  // Whose extent is needed still.
+    if (page.state == PageState::kWriting) continue;     // On its way out with its bytes, as good.
     if (page.state == PageState::kWriteQueued) cancel_write_locked(page);
     // A page that the kernel holds stays, with its bytes, until others take its place.
     if (page.state == PageState::kResident) leave_locked(index);

@@ -47,8 +47,9 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
            const ResidencyOrders* orders);
   void unpin(PinSet& set, const ResidencyOrders* orders, const device::Event& until);
   bool end_late_uses_locked();
+  bool may_need_room_locked() const;
   void end_some_late_uses_locked();
-  bool has_ended_by_now(const device::Event& until) const;
+  bool has_ended_by_now_locked(const device::Event& until) const;
   void apply_locked(const ResidencyOrders& orders);
   void page_through(PinSet& set);
   void set_next_use_locked(const RangePart& part, OpClock at);

@@ -251,23 +251,29 @@ bool SwapEngine::State::end_late_uses_locked() {
   return true;
 }
 
+/// Each question whether a use has ended costs a call of the device, and where there is plenty of
+/// room nobody needs the answer. Asked only when room is short, it comes too late: who asks first
+/// is told when all that was given to the device until then has ended.
+bool SwapEngine::State::may_need_room_locked() const {
+  constexpr std::size_t kPlenty = 4;  // One in so many frames.
+  return pressure_.load(std::memory_order_relaxed) ||
+         pool_->available_frames() < pool_->limit() / kPlenty;
+}
+
 /// For callers that need nothing of it: so that they do not pile up.
 void SwapEngine::State::end_some_late_uses_locked() {
   constexpr std::size_t kPile = 64;
-  if (pressure_.load(std::memory_order_relaxed) || late_uses_.size() >= kPile)
-    end_late_uses_locked();
+  if (may_need_room_locked() || late_uses_.size() >= kPile) end_late_uses_locked();
 }
 
-/// Each question costs a call of the device, and where nothing has to leave nobody needs the
-/// answer.
-bool SwapEngine::State::has_ended_by_now(const device::Event& until) const {
-  return until.state() == nullptr || (pressure_.load(std::memory_order_relaxed) && until.is_done());
+bool SwapEngine::State::has_ended_by_now_locked(const device::Event& until) const {
+  return until.state() == nullptr || (may_need_room_locked() && until.is_done());
 }
 
 void SwapEngine::State::unpin(PinSet& set, const ResidencyOrders* orders,
                               const device::Event& until) {
   Lock lock(mutex_);
-  if (has_ended_by_now(until)) {
+  if (has_ended_by_now_locked(until)) {
     for (const PinSet::Pin& pin : set.pins_) let_go_locked(pin);
   } else {
     std::erase_if(set.pins_, [this](const PinSet::Pin& pin) { return has_ended(pin.storage); });

@@ -316,7 +316,7 @@ void SwapEngine::State::release(StorageId id, const device::Event& until) {
   Range& range = range_of(id);
   SPILLWAY_ASSERT(range.is_live && !range.is_dying);
   end_some_late_uses_locked();
-  if (!has_ended_by_now(until)) {
+  if (!has_ended_by_now_locked(until)) {
     ++range.late_uses;
     late_uses_.push_back({until, {{id, 0, 0}}});
   }

@@ -91,7 +91,7 @@ bool SwapEngine::State::collect_fetch_locked(std::vector<Transfer>& batch) {
   while (!fetches_.empty()) {
     const Fetch& fetch = fetches_.front();
     const Range& range = range_of(fetch.part.storage);
-    bool finished = has_ended(fetch.part.storage) || now_op_ >= fetch.needed;
+    bool finished = has_ended(fetch.part.storage) || range.is_dropped || now_op_ >= fetch.needed;
     if (!finished) {
       const bool room = pool_->available_frames() > fetch_reserve_ + frames_wanted_;
       finished = true;

@@ -25,7 +25,7 @@ FaultStore::FaultStore(std::unique_ptr<SpillStore> child, std::shared_ptr<Notifi
       wait_(std::move(notifier)),
       options_(std::move(options)),
       random_(options_.seed),
-      copies_(queue_depth() * kExtentBytes),
+      copies_(queue_depth() * extent_size().count()),
       routes_(queue_depth()) {}
 
 bool FaultStore::chance(double probability) {
@@ -65,7 +65,7 @@ void FaultStore::do_submit(const Transfer& transfer) {
     route.error = EIO;
     sent.size = transfer.size / 2 / kTransferAlignment * kTransferAlignment;
   } else if (is_write && chance(options_.flipping_writes)) {
-    sent.memory = copies_.begin() + index * kExtentBytes;
+    sent.memory = copies_.begin() + index * extent_size().count();
     std::memcpy(sent.memory, transfer.memory, transfer.size);
     flip_a_bit(sent.memory, sent.size);
   }

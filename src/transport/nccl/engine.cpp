@@ -244,6 +244,10 @@ bool Engine::offer_what_may_be() {
            if (before != nullptr) {
              const std::optional<device::Event> moment = before->moment();
              if (!moment && !before->is_done()) return false;
+             // Nobody may take for bytes what has not come.
+             if (before->is_done() && !before->wait().succeeded())
+               throw TransportError("{} stands behind a message that has failed: {}",
+                                    operation->name, before->wait().error);
              operation->ready = moment ? *moment : device::Event();
            }
            agreement_.offer(operation->circle, operation->request(host_.rank()));
