@@ -116,7 +116,7 @@ class Graph(probe_project.ProbeCase):
         self.assertFalse(any(".gch" in command for command in complete))
         self.assertEqual(without - complete, set())
         self.assertEqual({path for path in units if units[path] != units_later.get(path)}, set())
-        self.assertLess(len(complete), 150)
+        self.assertLess(len(complete), 160)
 
     def test_arrows_are_read_from_a_real_drawing(self):
         dot = self.root / "probe.dot"

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
 
 #include <future>
@@ -38,6 +39,12 @@ struct SeenCall {
 
 class DeviceReplays : public ::testing::Test {
  protected:
+  /// LibTorch's flags end with the process, and what still runs then would look at them.
+  ~DeviceReplays() override {
+    const c10::impl::VirtualGuardImpl gpu(c10::DeviceType::CUDA);
+    gpu.synchronizeDevice(0);
+  }
+
   /// From now on the tensor counts as paged.
   StorageId page(const Tensor& tensor) {
     const StorageId id(next_++, 1);
