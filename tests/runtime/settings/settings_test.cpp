@@ -432,8 +432,10 @@ TEST(ExpandStatsPath, FillsProcessAndRank) {
 }
 
 TEST(IsOfEachRank, TakesEscapedSignsForText) {
-  for (const char* pattern : {"a%r.json", "a%p.json", "%%%r"}) EXPECT_TRUE(is_of_each_rank(pattern));
-  for (const char* pattern : {"a%%r.json", "100%%p", "a.json"}) EXPECT_FALSE(is_of_each_rank(pattern));
+  for (const char* pattern : {"a%r.json", "a%p.json", "%%%r"})
+    EXPECT_TRUE(is_of_each_rank(pattern));
+  for (const char* pattern : {"a%%r.json", "100%%p", "a.json"})
+    EXPECT_FALSE(is_of_each_rank(pattern));
 }
 
 TEST(OutputPath, TellsProgramsOfALauncherApart) {
