@@ -61,6 +61,7 @@ class Benchmark:
 
     rounds, steps, skipped = 5, 8, 2
     quick_rounds, quick_steps = 2, 5
+    has_plot = True
 
     def __init__(self, script, description):
         self.folder = pathlib.Path(script).resolve().parent
@@ -118,7 +119,8 @@ class Benchmark:
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
         file = options.into / "results.json"
         try:
-            drawing()  # What is missing for the plot shall not be found out after the measuring.
+            if self.has_plot:
+                drawing()  # What is missing for it shall not be found out after the measuring.
             if not options.report:
                 self.measure_into(file, options)
             self.write_report(json.loads(file.read_text(encoding="utf-8")), options.into)

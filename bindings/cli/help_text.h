@@ -86,7 +86,7 @@ inline constexpr std::string_view kBenchExamples =
   spillway bench-io --rates disks.json /scratch    store the result in another file
   spillway bench-io --device cuda:0                the link between a GPU and its host
 
-Exit codes: 0 measured, 2 wrong options, a directory that cannot be used, or a GPU that is not there.
+Exit codes: 0 measured, 2 wrong options, no usable directory, or no such GPU.
 )";
 
 }  // namespace spillway::cli

@@ -320,7 +320,8 @@ class RunningOp {
     runtime::OpTraits traits = traits_;
     traits.is_replayable = may_record && facts_.is_replayable_on_cuda;
     op.runtime->announce_op();
-    op.has_begun = true;  // What runs again before it allocates there, too.
+    // Set first: a replay inside begin_op may allocate on this device.
+    op.has_begun = true;
     try {
       with_torch_errors(
           [&] { op.runtime->begin_op(signature_of(facts_, uses), uses, text_, traits); });
@@ -698,7 +699,8 @@ void Interceptor::before_allocation_on(c10::Device device) {
 }
 
 void Interceptor::before_pointer(const void* tensor, int writes) {
-  if (writes < 0) return;  // For a read that follows at once, of a copy where the host cannot read.
+  // writes < 0: the caller reads at once, from a host copy if need be; nothing has to be held.
+  if (writes < 0) return;
   const auto& taken = *static_cast<const at::TensorBase*>(tensor);
   if (!taken.defined() || !taken.has_storage()) return;
   runtime::Runtime* const runtime = DeviceRuntimes::of(taken.device());

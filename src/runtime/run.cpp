@@ -205,7 +205,7 @@ RanksTrace Run::trace_with_devices(RecordedTrace mine) const {
 
 void Run::write_trace() {
   RecordedTrace mine = parts_.trace->trace(program_invocation_name);
-  // A program that is split over ranks has no devices.
+  // Ranks of a split program have no runtimes of devices: their GPUs are LibTorch's.
   const RanksTrace made = trace_of_ranks
                               ? trace_of_ranks(std::move(mine), !is_of_each_rank(settings_.trace))
                               : trace_with_devices(std::move(mine));

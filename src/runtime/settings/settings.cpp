@@ -327,8 +327,7 @@ std::string expand_stats_path(std::string_view pattern, long process_id, std::st
 }
 
 bool is_of_each_rank(std::string_view pattern) {
-  return pattern.find("%r") != std::string_view::npos ||
-         pattern.find("%p") != std::string_view::npos;
+  return expand_stats_path(pattern, 1, "1") != expand_stats_path(pattern, 2, "2");
 }
 
 std::string output_path(const Settings& settings, std::string_view pattern,

@@ -270,6 +270,9 @@ def require_transfers(session, run, budget, needed):
                       f"a quarter of the need of {needed}, although --shares-pages asks for it\n{run.shown()}")
     if session.options.both_tiers:
         require_both_tiers(run)
+    if session.options.demoted and run.statistic("demoted_bytes") <= 0:
+        raise Failure(f"{run.name}: nothing went on from host memory to the disk, although --demoted asks for that\n"
+                      f"{run.shown()}")
     if session.options.moved_and_recomputed:
         require_both(run)
 
@@ -492,6 +495,8 @@ def add_run_options(parser):
     add("--both-tiers", action="store_true",
         help="fail when a run below the need has not used host memory and the disk behind it, which "
         "--run-option=--nvme=ram:SIZE,DIR gives")
+    add("--demoted", action="store_true",
+        help="fail when in a run below the need nothing went on from host memory to the disk behind it")
     add("--moved-and-recomputed", action="store_true",
         help="fail when the latest whole step of a run below the need has recomputed nothing, or "
         "the run has read nothing back")

@@ -28,13 +28,13 @@ import json, os, pathlib, subprocess, sys
 words = sys.argv[1:]
 split = words.index("--")
 budget = int(words[words.index("--budget") + 1].removesuffix("KiB")) * 1024
-needed, spilled, peak, fetched = {needed}, 0, min(budget, {needed}), 0
+needed, spilled, peak, fetched, demoted = {needed}, 0, min(budget, {needed}), 0, 0
 if budget < needed:
     spilled = needed - budget
 os.environ["FAKE_BUDGET"] = str(budget)
 {change}
 status = subprocess.call(words[split + 1:])
-stats = dict(needed_bytes=needed, spilled_bytes=spilled, peak_bytes=peak, fetched_bytes=fetched)
+stats = dict(needed_bytes=needed, spilled_bytes=spilled, peak_bytes=peak, fetched_bytes=fetched, demoted_bytes=demoted)
 pathlib.Path(words[words.index("--stats") + 1]).write_text(json.dumps(stats))
 sys.exit(status)
 """
@@ -129,6 +129,11 @@ class Runner(unittest.TestCase):
         self.assertEqual(status, 0, output)
         self.assertIn("budget_25: its latest whole step ran 1 operators again", output)
         self.assert_failed(self.call("runtime", options=options), "no step was seen whole")
+
+    def test_wants_bytes_that_went_on_to_the_disk_when_told(self):
+        self.assert_failed(self.call("runtime", options=["--demoted"]), "budget_25: nothing went on from host memory")
+        status, output = self.call("runtime", spillway_change="demoted = spilled", options=["--demoted"])
+        self.assertEqual(status, 0, output)
 
     def test_takes_the_need_from_the_plain_run(self):
         status, output = self.call("runtime", options=["--measured"])

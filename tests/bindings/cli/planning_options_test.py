@@ -48,12 +48,16 @@ class PlanningOptions(CommandCase):
         return json.loads((self.work / name).read_text(encoding="utf-8"))
 
     def disks(self):
-        """Two measured disks, as bench-io records them."""
+        """Two measured disks and the links of two GPUs, as bench-io records them."""
         disks = [{"directory": directory, "device": directory[1:], "write_bytes_per_second": write,
                   "read_bytes_per_second": read, "both_bytes_per_second": 2e9, "samples": []}
                  for directory, write, read in (("/first", 2e9, 3e9), ("/second", 4e9, 6e9))]
+        links = [{"name": name, "device": "cuda:0", "measured_at": "2026-11-27T12:00:00Z",
+                  "out_bytes_per_second": out, "in_bytes_per_second": back, "both_bytes_per_second": out + back,
+                  "samples": [], "mapping": [], "pinning": []}
+                 for name, out, back in (("Card", 8e9, 9e9), ("Other Card", 4e9, 5e9))]
         self.write("disks.json", json.dumps({"format": "spillway disk rates", "version": 1,
-                                             "disks": disks}))
+                                             "disks": disks, "links": links}))
         return "disks.json"
 
     def test_of_the_help_are_all_tried_here(self):
@@ -97,6 +101,18 @@ class PlanningOptions(CommandCase):
             behind = self.planned(command, *named, "/first", *LINK, "--host-memory", "24MiB")
             self.assertTrue(behind["disk_rates"]["source"].startswith("disks.json: /first ("))
             self.assertEqual(behind["disk_rates"]["read_bytes_per_second"], 3e9)
+
+    def test_rates_of_the_link_of_a_gpu(self):
+        behind = ("--rates", self.disks(), "--nvme", "/first", "--host-memory", "24MiB")
+        for command in COMMANDS:
+            for name, out, back in (("Card", 8e9, 9e9), ("Other Card", 4e9, 5e9)):
+                planned = self.planned(command, *behind, "--gpu", name)
+                self.assertEqual(planned["rates"]["source"], f"disks.json: {name}")
+                self.assertEqual(planned["rates"]["write_bytes_per_second"], out)
+                self.assertEqual(planned["rates"]["read_bytes_per_second"], back)
+                self.assertEqual(planned["disk_rates"]["read_bytes_per_second"], 3e9)
+            refusal = self.refused(command, "layers.json", "--budget", "50%", *behind, "--gpu", "Third Card")
+            self.assertIn("disks.json has no link of 'Third Card' (measured there: 'Card', 'Other Card'", refusal)
 
     def test_the_bound(self):
         for command in COMMANDS:

@@ -34,7 +34,7 @@ class GpuRuns(unittest.TestCase):
 
     def served(self, budget=BUDGET):
         return [COMMAND, "run", "--budget", f"cuda={budget},cpu=4GiB", "--min-storage", "32KiB",
-                "--nvme", f"ram:16MiB,{self.folder}", "--stats", str(self.file)]
+                "--nvme", f"ram:2MiB,{self.folder}", "--stats", str(self.file)]
 
     def devices(self, file):
         return json.loads(file.read_text(encoding="utf-8"))["devices"]
@@ -42,6 +42,7 @@ class GpuRuns(unittest.TestCase):
     def assert_paged(self, devices):
         for device in devices:
             self.assertGreater(device["fetched_bytes"], 0)
+            self.assertGreater(device["demoted_bytes"], 0)  # By way of host memory to the disk.
             self.assertLessEqual(device["peak_bytes"], 4 << 20)
 
 

@@ -431,6 +431,13 @@ TEST(ExpandStatsPath, FillsProcessAndRank) {
   EXPECT_EQ(expand_stats_path("100%%-%x-%", 42, ""), "100%-%x-%");
 }
 
+TEST(IsOfEachRank, TakesEscapedSignsForText) {
+  for (const char* pattern : {"a%r.json", "a%p.json", "%%%r"})
+    EXPECT_TRUE(is_of_each_rank(pattern));
+  for (const char* pattern : {"a%%r.json", "100%%p", "a.json"})
+    EXPECT_FALSE(is_of_each_rank(pattern));
+}
+
 TEST(OutputPath, TellsProgramsOfALauncherApart) {
   ASSERT_EQ(::setenv("RANK", "1", 1), 0);
   ASSERT_EQ(::setenv("WORLD_SIZE", "2", 1), 0);
