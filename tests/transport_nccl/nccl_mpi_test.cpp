@@ -101,7 +101,8 @@ void lose_rank_one(int by) {
     ::raise(by);
     return;
   }
-  const device::Event came = Job::transport->receive(Rank(1), value(1), values.span());
+  const device::Event came =
+      Job::transport->receive(Rank(1), value(1), values.span(), values.ready());
   Job::transport->abort(came.wait().error);
 }
 
