@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "spillway/base/per_thread.h"
 #include "spillway/recompute/operator_cache.h"
 
 namespace spillway::recompute {
@@ -27,8 +28,9 @@ struct ListRule {
 }  // namespace
 
 bool is_by_element(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
-  thread_local OperatorCache<ListRule> rules;
-  if (!rules.of(op).is_by_element || arguments.empty() || !arguments[0].isTensorList())
+  // Functions at exit call operators, too, when thread-local objects are gone.
+  if (!per_thread<OperatorCache<ListRule>>().of(op).is_by_element || arguments.empty() ||
+      !arguments[0].isTensorList())
     return false;
   // A tensor that has a number for each element.
   const auto size = static_cast<std::int64_t>(arguments[0].toListRef().size());

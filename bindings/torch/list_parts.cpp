@@ -61,7 +61,7 @@ bool has_one_kernel(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> ar
 
 std::vector<recompute::ListMembers> parts_on_device(const c10::OperatorHandle& op,
                                                     c10::ArrayRef<c10::IValue> arguments) {
-  if (!recompute::is_by_element(op, arguments)) return {};
+  if (!DeviceRuntimes::are_some() || !recompute::is_by_element(op, arguments)) return {};
   const c10::ArrayRef<c10::IValue> first = arguments[0].toListRef();
   if (first.size() < 2 || !first[0].toTensor().defined()) return {};
   const c10::Device device = first[0].toTensor().device();
