@@ -46,11 +46,7 @@ c10::DataPtr zeros_on_host(std::size_t bytes) {
 
 /// Memory of a GPU holds what it held before, which kernels may take for indices.
 void fill_with_zeros(const c10::Storage& storage) {
-  PlainTensor bytes;
-  bytes.dtype = c10::ScalarType::Byte;
-  bytes.sizes = {static_cast<std::int64_t>(storage.nbytes())};
-  bytes.strides = {1};
-  bytes.over(storage).zero_();
+  PlainTensor::bytes(0, storage.nbytes()).over(storage).zero_();
 }
 
 at::Tensor like(const at::Tensor& tensor) {

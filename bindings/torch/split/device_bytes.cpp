@@ -11,12 +11,7 @@ namespace spillway::split {
 namespace {
 
 at::Tensor bytes_of(const c10::Storage& storage, std::size_t begin, std::size_t size) {
-  phantoms::PlainTensor bytes;
-  bytes.dtype = c10::ScalarType::Byte;
-  bytes.offset = static_cast<std::int64_t>(begin);
-  bytes.sizes = {static_cast<std::int64_t>(size)};
-  bytes.strides = {1};
-  return bytes.over(storage);
+  return phantoms::PlainTensor::bytes(begin, size).over(storage);
 }
 
 at::Tensor bytes_at(void* host, std::size_t size) {

@@ -5,6 +5,7 @@
 #include <c10/core/TensorImpl.h>
 #include <c10/util/SmallVector.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
@@ -67,6 +68,16 @@ struct PlainTensor {
                       {}};
     plain.sizes = tensor.sizes();
     plain.strides = tensor.strides();
+    return plain;
+  }
+
+  /// Bytes of a storage, as numbers.
+  static PlainTensor bytes(std::size_t begin, std::size_t size) {
+    PlainTensor plain;
+    plain.dtype = c10::ScalarType::Byte;
+    plain.offset = static_cast<std::int64_t>(begin);
+    plain.sizes = {static_cast<std::int64_t>(size)};
+    plain.strides = {1};
     return plain;
   }
 
