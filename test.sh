@@ -60,9 +60,10 @@ headline() { printf '\n== %s\n' "$*"; }
 run_build() {
   local name=$1 preset=$2 release=$3 cases=$4
   headline "$name: build"
-  # Where only a part is built, each source is compiled alone: what includes less than it needs is noticed.
+  # What includes less than it needs is noticed where each source is compiled alone: here those that include LibTorch,
+  # in the build `asan` all others.
   local unity=()
-  [[ $cases == "$libtorch_cases" ]] && unity=(-DSPILLWAY_UNITY_BUILD=OFF)
+  [[ $cases == "$libtorch_cases" ]] && unity=(-DSPILLWAY_UNITY_BUILD=PLAIN)
   cmake --preset "$preset" -B "build/$name" -DSPILLWAY_LIBTORCH="${release%.*}" "${unity[@]}" \
     >"build/$name.configure.log" 2>&1 || {
     cat "build/$name.configure.log"

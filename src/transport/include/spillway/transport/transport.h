@@ -77,7 +77,8 @@ class Transport {
   /// on this one. Throws as `send`.
   device::Event receive(Rank from, Tag tag, device::DeviceSpan bytes);
 
-  /// Is notified of the ends of messages of that stream; none: of all streams.
+  /// Is notified of the ends of messages of that stream; none: of all streams, and of messages that
+  /// the transport itself exchanges.
   virtual std::unique_ptr<Notifier> make_notifier(std::optional<Stream> stream = std::nullopt) = 0;
 
   /// Ends the job on all ranks, which are told `reason`. Does not return: throws TransportError
