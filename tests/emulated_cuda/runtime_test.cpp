@@ -448,9 +448,10 @@ TEST_F(EmulatedRuntimeDeathTest, AFunctionOfTheRuntimeThatIsNotEmulatedSaysSo) {
   const auto program = [] {
     void* runtime = dlopen("libcudart.so.13", RTLD_NOW | RTLD_NOLOAD);
     ASSERT_NE(runtime, nullptr);
-    reinterpret_cast<void (*)()>(dlsym(runtime, "cudaGraphLaunch"))();
+    reinterpret_cast<void (*)()>(dlsym(runtime, "cudaGraphDebugDotPrint"))();
   };
-  EXPECT_DEATH(program(), "cudaGraphLaunch of libcudart.so.13 was called, which is not emulated");
+  EXPECT_DEATH(program(),
+               "cudaGraphDebugDotPrint of libcudart.so.13 was called, which is not emulated");
 }
 
 TEST_F(EmulatedRuntime, CallsAreCounted) {

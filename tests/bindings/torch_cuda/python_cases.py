@@ -371,14 +371,31 @@ def private_pool():
     note_model(model)
 
 
-def graph():
-    model = net(2, dropout=0).cuda()
+def graphs():
+    """Whole steps are captured and replayed, and so are the passes of a model that is called as ever, beside one without
+    a graph."""
+    captured, called, plainly = net(2).cuda(), net(2).cuda(), net(4).cuda()
     x = batch()
-    captured = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(captured):
-        y = model(x)
-    captured.replay()
-    note("y", y)
+    optimizers = [torch.optim.SGD(model.parameters(), 0.1, momentum=0.9) for model in (captured, called, plainly)]
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            note("loss", step(captured, optimizers[0], x))
+    torch.cuda.current_stream().wait_stream(side)
+    optimizers[0].zero_grad()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = step(captured, optimizers[0], x)
+    called = torch.cuda.make_graphed_callables(called, (x.clone(),))
+    for _ in range(4):
+        x.copy_(batch())
+        graph.replay()
+        note("captured loss", loss)
+        note("called loss", step(called, optimizers[1], batch()))
+        note("plain loss", step(plainly, optimizers[2], batch()))
+    for model in (captured, called, plainly):
+        note_model(model)
 
 
 def full_cache():

@@ -79,6 +79,10 @@ class CasesOnGpus(GpuRuns):
                 self.assert_equal(["plain"], **settings)
                 self.assert_paged(self.devices(self.file))
 
+    def test_graphs(self):
+        self.assert_equal(["graphs"], **SLOW)
+        self.assert_paged(self.devices(self.file))
+
     def test_a_card_that_libtorchs_cache_has_filled(self):
         self.assert_equal(["full_cache"], EMU_CUDA_MEMORY="5MiB", SMALL="240")
         self.assert_paged(self.devices(self.file))

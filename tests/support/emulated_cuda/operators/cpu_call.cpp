@@ -146,6 +146,12 @@ void CpuCall::take_draws() {
   // The default generator of the CPU moves in the order of the program.
   if (settings().draws_as_cpu) needs_host_memory_ = true;
   if (!has_argument && facts_->mapping == nullptr) return;
+  if (emu_cuda_captures(c10::cuda::getCurrentCUDAStream(device_).stream()) != 0) {
+    TORCH_CHECK(!settings().draws_as_cpu, "emulated CUDA: ", facts_->name,
+                " draws from the generator of the CPU, which no graph can");
+    draws_ = draws_of_graph(given, device_);
+    return;
+  }
   draws_ = next_draws(given, device_);
   if (has_argument) values_[std::size_t(facts_->generator)] = draws_.generator;
 }
@@ -155,6 +161,9 @@ void CpuCall::tell_accesses(cudaStream_t stream) const {
     if (twin.alias.numel() > 0)
       emu_cuda_use(stream, address(twin.alias), extent(twin.alias), int(twin.is_written),
                    facts_->name.c_str());
+  for (const std::int64_t* of_graph : {draws_.seed, draws_.offset})
+    if (of_graph != nullptr)
+      emu_cuda_use(stream, of_graph, sizeof *of_graph, 0, facts_->name.c_str());
 }
 
 void CpuCall::check_memory() const {
@@ -165,6 +174,10 @@ void CpuCall::check_memory() const {
 
 void CpuCall::run() {
   const KernelsAlone guard;
+  if (draws_.seed != nullptr) {
+    draws_ = launched(draws_);
+    if (facts_->generator >= 0) values_[std::size_t(facts_->generator)] = draws_.generator;
+  }
   if (facts_->mapping != nullptr)
     values_ = facts_->mapping(Arguments(op_.schema(), values_), draws_);
   else

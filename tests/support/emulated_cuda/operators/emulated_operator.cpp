@@ -85,6 +85,10 @@ torch::jit::Stack EmulatedOperator::submit(CpuCall call, cudaStream_t stream,
 torch::jit::Stack EmulatedOperator::run_now(CpuCall& call, cudaStream_t stream,
                                             const Workspace& workspace, KnownPlan& plan) {
   const char* name = facts_.name.c_str();
+  // It would take a synchronization, which a capture forbids.
+  TORCH_CHECK(emu_cuda_captures(stream) == 0, "emulated CUDA: ", facts_.name,
+              " of a kind that has "
+              "not run before, or whose result depends on values, is not captured into a graph");
   emu_cuda_drain(stream);
   compute(call, workspace);
   const bool has_resized = call.take_over_resized(stream);

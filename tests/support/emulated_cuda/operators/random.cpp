@@ -22,6 +22,11 @@ std::uint64_t next_seed(at::Generator& cuda) {
   return seed_of(state->current_seed(), offset);
 }
 
+Draws draws_from(std::uint64_t seed) {
+  const at::Tensor origin = at::scalar_tensor(std::int64_t(seed), at::TensorOptions(at::kLong));
+  return {generator_of(origin), origin};
+}
+
 }  // namespace
 
 std::uint64_t seed_of(std::uint64_t first, std::uint64_t second) {
@@ -38,9 +43,22 @@ Draws next_draws(const std::optional<at::Generator>& given, c10::DeviceIndex dev
     return {generator, generator.get_state()};
   }
   at::Generator cuda = is_given ? *given : at::cuda::detail::getDefaultCUDAGenerator(device);
-  const auto seed = std::int64_t(next_seed(cuda));
-  const at::Tensor origin = at::scalar_tensor(seed, at::TensorOptions(at::kLong));
-  return {generator_of(origin), origin};
+  return draws_from(next_seed(cuda));
+}
+
+Draws draws_of_graph(const std::optional<at::Generator>& given, c10::DeviceIndex device) {
+  at::Generator cuda =
+      given && given->defined() ? *given : at::cuda::detail::getDefaultCUDAGenerator(device);
+  const std::lock_guard lock(cuda.mutex());
+  const at::PhiloxCudaState state =
+      at::check_generator<at::CUDAGeneratorImpl>(cuda)->philox_cuda_state(kOffsetStep);
+  return {
+      .seed = state.seed_.ptr, .offset = state.offset_.ptr, .further = state.offset_intragraph_};
+}
+
+Draws launched(const Draws& of_graph) {
+  return draws_from(
+      seed_of(std::uint64_t(*of_graph.seed), std::uint64_t(*of_graph.offset) + of_graph.further));
 }
 
 at::Generator generator_of(const at::Tensor& origin) {

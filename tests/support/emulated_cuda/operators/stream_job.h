@@ -20,7 +20,8 @@ struct StreamJob {
   bool has_gradients;  ///< The mode of the thread that called: kernels are chosen by it.
 };
 
-/// Runs the job behind all that the stream was given before. An exception of the kernel ends the
+/// Runs the job behind all that the stream was given before, or at each launch of the graph that
+/// the stream is captured into. An exception of the kernel ends the
 /// process with the name of the operator, as nobody could take it.
 void enqueue(cudaStream_t stream, StreamJob job);
 

@@ -8,6 +8,7 @@
 
 #include "address_space.h"
 #include "calls.h"
+#include "capture.h"
 #include "devices.h"
 #include "failure.h"
 #include "fills.h"
@@ -84,6 +85,12 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t han
   Copy work{static_cast<char*>(to), static_cast<const char*>(from), bytes, place_of(to),
             place_of(from)};
   const char* name = name_of(work.to_place, work.from_place);
+  // What is pageable would be another time's, or read at each launch.
+  if (waits || work.to_place == Place::kPageable || work.from_place == Place::kPageable)
+    if (const cudaError_t error = may_not_capture(*stream, name); error != cudaSuccess)
+      return error;
+  if (waits)
+    if (const cudaError_t unsafe = may_be_unsafe(name); unsafe != cudaSuccess) return unsafe;
   order_with_legacy(*stream);
   ordering::begin(stream->id());
   ordering::use_protected(stream->id(), from, bytes, Use::kRead, name);

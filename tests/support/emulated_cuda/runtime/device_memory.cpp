@@ -6,6 +6,7 @@
 
 #include "address_space.h"
 #include "calls.h"
+#include "capture.h"
 #include "devices.h"
 #include "emulation.h"
 #include "failure.h"
@@ -39,6 +40,7 @@ cudaError_t cudaMalloc(void** address, size_t bytes) {
   if (settings().devices.empty()) return fail(cudaErrorNoDevice);
   if (const cudaError_t lost = error_of_lost(current_device()); lost != cudaSuccess) return lost;
   *address = nullptr;
+  if (const cudaError_t unsafe = may_be_unsafe(__func__); unsafe != cudaSuccess) return unsafe;
   if (bytes == 0) return cudaSuccess;
   *address = AddressSpace::of_process().allocate(current_device(), bytes);
   return *address == nullptr ? out_of_memory(current_device(), bytes) : cudaSuccess;
@@ -48,6 +50,7 @@ cudaError_t cudaMalloc(void** address, size_t bytes) {
 cudaError_t cudaFree(void* address) {
   SPILLWAY_COUNT_CALL();
   if (address == nullptr) return cudaSuccess;
+  if (const cudaError_t unsafe = may_be_unsafe(__func__); unsafe != cudaSuccess) return unsafe;
   AddressSpace& space = AddressSpace::of_process();
   const auto range = space.find(address);
   if (!range || range->kind != Kind::kDevice || range->freed) return no_allocation(address);
@@ -62,6 +65,8 @@ cudaError_t cudaMallocAsync(void** address, size_t bytes, cudaStream_t handle) {
   *address = nullptr;
   if (bytes == 0) return cudaSuccess;
   CUstream_st& stream = living_stream(handle);
+  if (const cudaError_t error = may_not_capture(stream, __func__); error != cudaSuccess)
+    return error;
   AddressSpace& space = AddressSpace::of_process();
   *address = space.allocate(stream.device(), bytes);
   if (*address == nullptr) {
@@ -82,6 +87,8 @@ cudaError_t cudaFreeAsync(void* address, cudaStream_t handle) {
   SPILLWAY_COUNT_CALL();
   if (address == nullptr) return cudaSuccess;
   CUstream_st& stream = living_stream(handle);
+  if (const cudaError_t error = may_not_capture(stream, __func__); error != cudaSuccess)
+    return error;
   AddressSpace& space = AddressSpace::of_process();
   const auto range = space.find(address);
   if (!range || range->begin != reinterpret_cast<std::uintptr_t>(address))

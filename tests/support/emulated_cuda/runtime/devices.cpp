@@ -13,6 +13,7 @@
 
 #include "address_space.h"
 #include "calls.h"
+#include "capture.h"
 #include "emulation.h"
 #include "failure.h"
 #include "settings.h"
@@ -204,6 +205,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 cudaError_t cudaDeviceSynchronize() {
   SPILLWAY_COUNT_CALL();
   if (settings().devices.empty()) return fail(cudaErrorNoDevice);
+  if (const cudaError_t unsafe = may_be_unsafe(__func__); unsafe != cudaSuccess) return unsafe;
   wait_for_device(current_device());
   return cudaSuccess;
 }

@@ -1,6 +1,10 @@
 #include "emulation.h"
 
+#include <string>
+
 #include "address_space.h"
+#include "capture.h"
+#include "failure.h"
 #include "ordering.h"
 #include "stream.h"
 
@@ -10,6 +14,8 @@ extern "C" {
 
 void emu_cuda_enqueue(cudaStream_t handle, const char* what, void (*work)(void*), void* argument) {
   CUstream_st& stream = living_stream(handle);
+  if (stream.capture() != nullptr)
+    die(std::string(what) + " cannot become part of a graph of the emulated CUDA");
   order_with_legacy(stream);
   stream.push(what, CUstream_st::Delay::kBySettings, [work, argument] { work(argument); });
 }

@@ -14,6 +14,14 @@ extern "C" {
 /// emu_cuda_use beforehand.
 void emu_cuda_enqueue(cudaStream_t stream, const char* what, void (*work)(void*), void* argument);
 
+/// Whether the stream is captured into a graph.
+int emu_cuda_captures(cudaStream_t stream);
+
+/// As emu_cuda_enqueue, of a stream that is captured: `work(argument)` runs at each launch of the
+/// graph, and `drop(argument)` once, when it never will again.
+void emu_cuda_capture(cudaStream_t stream, const char* what, void (*work)(void*), void* argument,
+                      void (*drop)(void*));
+
 /// Waits until the stream is idle, on behalf of the emulation: the happens-before check learns
 /// nothing by it.
 void emu_cuda_drain(cudaStream_t stream);

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "calls.h"
+#include "capture.h"
 #include "devices.h"
 #include "failure.h"
 #include "ordering.h"
@@ -20,6 +21,7 @@ struct CUevent_st {
   struct Recorded {
     MarkPtr mark;  // Null: never recorded, so that nobody waits.
     Clock clock;
+    std::shared_ptr<Capture> capture;  // Of the stream that it was recorded in.
   };
 
   CUevent_st(int of_device, unsigned with_flags) : device(of_device), flags(with_flags) {}
@@ -55,6 +57,23 @@ bool lives(cudaEvent_t event) {
 cudaError_t no_such_event(cudaEvent_t event) {
   return fail(cudaErrorInvalidResourceHandle,
               "the event " + hex(event) + " was destroyed or never made");
+}
+
+cudaError_t captured_event() {
+  return fail(cudaErrorCapturedEvent, "the event was recorded last in a stream that was captured");
+}
+
+cudaError_t wait_in_capture(CUstream_st& stream, const std::shared_ptr<Capture>& own,
+                            const std::shared_ptr<Capture>& recorded) {
+  if (own == recorded) return cudaSuccess;
+  if (own != nullptr) {
+    own->invalidate();
+    recorded->invalidate();
+    return fail(cudaErrorStreamCaptureMerge, "two graphs would become one");
+  }
+  if (!recorded->is_under_way()) return captured_event();
+  Capture::join(recorded, stream);
+  return cudaSuccess;
 }
 
 cudaError_t no_such_stream(cudaStream_t stream) {
@@ -102,12 +121,17 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t handle, uns
   }
   if (const cudaError_t lost = error_of_lost(stream->device()); lost != cudaSuccess) return lost;
   order_with_legacy(*stream);
+  if (auto capture = stream->capture()) {
+    const std::lock_guard lock(event->mutex);
+    event->last = {nullptr, {}, std::move(capture)};
+    return cudaSuccess;
+  }
   // The clock first: what another thread submits in between is done at the mark, but not known to
   // be.
   Clock clock = ordering::now(stream->id());
   MarkPtr mark = stream->mark();
   const std::lock_guard lock(event->mutex);
-  event->last = {std::move(mark), std::move(clock)};
+  event->last = {std::move(mark), std::move(clock), nullptr};
   return cudaSuccess;
 }
 
@@ -122,7 +146,14 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
   CUstream_st* stream = stream_of(handle);
   if (stream == nullptr) return no_such_stream(handle);
   const auto recorded = event->recorded();
+  const auto capture = stream->capture();
+  // Within a graph all comes in the order in which it was captured.
+  if (recorded.capture != nullptr) return wait_in_capture(*stream, capture, recorded.capture);
   if (!recorded.mark) return cudaSuccess;
+  if (capture != nullptr) {
+    capture->invalidate();
+    return fail(cudaErrorStreamCaptureIsolation, "a graph would wait for what is not part of it");
+  }
   order_with_legacy(*stream);
   ordering::wait(stream->id(), recorded.clock);
   stream->wait(recorded.mark);
@@ -132,8 +163,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   SPILLWAY_COUNT_CALL();
   if (!lives(event)) return no_such_event(event);
+  if (const cudaError_t unsafe = may_be_unsafe(__func__); unsafe != cudaSuccess) return unsafe;
   if (const cudaError_t lost = error_of_lost(event->device); lost != cudaSuccess) return lost;
   const auto recorded = event->recorded();
+  if (recorded.capture != nullptr) return captured_event();
   if (!recorded.mark) return cudaSuccess;
   if (!recorded.mark->passed()) return cudaErrorNotReady;
   ordering::host_learns(recorded.clock);
@@ -143,8 +176,10 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   SPILLWAY_COUNT_CALL();
   if (!lives(event)) return no_such_event(event);
+  if (const cudaError_t unsafe = may_be_unsafe(__func__); unsafe != cudaSuccess) return unsafe;
   if (const cudaError_t lost = error_of_lost(event->device); lost != cudaSuccess) return lost;
   const auto recorded = event->recorded();
+  if (recorded.capture != nullptr) return captured_event();
   if (!recorded.mark) return cudaSuccess;
   recorded.mark->wait();
   ordering::host_learns(recorded.clock);

@@ -7,6 +7,7 @@
 
 #include "address_space.h"
 #include "calls.h"
+#include "capture.h"
 #include "devices.h"
 #include "failure.h"
 #include "ordering.h"
@@ -62,6 +63,7 @@ cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned) {
   SPILLWAY_COUNT_CALL();
   if (settings().devices.empty()) return fail(cudaErrorNoDevice);
   *address = nullptr;
+  if (const cudaError_t unsafe = may_be_unsafe(__func__); unsafe != cudaSuccess) return unsafe;
   if (bytes == 0) return cudaSuccess;
   if (!take_pinned(whole_pages(bytes))) return refused(bytes);
   void* memory =
@@ -82,6 +84,7 @@ cudaError_t cudaMallocHost(void** address, size_t bytes) {
 
 cudaError_t cudaFreeHost(void* address) {
   SPILLWAY_COUNT_CALL();
+  if (const cudaError_t unsafe = may_be_unsafe(__func__); unsafe != cudaSuccess) return unsafe;
   if (address == nullptr || end_range(address, Kind::kHost, "cudaFreeHost")) return cudaSuccess;
   return fail(cudaErrorInvalidValue, "no pinned allocation begins at " + hex(address));
 }
@@ -89,6 +92,7 @@ cudaError_t cudaFreeHost(void* address) {
 cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned) {
   SPILLWAY_COUNT_CALL();
   if (settings().devices.empty()) return fail(cudaErrorNoDevice);
+  if (const cudaError_t unsafe = may_be_unsafe(__func__); unsafe != cudaSuccess) return unsafe;
   if (address == nullptr || bytes == 0) return fail(cudaErrorInvalidValue, "no memory to register");
   if (!take_pinned(whole_pages(bytes))) return refused(bytes);
   if (AddressSpace::of_process().add_host(address, bytes, Kind::kRegistered, current_device()))
@@ -99,6 +103,7 @@ cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned) {
 
 cudaError_t cudaHostUnregister(void* address) {
   SPILLWAY_COUNT_CALL();
+  if (const cudaError_t unsafe = may_be_unsafe(__func__); unsafe != cudaSuccess) return unsafe;
   if (end_range(address, Kind::kRegistered, "cudaHostUnregister")) return cudaSuccess;
   return fail(cudaErrorHostMemoryNotRegistered, "no registered memory begins at " + hex(address));
 }

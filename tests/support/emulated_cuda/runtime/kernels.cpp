@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "calls.h"
+#include "capture.h"
 #include "emulation.h"
 #include "failure.h"
 #include "ordering.h"
@@ -76,6 +77,8 @@ cudaError_t launch(const void* function, dim3 grid, dim3 block, void** arguments
     return cudaSuccess;
   }
   if (const HostKernel kernel = find(kernels().host_kernels, name)) {
+    if (const cudaError_t error = may_not_capture(*stream, name.c_str()); error != cudaSuccess)
+      return error;
     emu_cuda_begin(handle);
     stream->drain();
     kernel(grid_sizes, block_sizes, arguments);

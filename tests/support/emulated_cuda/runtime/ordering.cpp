@@ -1,6 +1,8 @@
 #include "ordering.h"
 
+#include <map>
 #include <mutex>
+#include <utility>
 
 #include "../driver/mappings.h"
 #include "address_space.h"
@@ -14,6 +16,7 @@ namespace {
 struct State {
   std::mutex mutex;
   AccessCheck check;
+  std::map<int, std::vector<Access>> captured;
 };
 
 State& state() {
@@ -35,6 +38,30 @@ void for_memory_at(const std::optional<Range>& range, std::uintptr_t address, st
     act(piece.physical, piece.bytes, piece.address - piece.physical);
 }
 
+void use(int stream, const void* address, std::size_t bytes, Use kind, const char* what,
+         Protection protection) {
+  check_mapped(address, bytes, what, Moment::kSubmission);
+  if (!settings().check) return;
+  const AddressSpace& space = AddressSpace::of_process();
+  const auto range = space.find(address);
+  if (!range) return;
+  const bool is_protected = protection == Protection::kFromHost && space.is_pinned(address);
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  const std::lock_guard lock(state().mutex);
+  const auto captured = state().captured.find(stream);
+  if (captured != state().captured.end()) {
+    captured->second.push_back({address, bytes, kind, what, protection});
+    return;
+  }
+  for_memory_at(range, begin, bytes,
+                [&](std::uintptr_t first, std::size_t count, std::uintptr_t offset) {
+                  die_of(state().check.use(stream, first, count, kind, what, offset));
+                });
+  if (!is_protected) return;
+  const std::uint64_t tick = state().check.clock_of(stream).of(stream);
+  PinnedMemory::of_process().protect(*range, {begin, begin + bytes, kind, stream, tick, what});
+}
+
 }  // namespace
 
 int add_stream(std::string name) {
@@ -45,30 +72,34 @@ int add_stream(std::string name) {
 void begin(int stream) {
   if (!settings().check) return;
   const std::lock_guard lock(state().mutex);
-  state().check.begin(stream);
+  if (!state().captured.contains(stream)) state().check.begin(stream);
 }
 
 void use(int stream, const void* address, std::size_t bytes, Use kind, const char* what) {
-  check_mapped(address, bytes, what, Moment::kSubmission);
-  if (!settings().check) return;
-  const auto range = AddressSpace::of_process().find(address);
-  if (!range) return;
-  const std::lock_guard lock(state().mutex);
-  for_memory_at(range, reinterpret_cast<std::uintptr_t>(address), bytes,
-                [&](std::uintptr_t first, std::size_t count, std::uintptr_t offset) {
-                  die_of(state().check.use(stream, first, count, kind, what, offset));
-                });
+  use(stream, address, bytes, kind, what, Protection::kNone);
 }
 
 void use_protected(int stream, const void* address, std::size_t bytes, Use kind, const char* what) {
-  use(stream, address, bytes, kind, what);
-  const AddressSpace& space = AddressSpace::of_process();
-  if (!settings().check || !space.is_pinned(address)) return;
-  const auto begin = reinterpret_cast<std::uintptr_t>(address);
-  const auto range = space.find(address);
+  use(stream, address, bytes, kind, what, Protection::kFromHost);
+}
+
+void use(int stream, const Access& access) {
+  use(stream, access.address, access.bytes, access.kind, access.what.c_str(), access.protection);
+}
+
+void begin_capture(int stream) {
   const std::lock_guard lock(state().mutex);
-  const std::uint64_t tick = state().check.clock_of(stream).of(stream);
-  PinnedMemory::of_process().protect(*range, {begin, begin + bytes, kind, stream, tick, what});
+  state().captured[stream];
+}
+
+std::vector<Access> take_captured(int stream) {
+  const std::lock_guard lock(state().mutex);
+  return std::exchange(state().captured[stream], {});
+}
+
+void end_capture(int stream) {
+  const std::lock_guard lock(state().mutex);
+  state().captured.erase(stream);
 }
 
 Clock now(int stream) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "../order/access_check.h"
 
@@ -24,6 +26,24 @@ void use(int stream, const void* address, std::size_t bytes, Use kind, const cha
 /// The same for copies: pinned memory is protected from the host, too, until it learns that the
 /// work is done.
 void use_protected(int stream, const void* address, std::size_t bytes, Use kind, const char* what);
+
+enum class Protection : std::uint8_t { kNone, kFromHost };
+
+/// One of the above, of a stream that is captured: it is checked at each launch of the graph.
+struct Access {
+  const void* address;
+  std::size_t bytes;
+  Use kind;
+  std::string what;
+  Protection protection;
+};
+void use(int stream, const Access& access);
+
+/// Until the end, accesses of the stream are kept.
+void begin_capture(int stream);
+/// Those since the last call.
+std::vector<Access> take_captured(int stream);
+void end_capture(int stream);
 
 /// What an event records that is put into the stream now.
 Clock now(int stream);

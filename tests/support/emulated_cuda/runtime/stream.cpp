@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "capture.h"
 #include "devices.h"
 #include "failure.h"
 #include "ordering.h"
@@ -140,11 +141,11 @@ std::vector<StreamPtr> streams_that(Wanted wanted) {
 }  // namespace
 
 void order_with_legacy(CUstream_st& stream) {
-  if (!stream.blocking()) return;
+  if (!stream.blocking() || stream.capture() != nullptr) return;
   CUstream_st* of_device = legacy(stream.device());
   const auto is_ordered = [&](const StreamPtr& other) {
     return other->device() == stream.device() && other->blocking() && other.get() != &stream &&
-           (&stream == of_device || other.get() == of_device);
+           other->capture() == nullptr && (&stream == of_device || other.get() == of_device);
   };
   for (const StreamPtr& other : streams_that(is_ordered)) {
     ordering::wait_for_stream(stream.id(), other->id());
@@ -191,7 +192,21 @@ void CUstream_st::retire() {
   pushed_.notify_one();
 }
 
+std::shared_ptr<spillway::emulated::Capture> CUstream_st::capture() const {
+  const std::lock_guard lock(mutex_);
+  return capture_;
+}
+
+void CUstream_st::capture_into(std::shared_ptr<spillway::emulated::Capture> capture) {
+  const std::lock_guard lock(mutex_);
+  capture_ = std::move(capture);
+}
+
 void CUstream_st::push(const char* what, Delay delay, std::function<void()> run) {
+  if (const auto captured = capture()) {
+    captured->add({what, delay, spillway::emulated::ordering::take_captured(id_), std::move(run)});
+    return;
+  }
   const std::lock_guard lock(mutex_);
   if (!started_) {
     started_ = true;

@@ -15,6 +15,8 @@
 
 namespace spillway::emulated {
 
+class Capture;
+
 /// What an event leaves in a stream: passed when all before it is done.
 class Mark {
  public:
@@ -50,6 +52,10 @@ struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
   enum class Delay : std::uint8_t { kNever, kBySettings };
   void push(const char* what, Delay delay, std::function<void()> run);
 
+  /// Where what it is given goes instead of running; null: nowhere.
+  std::shared_ptr<spillway::emulated::Capture> capture() const;
+  void capture_into(std::shared_ptr<spillway::emulated::Capture> capture);
+
   /// A mark behind all that is in the stream; passed already where it is idle.
   spillway::emulated::MarkPtr mark();
   /// What is pushed from now on waits for the mark.
@@ -78,7 +84,8 @@ struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
   const unsigned flags_;
   const int priority_;
   const int id_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<spillway::emulated::Capture> capture_;
   std::condition_variable pushed_;
   std::condition_variable finished_;
   std::condition_variable never_;  // What a delay waits for.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "calls.h"
+#include "capture.h"
 #include "devices.h"
 #include "failure.h"
 #include "ordering.h"
@@ -17,6 +18,11 @@ namespace {
 cudaError_t no_such_stream(cudaStream_t handle) {
   return fail(cudaErrorInvalidResourceHandle,
               "the stream " + hex(handle) + " was destroyed or never made");
+}
+
+cudaError_t may_be_asked(CUstream_st& stream, const char* call) {
+  const cudaError_t captured = may_not_capture(stream, call);
+  return captured == cudaSuccess ? may_be_unsafe(call) : captured;
 }
 
 // One fact of a stream.
@@ -75,6 +81,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   SPILLWAY_COUNT_CALL();
   CUstream_st* stream = stream_of(handle);
   if (stream == nullptr) return no_such_stream(handle);
+  if (const cudaError_t error = may_be_asked(*stream, __func__); error != cudaSuccess) return error;
   const Clock known = ordering::now(stream->id());
   stream->drain();
   ordering::host_learns(known);
@@ -85,6 +92,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
   SPILLWAY_COUNT_CALL();
   CUstream_st* stream = stream_of(handle);
   if (stream == nullptr) return no_such_stream(handle);
+  if (const cudaError_t error = may_be_asked(*stream, __func__); error != cudaSuccess) return error;
   const Clock known = ordering::now(stream->id());
   if (stream->busy()) return cudaErrorNotReady;
   ordering::host_learns(known);
@@ -118,6 +126,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
   CUstream_st* stream = stream_of(handle);
   if (stream == nullptr) return no_such_stream(handle);
   if (const cudaError_t lost = error_of_lost(stream->device()); lost != cudaSuccess) return lost;
+  if (const cudaError_t error = may_not_capture(*stream, __func__); error != cudaSuccess)
+    return error;
   push_host_function(*stream, "host function", [function, argument] { function(argument); });
   return cudaSuccess;
 }
@@ -127,6 +137,8 @@ cudaError_t cudaStreamAddCallback(cudaStream_t handle, cudaStreamCallback_t func
   SPILLWAY_COUNT_CALL();
   CUstream_st* stream = stream_of(handle);
   if (stream == nullptr) return no_such_stream(handle);
+  if (const cudaError_t error = may_not_capture(*stream, __func__); error != cudaSuccess)
+    return error;
   push_host_function(*stream, "callback",
                      [handle, function, argument] { function(handle, cudaSuccess, argument); });
   return cudaSuccess;
