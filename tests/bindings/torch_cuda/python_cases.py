@@ -388,6 +388,8 @@ def graphs():
     with torch.cuda.graph(graph):
         loss = step(captured, optimizers[0], x)
     called = torch.cuda.make_graphed_callables(called, (x.clone(),))
+    # LibTorch writes a graph's seeds on the stream of the capture, and at a launch on that of the launch, unordered.
+    torch.cuda.synchronize()
     for _ in range(4):
         x.copy_(batch())
         graph.replay()

@@ -50,16 +50,19 @@ void EmulatedOperator::operator()(const c10::OperatorHandle& op, c10::DispatchKe
   call.tell_accesses(stream.stream());
   if (workspace.bytes() > 0)
     emu_cuda_use(stream.stream(), workspace.begin(), workspace.bytes(), 1, facts_.name.c_str());
-  torch::jit::Stack results = submit(std::move(call), stream.stream(), workspace);
+  torch::jit::Stack results = submit(op, std::move(call), stream.stream(), workspace);
   torch::jit::drop(*stack, count);
   for (c10::IValue& result : results) stack->push_back(std::move(result));
 }
 
-torch::jit::Stack EmulatedOperator::submit(CpuCall call, cudaStream_t stream,
-                                           const Workspace& workspace) {
+torch::jit::Stack EmulatedOperator::submit(const c10::OperatorHandle& op, CpuCall call,
+                                           cudaStream_t stream, const Workspace& workspace) {
   std::optional<std::string> kind;
   if (settings().asynchronous) kind = kind_of(call);
   KnownPlan plan = kind ? known(*kind) : nullptr;
+  // Of lists in place, which one may cut into other parts each time.
+  if (kind && plan == nullptr && op.schema().returns().empty() && emu_cuda_captures(stream) != 0)
+    plan = std::make_shared<const ResultPlan>();
   if (plan == nullptr) {
     torch::jit::Stack results = run_now(call, stream, workspace, plan);
     if (kind && plan != nullptr) {

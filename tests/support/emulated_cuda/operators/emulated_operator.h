@@ -24,7 +24,8 @@ class EmulatedOperator final : public c10::OperatorKernel {
  private:
   using KnownPlan = std::shared_ptr<const ResultPlan>;
 
-  torch::jit::Stack submit(CpuCall call, cudaStream_t stream, const Workspace& workspace);
+  torch::jit::Stack submit(const c10::OperatorHandle& op, CpuCall call, cudaStream_t stream,
+                           const Workspace& workspace);
   torch::jit::Stack run_now(CpuCall& call, cudaStream_t stream, const Workspace& workspace,
                             KnownPlan& plan);
   KnownPlan known(const std::string& kind);
