@@ -372,8 +372,8 @@ def private_pool():
 
 
 def graphs():
-    """Whole steps are captured and replayed, and so are the passes of a model that is called as ever; beside these is one
-    without a graph."""
+    """Whole steps are captured and replayed, and so are the passes of a model that is called as ever; a third model
+    has no graph."""
     captured, called, plainly = net(2).cuda(), net(2).cuda(), net(4).cuda()
     x = batch()
     optimizers = [torch.optim.SGD(model.parameters(), 0.1, momentum=0.9) for model in (captured, called, plainly)]

@@ -24,7 +24,7 @@ std::uint64_t next_seed(at::Generator& cuda) {
 
 Draws draws_from(std::uint64_t seed) {
   const at::Tensor origin = at::scalar_tensor(std::int64_t(seed), at::TensorOptions(at::kLong));
-  return {generator_of(origin), origin};
+  return {generator_of(origin), origin, nullptr, nullptr, 0};
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ Draws next_draws(const std::optional<at::Generator>& given, c10::DeviceIndex dev
   if (settings().draws_as_cpu && !is_given) {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     const std::lock_guard lock(generator.mutex());
-    return {generator, generator.get_state()};
+    return {generator, generator.get_state(), nullptr, nullptr, 0};
   }
   at::Generator cuda = is_given ? *given : at::cuda::detail::getDefaultCUDAGenerator(device);
   return draws_from(next_seed(cuda));
@@ -52,8 +52,11 @@ Draws draws_of_graph(const std::optional<at::Generator>& given, c10::DeviceIndex
   const std::lock_guard lock(cuda.mutex());
   const at::PhiloxCudaState state =
       at::check_generator<at::CUDAGeneratorImpl>(cuda)->philox_cuda_state(kOffsetStep);
-  return {
-      .seed = state.seed_.ptr, .offset = state.offset_.ptr, .further = state.offset_intragraph_};
+  Draws draws;
+  draws.seed = state.seed_.ptr;
+  draws.offset = state.offset_.ptr;
+  draws.further = state.offset_intragraph_;
+  return draws;
 }
 
 Draws launched(const Draws& of_graph) {
