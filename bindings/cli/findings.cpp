@@ -120,7 +120,7 @@ Finding check_gpus(const std::vector<topology::Gpu>& gpus) {
   std::string value;
   for (const topology::Gpu& gpu : gpus)
     value += message("{}{} ({})", value.empty() ? "" : ", ", gpu.name, gpu.bus_address);
-  return {"GPUs", value, Verdict::kWarning, "this version manages CPU tensors only"};
+  return ok("GPUs", value);
 }
 
 std::string disk_value(const runtime::ResolvedDirectory& directory) {

@@ -66,6 +66,17 @@ TEST(CheckMachine, SaysWhichMappersAnOlderKernelLeaves) {
   EXPECT_EQ(finding_of(machine, "kernel").verdict, Verdict::kOk);
 }
 
+TEST(CheckMachine, ListsGpus) {
+  auto machine = good_machine();
+  EXPECT_EQ(finding_of(machine, "GPUs").value, "none; trainers run on the CPU");
+  machine.gpus = {{"NVIDIA A100", "0000:3b:00.0"}, {"NVIDIA L4", "0000:5e:00.0"}};
+  const Finding gpus = finding_of(machine, "GPUs");
+  EXPECT_EQ(gpus.value, "NVIDIA A100 (0000:3b:00.0), NVIDIA L4 (0000:5e:00.0)");
+  // Whether they can be used is told by check_cuda.
+  EXPECT_EQ(gpus.verdict, Verdict::kOk);
+  EXPECT_EQ(gpus.mend, "");
+}
+
 TEST(CheckMachine, ListsCgroupLimits) {
   auto machine = good_machine();
   machine.memory.limits = {{"/sys/fs/cgroup/job/memory.max", 8_GiB, 1_GiB}};
