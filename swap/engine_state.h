@@ -103,6 +103,7 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
                                const std::function<bool()>& is_interrupted) override;
 
   // forks.cpp
+  bool is_inherited() const { return memory_->inherited_pages() != nullptr; }
   void begin_fork_locked();
   void leave_fork_in_parent();
   void enter_child();
@@ -163,7 +164,6 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   void each_held_page_locked(const PinSet& set,
                              const std::function<void(memory::PageIndex)>& act) const;
   std::size_t held_pages_locked(const PinSet* set) const;
-
   bool show_in_child(memory::PageIndex index);
   void drop_extent_locked(Page& page);
   void release_extent_locked(ExtentId extent);

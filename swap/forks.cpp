@@ -32,12 +32,12 @@ constexpr const char* kCannotRead =
 
 void SwapEngine::State::begin_fork_locked() {
   // A child of a child inherits what the first one made of its pages.
-  if (off_.load()) return;
+  if (off_.load() || !is_inherited()) return;
   is_child_known_ = extents_held_ == 0 || children_.begin_fork();
 }
 
 void SwapEngine::State::leave_fork_in_parent() {
-  if (off_.load()) return;
+  if (off_.load() || !is_inherited()) return;
   children_.end_fork_in_parent();
   pool_->renew_free_frames();
 }

@@ -534,6 +534,8 @@ Bytes SwapEngine::resident() const {
 
 Bytes SwapEngine::take_peak() { return state_->take_peak(); }
 
+bool SwapEngine::is_inherited() const { return state_->is_inherited(); }
+
 void SwapEngine::before_fork() {
   state_->mutex_.lock();
   state_->begin_fork_locked();

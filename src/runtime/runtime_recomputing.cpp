@@ -161,7 +161,7 @@ void Runtime::run_replay(profile::OpIndex place, const recompute::RecordedCall& 
 
 void Runtime::before_fork() noexcept {
   try {
-    if (recomputer_ != nullptr) {
+    if (recomputer_ != nullptr && engine_->is_inherited()) {
       const std::string failure = recomputer_->begin_fork(!context().is_running);
       if (!failure.empty())
         log_error("{}. The process goes on, but a forked child ends where it touches one of them: "
@@ -176,7 +176,7 @@ void Runtime::before_fork() noexcept {
 
 void Runtime::after_fork_in_parent() noexcept {
   engine_->after_fork_in_parent();
-  if (recomputer_ != nullptr) recomputer_->end_fork();
+  if (recomputer_ != nullptr && engine_->is_inherited()) recomputer_->end_fork();
 }
 
 void Runtime::after_fork_in_child() noexcept {

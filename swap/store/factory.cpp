@@ -135,13 +135,15 @@ void open_ram(Opening& opening) {
   opening.description = message("RAM, {}", capacity);
 }
 
-std::shared_ptr<std::byte> map_memory(Bytes size) {
+std::shared_ptr<std::byte> map_memory(Bytes size, bool is_for_children) {
   auto mapped = std::make_shared<MappedMemory>(size.count());
+  if (!is_for_children) mapped->hide_from_children();
   std::byte* const begin = mapped->begin();
   return {std::move(mapped), begin};
 }
 
 /// Nothing reaches the memory of the CPU past its cores: only for other devices slabs are pinned.
+/// Forked children read the slabs of the CPU, and cannot use other devices.
 void put_host_memory_before(OpenedSpillStore& opened, const Opening& opening) {
   const std::uint64_t pages = opening.options.host_tier / opening.options.extent_size;
   if (pages >= ExtentId::kNone)
@@ -151,10 +153,11 @@ void put_host_memory_before(OpenedSpillStore& opened, const Opening& opening) {
   std::shared_ptr<device::Device> device =
       pins ? opening.options.device : device::make_cpu_device();
   auto slabs = std::make_unique<device::HostSlabs>(
-      *device, device::HostSlabsOptions{.slab_size = opening.options.extent_size,
-                                        .slab_count = static_cast<std::uint32_t>(pages),
-                                        .pinning = pins ? kPinned : kPageable,
-                                        .memory = map_memory});
+      *device,
+      device::HostSlabsOptions{.slab_size = opening.options.extent_size,
+                               .slab_count = static_cast<std::uint32_t>(pages),
+                               .pinning = pins ? kPinned : kPageable,
+                               .memory = [pins](Bytes size) { return map_memory(size, !pins); }});
   if (pins && slabs->pinning() == kPageable)
     opened.warnings.push_back(
         message("{} of host memory for what leaves {} are not pinned, so copies are slower: {}",

@@ -12,6 +12,10 @@ class MappedMemory {
  public:
   explicit MappedMemory(std::size_t size);  ///< Throws IoError when the address space is refused.
 
+  /// Children that are forked later do not have it. Where it is pinned the system copies it for
+  /// each of them during the fork otherwise.
+  void hide_from_children();
+
   std::byte* begin() const { return space_.begin(); }
   std::size_t size() const { return size_; }
 

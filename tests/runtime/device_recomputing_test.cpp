@@ -131,6 +131,14 @@ class DeviceRecomputingTest : public swap::PagesTest {
     runtime_->step_boundary();
   }
 
+  bool is_dropped(void* value) const {
+    return runtime_->engine().is_dropped(runtime_->find(value).storage);
+  }
+  std::ptrdiff_t dropped() const {
+    return std::count_if(values_.begin(), values_.end(),
+                         [this](void* value) { return is_dropped(value); });
+  }
+
   SteadyClock clock_;
   std::unique_ptr<Runtime> runtime_;
   std::vector<void*> values_;
@@ -161,6 +169,25 @@ TEST_P(DeviceRecomputingTest, FollowsAPlanThatDropsAndComputesAgain) {
   EXPECT_EQ(swap::running.queue->record().wait().error, "");
 }
 
+/// A child cannot use the device, so nothing has to come back for it.
+TEST_P(DeviceRecomputingTest, LeavesDroppedAtAForkWhatNoChildCanRead) {
+  for (std::uint64_t step = 1; step <= 6; ++step) {
+    forward(step);
+    backward();
+  }
+  forward(7);
+  const auto calls_before = calls_;
+  const auto dropped_before = dropped();
+  ASSERT_GT(dropped_before, 0);
+  runtime_->before_fork();
+  runtime_->after_fork_in_parent();
+  EXPECT_EQ(dropped(), dropped_before);
+  EXPECT_EQ(calls_, calls_before);
+  found_.clear();
+  backward();
+  EXPECT_EQ(found_, std::vector<std::uint64_t>(kLayers + 1, 7));
+}
+
 TEST_P(DeviceRecomputingTest, NeitherDropsNorTrustsWhatMayBeWrittenUnseen) {
   for (std::uint64_t step = 1; step <= 4; ++step) {
     forward(step);
@@ -168,14 +195,11 @@ TEST_P(DeviceRecomputingTest, NeitherDropsNorTrustsWhatMayBeWrittenUnseen) {
   }
   ASSERT_GT(calls_.size(), 0U);
   forward(5);
-  std::size_t dropped = 0;
   std::size_t held = 0;
-  for (void* const value : values_)
-    dropped += runtime_->engine().is_dropped(runtime_->find(value).storage) ? 1U : 0U;
-  ASSERT_GT(dropped, 0U);
+  ASSERT_GT(dropped(), 0);
   // The program takes the pointers of all that is there, and writes.
   for (void* const value : values_) {
-    if (runtime_->engine().is_dropped(runtime_->find(value).storage)) continue;
+    if (is_dropped(value)) continue;
     if (held == 2) break;
     ++held;
     runtime_->hold_until_freed(runtime_->find(value).storage);

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -14,6 +15,7 @@
 #include "spillway/base/error.h"
 #include "support/failing_calls.h"
 #include "support/page_patterns.h"
+#include "support/shadow_device.h"
 #include "support/small_file_system.h"
 #include "support/temporary_directory.h"
 
@@ -60,6 +62,38 @@ TEST(MakeSpillStore, PutsHostMemoryBeforeDirectories) {
   EXPECT_THAT(opened.description, StartsWith("host memory, 6.00 MiB, before posix, "));
   EXPECT_EQ(opened.store->report().capacity, 14_MiB);
   EXPECT_EQ(opened.store->report().host.capacity, 6_MiB);
+}
+
+/// Memory of this process that its children do not get.
+Bytes hidden_from_children() {
+  std::ifstream smaps("/proc/self/smaps");
+  std::uint64_t total = 0;
+  std::uint64_t kilobytes = 0;
+  for (std::string line; std::getline(smaps, line);) {
+    static_cast<void>(std::sscanf(line.c_str(), "Size: %lu kB", &kilobytes));
+    if (line.starts_with("VmFlags:") && line.find(" dc") != std::string::npos) total += kilobytes;
+  }
+  return Bytes(total << 10);
+}
+
+/// The system copies pinned memory during a fork: gibibytes for each worker of a data loader.
+TEST(MakeSpillStore, HidesHostMemoryFromForkedChildrenThatCannotUseTheDevice) {
+  const Bytes before = hidden_from_children();
+  SpillStoreOptions options;
+  options.kind = StoreKind::kRam;
+  options.ram_capacity = 4_MiB;
+  options.host_tier = 8_MiB;
+  options.device = std::make_shared<device::ShadowDevice>();
+  const OpenedSpillStore of_device = make_spill_store(options);
+  const Bytes hidden = hidden_from_children();
+  EXPECT_GE(hidden, before + 8_MiB);
+  const TemporaryDirectory directory;
+  options = on({{directory.path(), 8_MiB}});
+  options.kind = StoreKind::kPosix;
+  options.host_tier = 8_MiB;
+  const OpenedSpillStore of_host = make_spill_store(options);
+  // The system hides some pages of its own, too.
+  EXPECT_LT(hidden_from_children(), hidden + 8_MiB) << "children read what left the CPU's memory";
 }
 
 TEST(MakeSpillStore, RefusesHostMemoryThatMakesNoSense) {

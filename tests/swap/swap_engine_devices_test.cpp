@@ -453,6 +453,75 @@ TEST_P(SwapEngineDevicesTest, AForkedChildReadsThePagesOfAllEngines) {
     for (std::size_t page = 0; page < 4; ++page) EXPECT_EQ(word(spilled[i], page), 10 * i + page);
 }
 
+/// Workers of a data loader live as long as the trainer, and cannot touch the pages of a device:
+/// what was spilled when they came was kept for them to the end.
+TEST_P(SwapEngineDevicesTest, AForkKeepsNothingForChildrenThatCannotReadThePages) {
+  if (!running.device) GTEST_SKIP() << "forked children read the pages of the host";
+  const auto swap = engine(4);
+  std::byte* const spilled = swap->allocate(page_size() * 4, nullptr).address;
+  for (std::size_t page = 0; page < 4; ++page) word(spilled, page) = page;
+  finish_operators();
+  std::byte* const resident = swap->allocate(page_size() * 4, nullptr).address;
+  for (std::size_t page = 0; page < 4; ++page) word(resident, page) = 10 + page;
+  const Bytes before = swap->statistics().store.extents_in_use;
+  ASSERT_GT(before, Bytes());
+  std::array<int, 2> end{};
+  ASSERT_EQ(::pipe(end.data()), 0);
+  swap->before_fork();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    swap->after_fork_in_child();
+    ::close(end[1]);
+    char none = 0;
+    std::_Exit(::read(end[0], &none, 1) == 0 ? 0 : 1);
+  }
+  swap->after_fork_in_parent();
+  ::close(end[0]);
+  for (std::size_t page = 0; page < 4; ++page) EXPECT_EQ(word(resident, page), 10 + page);
+  finish_operators();
+  swap->release(swap->find(spilled).storage);
+  EXPECT_LE(swap->statistics().store.extents_in_use + page_size() * 4, before);
+  ::close(end[1]);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+/// Its free frames were given up and made anew, so others could take their memory in between.
+TEST_P(SwapEngineDevicesTest, AForkLeavesFreeFramesThatNoChildShares) {
+  class CountedPages final : public memory::ShadowPages {
+   public:
+    CountedPages(std::shared_ptr<device::ShadowDevice> device, std::size_t& made)
+        : ShadowPages(std::move(device)), made_(made) {}
+    void make_frame(memory::SlotId slot) override {
+      ++made_;
+      ShadowPages::make_frame(slot);
+    }
+
+   private:
+    std::size_t& made_;
+  };
+  const auto device = std::dynamic_pointer_cast<device::ShadowDevice>(running.device);
+  if (device == nullptr) GTEST_SKIP() << "frames are counted on a device of these tests";
+  std::size_t made = 0;
+  SwapEngineOptions options;
+  options.budget = page_size() * 4;
+  options.arena_size = 1_GiB;
+  SwapEngine swap(options, std::make_unique<CountedPages>(device, made), ram_store(256), clock_);
+  running.engine = &swap;
+  std::byte* memory = swap.allocate(page_size() * 4, nullptr).address;
+  for (std::size_t page = 0; page < 4; ++page) word(memory, page) = page;
+  finish_operators();
+  swap.release(swap.find(memory).storage);
+  const std::size_t before = made;
+  swap.before_fork();
+  swap.after_fork_in_parent();
+  memory = swap.allocate(page_size() * 4, nullptr).address;
+  for (std::size_t page = 0; page < 4; ++page) word(memory, page) = page;
+  finish_operators();
+  EXPECT_EQ(made, before);
+}
+
 INSTANTIATE_TEST_SUITE_P(Pages, SwapEngineDevicesTest, testing::ValuesIn(all_pages()), pages_case);
 
 }  // namespace

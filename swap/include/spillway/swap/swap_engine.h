@@ -122,6 +122,8 @@ class SwapEngine final : public StorageMemory,
   /// The most of them at once since the last call of this.
   Bytes take_peak();
 
+  /// Whether forked children read the pages. For others nothing is kept, and a fork costs nothing.
+  bool is_inherited() const;
   void before_fork() override;
   void after_fork_in_parent() override;
   void after_fork_in_child() override;
