@@ -1,4 +1,5 @@
 // Ranks as threads, each with a GPU, on the emulated CUDA and on a real machine.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -213,15 +214,29 @@ TEST(NcclGroup, AddsUpGathersAndBroadcastsBesideMessages) {
   ranks.run_members(check_groups);
 }
 
-// Before release 2.18 NCCL divides no communicator.
+/// Calls of ncclCommSplit by four ranks that make groups with the emulated NCCL, which says that it
+/// is of `release`.
+int splits_of(const char* library, const std::string& release) {
+  NcclOptions options;
+  options.library = library;
+  EXPECT_EQ(nccl_facts(library).version, release);
+  NcclRanks ranks(4, options);
+  ranks.run_members(check_groups);
+  const auto* const splits =
+      static_cast<const int*>(::dlsym(::dlopen(library, RTLD_LAZY), "spillway_splits"));
+  return splits == nullptr ? -1 : *splits;
+}
+
+TEST(NcclGroup, IsDividedFromTheJobWhereNcclCan) {
+  const char* const library = std::getenv("SPILLWAY_TEST_NCCL_2_18");
+  if (library == nullptr) GTEST_SKIP() << "only the emulated NCCL comes in several releases";
+  EXPECT_EQ(splits_of(library, "2.18.0"), 4);
+}
+
 TEST(NcclGroup, WorksWithAnNcclThatCannotSplit) {
   const char* const library = std::getenv("SPILLWAY_TEST_NCCL_2_16");
   if (library == nullptr) GTEST_SKIP() << "only the emulated NCCL comes in several releases";
-  NcclOptions options;
-  options.library = library;
-  EXPECT_EQ(nccl_facts(library).version, "2.16.2");
-  NcclRanks ranks(4, options);
-  ranks.run_members(check_groups);
+  EXPECT_EQ(splits_of(library, "2.16.2"), 0);
 }
 
 TEST(NcclGroup, NamesWhoAsksForSomethingElse) {

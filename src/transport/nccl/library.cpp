@@ -41,11 +41,13 @@ void* open_library(const std::string& wanted, std::string& reason) {
 }
 
 /// The name of a function that is missing; null: all are there.
-const char* find_functions(void* library, Functions& found) {
+const char* find_functions(void* library, int version, Functions& found) {
 #define SPILLWAY_FIND(result, name, parameters)                                 \
   found.name = reinterpret_cast<decltype(found.name)>(::dlsym(library, #name)); \
   if (found.name == nullptr) return #name;
   SPILLWAY_NCCL(SPILLWAY_FIND)
+  if (version < kOldestVersionThatSplits) return nullptr;
+  SPILLWAY_FIND(, ncclCommSplit, )
 #undef SPILLWAY_FIND
   return nullptr;
 }
@@ -66,7 +68,7 @@ Library find_library(const std::string& wanted) {
   } else if (found.version < kOldestVersion) {
     found.reason = message("{} is NCCL {}, and {} or later is needed: {}", found.path,
                            release_of(found.version), release_of(kOldestVersion), kMend);
-  } else if (const char* const missing = find_functions(library, found.call)) {
+  } else if (const char* const missing = find_functions(library, found.version, found.call)) {
     found.reason = message("{} is NCCL {} and has no {}: {}", found.path, release_of(found.version),
                            missing, kMend);
   }
