@@ -3,7 +3,8 @@
 
 Needs a GPU, LibTorch 2.11 for CUDA 13 (SPILLWAY_LIBTORCH_DIR, or the torch of python3) and no network. Writes one
 JSON file with all figures, device and date, and prints a summary. Each part has a share of the time; what does not
-come to its end in it says so. Exit status: 0 all parts gave figures or a reason why not, 1 something failed.
+come to its end in it says so, and has failed if it is a test. Exit status: 0 all parts gave figures or a reason why
+not, 1 something failed.
 """
 import argparse
 import datetime
@@ -75,7 +76,7 @@ def measure(options, place, work):
     for name, part, share in parts.PARTS:
         if name not in options.parts and name != "device":
             continue
-        context.begin(min(share * max(1.0, options.limit / whole), end - time.monotonic()))
+        context.begin(name, min(share * max(1.0, options.limit / whole), end - time.monotonic()))
         record["parts"][name] = outcome_of(part, context)
         print(f"{name}: {line_of(record['parts'][name], options.emulated)}", flush=True)
         if name == "device":

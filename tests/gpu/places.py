@@ -13,7 +13,7 @@ from clean_environment import clean_environment  # noqa: E402  pylint: disable=w
 LARGEST_FOLDER = 64 << 20
 SERVED = "2.11."  # The LibTorch whose CUDA part is served, built for CUDA 13.
 EXAMPLES = ("brain_unet", "photo_net", "text_gpt")
-GPU_TESTS = ("device_cuda", "memory_cuda", "swap_cuda")
+GPU_TESTS = ("device_cuda", "memory_cuda", "swap_cuda", "nccl")
 PROGRAMS = (*(f"{name}_on_cuda" for name in EXAMPLES), "spillway_gpu_figures_on_cuda", "spillway",
             "spillway-planning", *(f"spillway_{name}_test" for name in GPU_TESTS))
 LIBRARIES = ("libspillway_preload.so", "libspillway_core_2.11.so", "libspillway_core_2.11_cuda.so",
