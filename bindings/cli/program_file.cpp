@@ -199,17 +199,24 @@ std::optional<std::string> linked_torch(const ProgramFile& program, const std::s
   return listed_library(program, path, "libtorch_cpu.so");
 }
 
+/// Zip archives of LibTorch have it as libcudart-1a2b3c4d.so.13.
+std::optional<std::string> listed_cuda_runtime(const ProgramFile& program,
+                                               const std::string& path) {
+  if (auto found = listed_library(program, path, "libcudart.so.")) return found;
+  return listed_library(program, path, "libcudart-");
+}
+
 // libtorch_cpu.so of wheels goes with CUDA's runtime, too, for its profiler.
 std::optional<std::string> linked_cuda_runtime(const ProgramFile& program,
                                                const std::string& path) {
   if (!listed_library(program, path, "libtorch_cuda.so")) return std::nullopt;
-  return listed_library(program, path, "libcudart.so.");
+  return listed_cuda_runtime(program, path);
 }
 
 std::optional<std::string> cuda_runtime_of_folder(const std::string& folder) {
   const std::string library = folder + "/libtorch_cuda.so";
   if (!exists(library)) return std::nullopt;
-  return listed_library(inspect_program("/proc/self/exe"), library, "libcudart.so.");
+  return listed_cuda_runtime(inspect_program("/proc/self/exe"), library);
 }
 
 bool is_sanitizer(std::string_view library) {

@@ -53,8 +53,8 @@ std::string starter_of(const std::string& path);
 /// loader; nothing when there is none.
 std::optional<std::string> linked_torch(const ProgramFile& program, const std::string& path);
 
-/// The runtime of CUDA (libcudart.so.13) that goes with LibTorch's CUDA part, where a dynamic
-/// program loads that; else nothing.
+/// The runtime of CUDA (libcudart.so.13, or what an archive names it) that goes with LibTorch's
+/// CUDA part, where a dynamic program loads that; else nothing.
 std::optional<std::string> linked_cuda_runtime(const ProgramFile& program, const std::string& path);
 
 /// The same for the LibTorch of a folder, which is asked for as this program would load it.

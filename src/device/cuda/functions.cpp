@@ -12,6 +12,7 @@ namespace spillway::device {
 namespace {
 
 constexpr const char* kLibrary = "libcudart.so.13";
+constexpr int kServed = 13;           // Its first number.
 constexpr int kOldestDriver = 13000;  // As a runtime of 13 asks for.
 
 // Of a trainer whose LibTorch has another CUDA.
@@ -27,24 +28,49 @@ constexpr std::array kOfALostDevice{
 
 struct Library {
   void* handle = nullptr;
+  std::string name = kLibrary;
   std::string reason;
 };
 
+Library refused(const std::string& name) {
+  return {nullptr, name,
+          message("the program uses {}, and this version of Spillway serves CUDA {}: take a "
+                  "LibTorch that was built for CUDA 13 (cu130)",
+                  name, kServed)};
+}
+
+/// The runtime under another name, which LibTorch's zip archives give it
+/// (libcudart-1a2b3c4d.so.13), or as a part of the program. None: no handle, and no reason.
+Library find_renamed() {
+  void* const symbol = ::dlsym(RTLD_DEFAULT, "cudaRuntimeGetVersion");
+  Dl_info info{};
+  if (symbol == nullptr || ::dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return {};
+  const std::string path = info.dli_fname;
+  const std::string name = path.substr(path.rfind('/') + 1);
+  int version = 0;
+  const auto ask = reinterpret_cast<decltype(CudaFunctions::cudaRuntimeGetVersion)>(symbol);
+  if (ask(&version) != cudaSuccess || version / 1000 != kServed)
+    return refused(message("{} (CUDA {})", name, release_of(version)));
+  return {::dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD), name, {}};
+}
+
 Library open_library() {
-  if (void* const loaded = ::dlopen(kLibrary, RTLD_LAZY | RTLD_NOLOAD)) return {loaded, {}};
+  if (void* const loaded = ::dlopen(kLibrary, RTLD_LAZY | RTLD_NOLOAD))
+    return {loaded, kLibrary, {}};
+  if (Library renamed = find_renamed(); renamed.handle != nullptr || !renamed.reason.empty())
+    return renamed;
   for (const char* other : kOthers) {
     void* const loaded = ::dlopen(other, RTLD_LAZY | RTLD_NOLOAD);
     if (loaded == nullptr) continue;
     ::dlclose(loaded);
-    return {nullptr, message("the program uses {}, and this version of Spillway serves CUDA 13: "
-                             "take a LibTorch that was built for CUDA 13 (cu130)",
-                             other)};
+    return refused(other);
   }
-  if (void* const found = ::dlopen(kLibrary, RTLD_LAZY)) return {found, {}};
+  if (void* const found = ::dlopen(kLibrary, RTLD_LAZY)) return {found, kLibrary, {}};
   const char* const why = ::dlerror();
-  return {nullptr, message("CUDA's runtime cannot be loaded ({}): take a LibTorch with CUDA 13, or "
-                           "name the folder of {} in LD_LIBRARY_PATH",
-                           why == nullptr ? kLibrary : why, kLibrary)};
+  return {nullptr, kLibrary,
+          message("CUDA's runtime cannot be loaded ({}): take a LibTorch with CUDA 13, or name the "
+                  "folder of {} in LD_LIBRARY_PATH",
+                  why == nullptr ? kLibrary : why, kLibrary)};
 }
 
 // The name of a function of the runtime that is missing; null: all are there.
@@ -85,9 +111,9 @@ std::string why_no_driver(const CudaFunctions& cuda) {
 }
 
 // Fills `found`, or says what is missing.
-std::string why_incomplete(void* library, CudaFunctions& found) {
-  if (const char* const missing = find_runtime(library, found))
-    return message("{} has no {}: take that of CUDA 13", kLibrary, missing);
+std::string why_incomplete(const Library& library, CudaFunctions& found) {
+  if (const char* const missing = find_runtime(library.handle, found))
+    return message("{} has no {}: take that of CUDA 13", library.name, missing);
   if (std::string why = why_no_driver(found); !why.empty()) return why;
   if (const char* const missing = find_driver(found))
     return message("the driver of NVIDIA has no {}: install one of release 580 or later", missing);
@@ -140,7 +166,7 @@ FoundCuda find_cuda() {
   const Library library = open_library();
   if (library.handle == nullptr) return {nullptr, library.reason};
   CudaFunctions candidate;
-  if (std::string why = why_incomplete(library.handle, candidate); !why.empty()) {
+  if (std::string why = why_incomplete(library, candidate); !why.empty()) {
     ::dlclose(library.handle);
     return {nullptr, why};
   }

@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import subprocess
 import unittest
 
 from command_case import COMMAND, CommandCase
@@ -35,6 +36,19 @@ class GpuDoctor(CommandCase):
 
     def test_lists_the_gpus_of_a_program(self):
         self.assertEqual(list(self.checks("--", PROGRAM)), ["CUDA", "cuda:0", "cuda:1", "NCCL"])
+
+    def test_knows_the_runtime_of_a_zip_archive_of_libtorch(self):
+        folder = self.root / "zip/lib"
+        folder.mkdir(parents=True)
+        runtime = (EMULATED / "nvidia/cu13/lib/libcudart.so.13").read_bytes()
+        renamed = folder / "libcudart-12.so"  # As long as the name that it has in itself.
+        renamed.write_bytes(runtime.replace(b"libcudart.so.13\0", b"libcudart-12.so\0"))
+        subprocess.run([os.environ["SPILLWAY_TEST_COMPILER"], "-shared", "-o", folder / "libtorch_cuda.so", "-x", "c",
+                        "/dev/null", "-x", "none", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", renamed], check=True)
+        (folder / "libtorch_cpu.so").symlink_to(EMULATED / "torch/lib/libtorch_cpu.so")
+        found = self.checks(SPILLWAY_LIBTORCH_DIR=str(folder.parent))
+        self.assertEqual(found["CUDA"]["value"], "13.0; the driver serves up to 13.0")
+        self.assertEqual(list(found)[:3], ["CUDA", "cuda:0", "cuda:1"])
 
     def test_gives_one_reason_where_there_are_none(self):
         for variables, reason in (({"EMU_CUDA_DRIVER": "0"}, "no driver of NVIDIA is loaded: install"),

@@ -12,7 +12,8 @@ using testing::HasSubstr;
 /// A library that the program has loaded meanwhile.
 class Loaded {
  public:
-  explicit Loaded(const char* path) : handle_(::dlopen(path, RTLD_NOW)) {
+  explicit Loaded(const char* path, int how = RTLD_LOCAL)
+      : handle_(::dlopen(path, RTLD_NOW | how)) {
     EXPECT_NE(handle_, nullptr) << ::dlerror();
   }
   ~Loaded() { ::dlclose(handle_); }
@@ -37,6 +38,20 @@ TEST(CudaRuntime, OfAnotherReleaseIsNamed) {
   EXPECT_EQ(cuda_backend().probe().reason,
             "the program uses libcudart.so.12, and this version of Spillway serves CUDA 13: take a "
             "LibTorch that was built for CUDA 13 (cu130)");
+}
+
+/// As those of LibTorch's zip archives, which every program has among what it is linked with.
+TEST(CudaRuntime, OfAnotherReleaseIsFoundUnderANameOfLibTorchs) {
+  const Loaded other(SPILLWAY_RENAMED_CUDART_12, RTLD_GLOBAL);
+  EXPECT_EQ(cuda_backend().probe().reason,
+            "the program uses libcudart-1a2b3c4d.so.12 (CUDA 12.8), and this version of Spillway "
+            "serves CUDA 13: take a LibTorch that was built for CUDA 13 (cu130)");
+}
+
+TEST(CudaRuntime, IsFoundUnderANameOfLibTorchs) {
+  const Loaded renamed(SPILLWAY_RENAMED_CUDART_13, RTLD_GLOBAL);
+  EXPECT_EQ(cuda_backend().probe().reason,
+            "libcudart-1a2b3c4d.so.13 has no cudaDeviceCanAccessPeer: take that of CUDA 13");
 }
 
 TEST(CudaRuntime, ThatLacksAFunctionIsNamed) {
