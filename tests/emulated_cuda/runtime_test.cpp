@@ -243,6 +243,25 @@ TEST_F(EmulatedRuntime, AHostFunctionTellsTheHostWhatIsDone) {
   EXPECT_EQ(pinned.data()[kBytes / 2], 3);
 }
 
+TEST_F(EmulatedRuntimeDeathTest, AHostFunctionMayNotCallCuda) {
+  const auto submit = [](auto&& give) {
+    const FreeStream stream;
+    give(cudaStream_t(stream));
+    cudaStreamSynchronize(stream);
+  };
+  EXPECT_DEATH(submit([](cudaStream_t stream) {
+                 cudaLaunchHostFunc(
+                     stream, [](void*) { cudaStreamQuery(nullptr); }, nullptr);
+               }),
+               "cudaStreamQuery is called by a function of the host in a stream, which CUDA "
+               "forbids");
+  EXPECT_DEATH(submit([](cudaStream_t stream) {
+                 const auto callback = [](cudaStream_t, cudaError_t, void*) { cudaGetLastError(); };
+                 cudaStreamAddCallback(stream, callback, nullptr, 0);
+               }),
+               "cudaGetLastError is called by a function of the host in a stream");
+}
+
 // What stands in the same page as the end of a copy may be somebody else's.
 TEST_F(EmulatedRuntime, OnlyWholePagesOfPinnedMemoryAreProtected) {
   const FreeStream stream;

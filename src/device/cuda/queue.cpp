@@ -5,6 +5,7 @@
 #include <exception>
 #include <utility>
 
+#include "spillway/base/assert.h"
 #include "spillway/base/error.h"
 
 #if __has_include(<nvtx3/nvToolsExtCudaRt.h>)
@@ -209,6 +210,8 @@ void CudaQueue::do_wait(const std::shared_ptr<const EventState>& event) {
   if (const auto* const moment = dynamic_cast<const CudaMoment*>(event.get())) {
     if (moment->event() == nullptr) return;
     const std::lock_guard lock(mutex_);
+  // The function below may not call CUDA, so it can wait for nobody that does.
+  SPILLWAY_ASSERT(event->device().kind != DeviceKind::kCuda);
     const OnDevice on(*context_);
     note("a wait", context_->cuda().cudaStreamWaitEvent(stream_, moment->event(), 0));
     return;

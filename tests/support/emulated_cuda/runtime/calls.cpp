@@ -65,7 +65,17 @@ struct PrintAtExit {
   }
 } print_at_exit;
 
+thread_local bool in_host_function = false;
+
 }  // namespace
+
+InHostFunction::InHostFunction() { in_host_function = true; }
+InHostFunction::~InHostFunction() { in_host_function = false; }
+
+void need_no_host_function(const char* call) {
+  if (in_host_function)
+    die(std::string(call) + " is called by a function of the host in a stream, which CUDA forbids");
+}
 
 CallCounter::CallCounter(const char* name) : name_(name), next_(head().load()) {
   while (!head().compare_exchange_weak(next_, this)) {

@@ -26,6 +26,19 @@ class CallCounter {
 /// driver's files are open there alone.
 void need_driver_files(const char* call);
 
+/// While it lives the calling thread runs a function of the host in a stream, which may not call
+/// CUDA: on a GPU that is refused, or waits for ever.
+class InHostFunction {
+ public:
+  InHostFunction();
+  ~InHostFunction();
+  InHostFunction(const InHostFunction&) = delete;
+  InHostFunction& operator=(const InHostFunction&) = delete;
+};
+
+/// Dies where the calling thread runs such a function.
+void need_no_host_function(const char* call);
+
 }  // namespace spillway::emulated
 
 /// First line of each function of CUDA.
@@ -34,4 +47,5 @@ void need_driver_files(const char* call);
     static auto* counter_of_calls = new spillway::emulated::CallCounter(__func__); \
     counter_of_calls->count();                                                     \
     spillway::emulated::need_driver_files(__func__);                               \
+    spillway::emulated::need_no_host_function(__func__);                           \
   } while (false)

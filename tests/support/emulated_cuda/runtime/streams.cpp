@@ -43,6 +43,7 @@ void push_host_function(CUstream_st& stream, const char* what, std::function<voi
               [known = ordering::now(stream.id()), device = stream.device(), run = std::move(run)] {
                 if (error_of_lost(device) != cudaSuccess) return;
                 ordering::host_learns(known);
+                const InHostFunction here;
                 run();
               });
 }
