@@ -385,7 +385,7 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
     note_need(op);
     if (holds) hold(op, uses, shared);
     if (traces()) options_.trace->begun(trainer_of(op));
-    if (held_ != nullptr) held_->let_go_of_used(uses);
+    held_->let_go_of_used(uses);
   } catch (...) {
     end_op();
     throw;

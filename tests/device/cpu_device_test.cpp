@@ -37,7 +37,6 @@ TEST(CpuDevice, SharesTheMemoryOfTheHost) {
   EXPECT_TRUE(device->id().is_host());
   const DeviceMemory memory = device->allocate(64_B);
   memory.span().data[63] = std::byte{5};
-  EXPECT_TRUE(device->capabilities().direct_file_io);
   EXPECT_FALSE(device->capabilities().peer_copies);
 }
 

@@ -28,10 +28,8 @@ std::string limit_of_locked_memory() {
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(std::shared_ptr<const Clock> clock)
-      : Device(DeviceId(), {.virtual_memory = true,
-                            .direct_file_io = true,
-                            .peer_copies = false,
-                            .pinned_host_memory = true}),
+      : Device(DeviceId(),
+               {.virtual_memory = true, .peer_copies = false, .pinned_host_memory = true}),
         clock_(std::move(clock)) {}
 
  private:

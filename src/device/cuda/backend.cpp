@@ -86,7 +86,6 @@ bool pins_host(const CudaFunctions& cuda, DeviceId id) {
 
 Capabilities capabilities_of(const CudaFunctions& cuda, DeviceId id, std::size_t devices) {
   return {.virtual_memory = moves_memory(cuda, id),
-          .direct_file_io = false,
           .peer_copies = devices > 1,
           .pinned_host_memory = pins_host(cuda, id)};
 }

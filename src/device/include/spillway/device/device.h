@@ -66,7 +66,6 @@ struct MemoryInfo {
 /// What not every device can do.
 struct Capabilities {
   bool virtual_memory = false;      ///< Physical memory can move below addresses that stay.
-  bool direct_file_io = false;      ///< Files are read and written straight from its memory.
   bool peer_copies = false;         ///< Its queues reach other devices of its kind.
   bool pinned_host_memory = false;  ///< `pin_host` works, as far as limits go.
 };

@@ -219,7 +219,7 @@ class Runtime {
   std::unique_ptr<swap::SwapEngine> engine_;
   const Bytes page_size_;
   std::unique_ptr<SharedPages> shared_;
-  std::unique_ptr<HeldStorages> held_;      ///< On other devices than the host.
+  std::unique_ptr<HeldStorages> held_;      ///< None on the host.
   std::atomic<bool> learns_shared_{false};  ///< Plans know of shared pages, from now on.
   std::unique_ptr<StepGuide> guide_;        ///< None when nothing is learned.
   std::unique_ptr<Recomputer> recomputer_;  ///< None when nothing is recomputed.

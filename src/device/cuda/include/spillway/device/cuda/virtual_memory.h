@@ -35,8 +35,7 @@ class CudaVirtualMemory {
   /// Gives addresses back, beneath which nothing lies.
   void give_back(std::byte* address, Bytes size) noexcept;
 
-  /// Takes memory of the device, which takes a tenth of a millisecond or more. Throws Error with
-  /// what is free.
+  /// Takes memory of the device. Throws Error with what is free.
   Chunk make_chunk(Bytes size);
   /// Gives its memory back, once no addresses lie above it.
   void drop_chunk(Chunk chunk) noexcept;
