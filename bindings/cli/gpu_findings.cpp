@@ -20,7 +20,7 @@ Finding check_gpu(const device::CudaDeviceFacts& gpu, const OpenedGpu& opened) {
   if (!gpu.compute_capability.empty()) value += message(" ({})", gpu.compute_capability);
   if (!opened.refusal.empty()) {
     finding.verdict = Verdict::kWarning;
-    finding.mend = message("it cannot be opened: {}; nvidia-smi shows who uses it", opened.refusal);
+    finding.mend = message("it cannot be opened: {}", opened.refusal);
     return finding;
   }
   value += message(", {} of {} free", opened.free, gpu.memory);

@@ -21,8 +21,10 @@ constexpr std::string_view kFound = "found: ";
 OpenedGpu open_gpu(device::DeviceId id) {
   try {
     return {device::cuda_backend().open(id)->memory().free, {}};
-  } catch (const Error& error) {
+  } catch (const UnsupportedError& error) {
     return {{}, error.what()};
+  } catch (const Error& error) {
+    return {{}, message("{}; nvidia-smi shows who uses it", error.what())};
   }
 }
 

@@ -133,6 +133,24 @@ CudaDeviceFacts facts_of(const FoundDevices& found, DeviceId id) {
 
 template <typename Function>
 std::string release_by(Function function) {
+/// LibTorch and its libraries have kernels for what CUDA's compilers still know.
+void require_kernels(const CudaFunctions& cuda, DeviceId id) {
+  constexpr int kOldest = 75;  // Of CUDA 13.
+  int major = 0;
+  int minor = 0;
+  if (cuda.cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, id.index) !=
+          cudaSuccess ||
+      cuda.cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, id.index) !=
+          cudaSuccess) {
+    cuda.cudaGetLastError();
+    return;
+  }
+  if (major * 10 + minor < kOldest)
+    throw UnsupportedError("device {} has the compute capability {}.{}, and CUDA 13 has kernels "
+                           "for {}.{} and later: take another GPU (CUDA_VISIBLE_DEVICES)",
+                           id, major, minor, kOldest / 10, kOldest % 10);
+}
+
   int version = 0;
   return function(&version) == cudaSuccess && version > 0 ? release_of(version) : std::string();
 }
@@ -149,6 +167,7 @@ std::unique_ptr<Device> open(DeviceId id) {
     throw Error("{} is not there any more", id);
   return std::make_unique<CudaDevice>(
       std::make_shared<CudaContext>(*found.cuda, id, others(found.devices, id)),
+  require_kernels(*found.cuda, id);
       capabilities_of(*found.cuda, id, found.devices.size()));
 }
 

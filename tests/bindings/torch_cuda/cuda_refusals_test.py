@@ -60,6 +60,34 @@ class CudaRefusals(unittest.TestCase):
         self.assert_refused(self.run_with(16 << 30), "[spillway] error: ",
                             "is larger than the memory of cuda:0 (Emulated GPU 0), 8.00 GiB")
 
+    def test_no_gpu_that_can_be_used(self):
+        """The trainer takes the CPU then, as it does without the command."""
+        for settings in ({"EMU_CUDA_DRIVER": "0"}, {"CUDA_VISIBLE_DEVICES": ""}, {"CUDA_VISIBLE_DEVICES": "9"}):
+            plain = self.start([], TRAINING, settings)
+            self.assertEqual(plain.returncode, 0, plain.stderr)
+            self.assertNotIn("peak", plain.stderr)
+            run = self.run_with(LITTLE, training=TRAINING, **settings)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertEqual(run.stdout, plain.stdout)
+            self.assertNotIn("error", run.stderr)
+            statistics = json.loads(self.statistics_file().read_text(encoding="utf-8"))
+            self.assertEqual(statistics["devices"], [])
+
+    def test_gpus_in_another_order(self):
+        run = self.run_with(LITTLE, EMU_CUDA_DEVICES="2", CUDA_VISIBLE_DEVICES="1,0")
+        self.assert_equal_though_paged(run)
+        self.assertIn("Emulated GPU 1", run.stderr)
+
+    def test_a_gpu_that_is_older_than_cuda(self):
+        self.assert_refused(self.run_with(LITTLE, EMU_CUDA_CC="7.0"),
+                            "[spillway] error: device cuda:0 has the compute capability 7.0, and CUDA 13 has kernels "
+                            "for 7.5 and later: take another GPU")
+
+    def test_a_tensor_for_other_processes(self):
+        self.assert_refused(self.run_with(LITTLE, training=("shared",)),
+                            "Spillway moves this tensor of 524288 bytes, so that no other process can use its memory: "
+                            "send a copy on the host")
+
     def test_a_gpu_without_virtual_memory(self):
         self.assert_refused(self.run_with(LITTLE, EMU_CUDA_VIRTUAL="0"),
                             "[spillway] error: device cuda:0 cannot lay memory beneath addresses that stay")

@@ -1,7 +1,10 @@
 // A trainer on a GPU that knows nothing of Spillway: the bits of its losses, and of what it has
 // learned.
 //   spillway_cuda_trainer conv_net|unet|gpt|gpt_and_pointer|gpt_on_stream|streams STEPS [STEP]
-// Before STEP the GPU is lost, as by an error of its memory.
+// Before STEP the GPU is lost, as by an error of its memory. Where there is no GPU it trains on the
+// CPU.
+//   spillway_cuda_trainer shared
+// Hands a tensor to other processes.
 #include <ATen/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
@@ -129,9 +132,20 @@ class KeptPointer {
   const float* pointer_;
 };
 
+void share() {
+  const at::Tensor tensor = at::ones({1 << 17}, at::TensorOptions(at::kCUDA).dtype(at::kFloat));
+  const auto shared =
+      c10::cuda::CUDACachingAllocator::get()->shareIpcHandle(tensor.storage().mutable_data());
+  std::printf("shared %zu\n", shared.handle.size());
+}
+
 /// `lost_at`: the step that finds no GPU.
 void train(const std::string& model, int steps, int lost_at) {
-  const at::Device device(at::kCUDA, 0);
+  const at::Device device =
+      torch::cuda::is_available() ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+  const auto on_device = [&](const at::Tensor& tensor) {
+    return device.is_cuda() ? tensor.pin_memory().to(device, /*non_blocking=*/true) : tensor;
+  };
   std::optional<KeptPointer> kept;
   if (model == "gpt_and_pointer") kept.emplace(device);
   std::optional<c10::cuda::CUDAStreamGuard> stream;
@@ -145,14 +159,14 @@ void train(const std::string& model, int steps, int lost_at) {
     if (step == lost_at) emu_cuda_lose(0, cudaErrorECCUncorrectable);
     const Batch batch = training.next_batch(data);
     optimizer.zero_grad();
-    const at::Tensor input = batch.input.pin_memory().to(device, /*non_blocking=*/true);
-    const at::Tensor target = batch.target.pin_memory().to(device, /*non_blocking=*/true);
+    const at::Tensor input = on_device(batch.input);
+    const at::Tensor target = on_device(batch.target);
     const at::Tensor loss = at::cross_entropy_loss(training.network->forward(input), target);
     loss.backward();
     torch::nn::utils::clip_grad_norm_(training.network->parameters(), 1.0);
     optimizer.step();
     const at::Tensor shown = loss.detach().to(at::kCPU, /*non_blocking=*/true);
-    torch::cuda::synchronize();
+    if (device.is_cuda()) torch::cuda::synchronize();
     std::printf("loss %08x\n", std::bit_cast<std::uint32_t>(shown.item<float>()));
   }
   for (const auto& item : training.network->named_parameters())
@@ -168,11 +182,16 @@ void train(const std::string& model, int steps, int lost_at) {
 }  // namespace spillway::emulated
 
 int main(int count, char** words) {
+  if (count == 2 && std::string(words[1]) == "shared") {
+    spillway::emulated::share();
+    return 0;
+  }
   if (count != 3 && count != 4) return 1;
   auto* const allocator = c10::cuda::CUDACachingAllocator::get();
   std::fprintf(stderr, "allocator %s\n", c10::demangle(typeid(*allocator).name()).c_str());
   spillway::emulated::train(words[1], std::atoi(words[2]), count == 4 ? std::atoi(words[3]) : -1);
-  std::fprintf(stderr, "peak %lld\n",
-               static_cast<long long>(allocator->getDeviceStats(0).allocated_bytes[0].peak));
+  if (torch::cuda::is_available())
+    std::fprintf(stderr, "peak %lld\n",
+                 static_cast<long long>(allocator->getDeviceStats(0).allocated_bytes[0].peak));
   return 0;
 }
