@@ -87,6 +87,9 @@ void add_run_options(CLI::App& app, RunOptions& options) {
                        : "give cpu, cuda or cuda:NUMBER, not " + text;
           },
           "DEVICE"));
+  app.add_flag("--autocast", options.autocast,
+               "Compute matrix products and convolutions of the forward in bfloat16")
+      ->group(kTrainingGroup);
   add_output("--losses", options.losses,
              "Write 'step loss' per line; reading a loss back gives the same bits");
   CLI::Option* checkpoint =

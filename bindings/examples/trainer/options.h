@@ -28,6 +28,7 @@ struct RunOptions {
   std::uint64_t seed = 1;
   int threads = 0;  ///< 0 leaves the choice to LibTorch.
   std::string device = "cpu";
+  bool autocast = false;  ///< The forward in bfloat16, where that is enough.
   std::filesystem::path losses;
   std::filesystem::path checkpoint;
   std::int64_t checkpoint_every = 0;  ///< 0 writes the checkpoint after the last step only.
@@ -35,7 +36,7 @@ struct RunOptions {
   std::filesystem::path save_model;
 };
 
-/// Adds `--steps`, `--micro-batches`, `--seed`, `--threads`, `--device`, `--losses`,
+/// Adds `--steps`, `--micro-batches`, `--seed`, `--threads`, `--device`, `--autocast`, `--losses`,
 /// `--checkpoint`, `--checkpoint-every`, `--resume` and `--save-model`.
 void add_run_options(CLI::App& app, RunOptions& options);
 

@@ -34,9 +34,18 @@ void require_finite(std::int64_t step, float loss) {
 }  // namespace
 
 MicroBatches::MicroBatches(const RunOptions& options, std::int64_t step)
-    : count_(options.micro_batches), first_((step - 1) * options.micro_batches + 1) {}
+    : count_(options.micro_batches),
+      first_((step - 1) * options.micro_batches + 1),
+      casts_on_(options.autocast ? std::optional(torch::Device(options.device).type())
+                                 : std::nullopt) {}
+
+std::int64_t MicroBatches::next() {
+  if (casts_on_) autocast_.emplace(*casts_on_);
+  return first_ + begun_++;
+}
 
 void MicroBatches::backward(const torch::Tensor& loss, std::int64_t items) {
+  autocast_.reset();
   const torch::Tensor part = count_ > 1 ? loss / count_ : loss;
   part.backward();
   loss_ = loss_.defined() ? loss_ + part.detach() : part.detach();

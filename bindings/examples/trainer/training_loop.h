@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
+#include "trainer/autocast.h"
 #include "trainer/options.h"
 
 namespace trainer {
@@ -15,7 +17,8 @@ struct StepResult {
   std::int64_t items = 0;  ///< How much data the step saw: voxels, pixels or tokens.
 };
 
-/// The micro-batches of one step, each with a forward and a backward of its own.
+/// The micro-batches of one step, each with a forward and a backward of its own. With `--autocast`
+/// the forward is what lies between `next` and `backward`.
 ///   MicroBatches parts(options, step);
 ///   while (parts.is_left()) parts.backward(loss_of(parts.next()), items);
 class MicroBatches {
@@ -24,7 +27,7 @@ class MicroBatches {
 
   bool is_left() const { return begun_ < count_; }
   /// Number of the next batch, counted from 1 through all steps.
-  std::int64_t next() { return first_ + begun_++; }
+  std::int64_t next();
   /// Adds the gradients of its part of the mean loss. `items`: how much data it saw.
   void backward(const torch::Tensor& loss, std::int64_t items);
   /// Reads the mean loss: when the step is done, since that waits for it.
@@ -33,9 +36,11 @@ class MicroBatches {
  private:
   const std::int64_t count_;
   const std::int64_t first_;
+  const std::optional<torch::DeviceType> casts_on_;
   std::int64_t begun_ = 0;
   std::int64_t items_ = 0;
   torch::Tensor loss_;
+  std::optional<Autocast> autocast_;
 };
 
 /// One training run: what to train, and how one step goes.
