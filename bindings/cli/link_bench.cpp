@@ -45,12 +45,6 @@ void load_runtime() {
   }
 }
 
-std::string name_of_gpu(device::DeviceId id) {
-  for (const device::CudaDeviceFacts& gpu : device::cuda_facts().devices)
-    if (gpu.id == id) return gpu.name;
-  return {};
-}
-
 const char* word_for(device::Beside beside) {
   switch (beside) {
     case device::Beside::kNothing: return "nothing";
@@ -164,7 +158,7 @@ int measure_link_of(const LinkBenchOptions& options) {
   if (!probe.why_pageable.empty())
     log_warning("host memory stays pageable, and copies take a detour: {}", probe.why_pageable);
   topology::LinkRate rate = to_link_rate(probe, mapping);
-  rate.name = name_of_gpu(id);
+  if (const auto facts = device::cuda_facts_of(id)) rate.name = facts->name;
   rate.device = options.device;
   rate.measured_at = utc_now();
   std::cout << message("{}, {}, {}; median [lowest-highest]\n", rate.device, rate.name,

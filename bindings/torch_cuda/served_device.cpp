@@ -33,22 +33,13 @@ Bytes page_size_for(const device::Device& device, Bytes min_storage) {
 }
 
 std::string name_of(device::DeviceId id) {
-  for (const device::CudaDeviceFacts& facts : device::cuda_facts().devices)
-    if (facts.id == id) return facts.name;
-  return to_string(id);
+  const auto facts = device::cuda_facts_of(id);
+  return facts ? facts->name : to_string(id);
 }
 
 /// Made by the program itself, who may destroy it at any time.
 bool is_of_program(c10::cuda::CUDAStream stream) {
   return stream.id() != 0 && reinterpret_cast<cudaStream_t>(stream.id()) == stream.stream();
-}
-
-bool is_captured(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  if (::cudaStreamIsCapturing(stream, &status) == cudaSuccess)
-    return status != cudaStreamCaptureStatusNone;
-  ::cudaGetLastError();  // LibTorch would take it for its own.
-  return true;
 }
 
 }  // namespace
@@ -100,13 +91,13 @@ ServedDevice::ServedDevice(c10::DeviceIndex index)
 }
 
 bool ServedDevice::is_capturing(c10::DeviceIndex index) {
-  return is_captured(c10::cuda::getCurrentCUDAStream(index));
+  return device::is_stream_captured(c10::cuda::getCurrentCUDAStream(index).stream());
 }
 
 const char* ServedDevice::objection_to_stream(c10::DeviceIndex index) {
   const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(index);
   if (is_of_program(stream)) return "it runs on a stream that the program may destroy";
-  return is_captured(stream.stream()) ? "it becomes part of a graph" : nullptr;
+  return device::is_stream_captured(stream.stream()) ? "it becomes part of a graph" : nullptr;
 }
 
 std::vector<std::shared_ptr<StreamMarks>> ServedDevice::other_streams(cudaStream_t than) {
@@ -120,7 +111,7 @@ std::vector<std::shared_ptr<StreamMarks>> ServedDevice::other_streams(cudaStream
 /// What the stream is given next comes behind all that other streams were given.
 void ServedDevice::follow_all(c10::cuda::CUDAStream stream) {
   cudaStream_t const handle = stream.stream();
-  if (is_captured(handle))
+  if (device::is_stream_captured(handle))
     throw UnsupportedError("a graph of {} is being made where a tensor has to be recomputed: run "
                            "with --recompute off",
                            device_->id());
@@ -146,7 +137,7 @@ device::Event ServedDevice::given_so_far(c10::cuda::CUDAStream stream) {
   if (is_of_program(stream)) {
     has_streams_of_program_ = true;
     // What a graph uses is held for good.
-    if (is_captured(handle)) return {};
+    if (device::is_stream_captured(handle)) return {};
     return device::queue_over_stream(*device_, handle)->record();
   }
   return marks_of(handle).mark();

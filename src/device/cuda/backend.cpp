@@ -124,6 +124,8 @@ CudaDeviceFacts facts_of(const FoundDevices& found, DeviceId id) {
   facts.memory = Bytes(all.totalGlobalMem);
   facts.bus_address = bus_address_of(cuda, id);
   facts.numa_node = numa_node_of(facts.bus_address);
+  // "NVIDIA A100-SXM4-40GB MIG 1g.5gb". CUDA has no attribute that tells, and NVML, which has, is
+  // not worth a library for one word of a report.
   facts.is_mig_slice = facts.name.find(" MIG ") != std::string::npos;
   facts.capabilities = capabilities_of(cuda, id, found.devices.size());
   for (const DeviceId peer : others(found.devices, id))
@@ -131,8 +133,6 @@ CudaDeviceFacts facts_of(const FoundDevices& found, DeviceId id) {
   return facts;
 }
 
-template <typename Function>
-std::string release_by(Function function) {
 /// LibTorch and its libraries have kernels for what CUDA's compilers still know.
 void require_kernels(const CudaFunctions& cuda, DeviceId id) {
   constexpr int kOldest = 75;  // Of CUDA 13.
@@ -151,6 +151,8 @@ void require_kernels(const CudaFunctions& cuda, DeviceId id) {
                            id, major, minor, kOldest / 10, kOldest % 10);
 }
 
+template <typename Function>
+std::string release_by(Function function) {
   int version = 0;
   return function(&version) == cudaSuccess && version > 0 ? release_of(version) : std::string();
 }
@@ -165,9 +167,9 @@ std::unique_ptr<Device> open(DeviceId id) {
   if (found.devices.empty()) throw Error("{}: {}", id, found.reason);
   if (std::find(found.devices.begin(), found.devices.end(), id) == found.devices.end())
     throw Error("{} is not there any more", id);
+  require_kernels(*found.cuda, id);
   return std::make_unique<CudaDevice>(
       std::make_shared<CudaContext>(*found.cuda, id, others(found.devices, id)),
-  require_kernels(*found.cuda, id);
       capabilities_of(*found.cuda, id, found.devices.size()));
 }
 
@@ -186,6 +188,13 @@ CudaFacts cuda_facts() {
   return facts;
 }
 
+std::optional<CudaDeviceFacts> cuda_facts_of(DeviceId id) {
+  const FoundDevices found = find_devices();
+  if (std::find(found.devices.begin(), found.devices.end(), id) == found.devices.end())
+    return std::nullopt;
+  return facts_of(found, id);
+}
+
 std::unique_ptr<Queue> queue_over_stream(Device& device, void* stream) {
   const auto* const cuda = dynamic_cast<const CudaDevice*>(&device);
   if (cuda == nullptr) throw Error("device {} has no streams of CUDA", device.id());
@@ -196,6 +205,12 @@ bool is_captured(const Queue& queue) {
   const auto* const cuda = dynamic_cast<const CudaQueue*>(&queue);
   if (cuda == nullptr) throw Error("a queue of {} is no stream of CUDA", queue.device());
   return cuda->is_captured();
+}
+
+bool is_stream_captured(void* stream) {
+  static const CudaFunctions* const cuda = find_cuda().functions;
+  SPILLWAY_ASSERT(cuda != nullptr);
+  return cuda->is_captured(static_cast<cudaStream_t>(stream));
 }
 
 void with_current_device(Device& device, const std::function<void()>& work) {

@@ -157,6 +157,14 @@ std::string CudaFunctions::failure(DeviceId device, CUresult result) const {
 
 bool CudaFunctions::is_of_a_lost_device(CUresult result) { return is_lost(error_of(result)); }
 
+bool CudaFunctions::is_captured(cudaStream_t stream) const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(stream, &status) == cudaSuccess)
+    return status != cudaStreamCaptureStatusNone;
+  cudaGetLastError();  // LibTorch would take it for its own.
+  return true;
+}
+
 FoundCuda find_cuda() {
   static std::mutex mutex;
   static CudaFunctions found;

@@ -78,6 +78,9 @@ struct CudaFunctions {
   std::string failure(DeviceId device, CUresult result) const;
 
   static bool is_of_a_lost_device(CUresult result);
+
+  /// Whether a graph is made of what the stream is given; also where CUDA does not tell.
+  bool is_captured(cudaStream_t stream) const;
 };
 
 struct FoundCuda {

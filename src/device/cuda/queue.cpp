@@ -140,11 +140,7 @@ CudaQueue::~CudaQueue() {
 
 bool CudaQueue::is_captured() const {
   const OnDevice on(*context_);
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  const cudaError_t error = context_->cuda().cudaStreamIsCapturing(stream_, &status);
-  if (error == cudaSuccess) return status != cudaStreamCaptureStatusNone;
-  context_->cuda().cudaGetLastError();
-  return true;
+  return context_->cuda().is_captured(stream_);
 }
 
 void CudaQueue::note(const char* what, cudaError_t error) {
@@ -210,12 +206,12 @@ void CudaQueue::do_wait(const std::shared_ptr<const EventState>& event) {
   if (const auto* const moment = dynamic_cast<const CudaMoment*>(event.get())) {
     if (moment->event() == nullptr) return;
     const std::lock_guard lock(mutex_);
-  // The function below may not call CUDA, so it can wait for nobody that does.
-  SPILLWAY_ASSERT(event->device().kind != DeviceKind::kCuda);
     const OnDevice on(*context_);
     note("a wait", context_->cuda().cudaStreamWaitEvent(stream_, moment->event(), 0));
     return;
   }
+  // The function below may not call CUDA, so it can wait for nobody that does.
+  SPILLWAY_ASSERT(event->device().kind != DeviceKind::kCuda);
   if (event->is_done()) return;
   do_run([event] {
     event->wait();

@@ -25,12 +25,18 @@ CudaFacts cuda_facts() {
   return facts;
 }
 
+std::optional<CudaDeviceFacts> cuda_facts_of(DeviceId /*id*/) { return std::nullopt; }
+
 std::unique_ptr<Queue> queue_over_stream(Device& device, void* /*stream*/) {
   throw Error("device {} has no streams of CUDA", device.id());
 }
 
 bool is_captured(const Queue& queue) {
   throw Error("a queue of {} is no stream of CUDA", queue.device());
+}
+
+bool is_stream_captured(void* /*stream*/) {
+  throw Error("streams of CUDA are not known: {}", kReason);
 }
 
 void with_current_device(Device& device, const std::function<void()>& /*work*/) {

@@ -1,6 +1,5 @@
 #include "start.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -48,16 +47,15 @@ Here here(const device::Device& device, const Library& library) {
   Here mine{};
   mine.version = library.version;
   mine.machine.set(machine());
-  const device::CudaFacts facts = device::cuda_facts();
-  const auto gpu = std::find_if(facts.devices.begin(), facts.devices.end(),
-                                [&](const auto& one) { return one.id == device.id(); });
-  if (!library.reason.empty())
+  if (!library.reason.empty()) {
     mine.refusal.set(library.reason);
-  else if (gpu == facts.devices.end())
-    mine.refusal.set(spillway::message("{} is no GPU, and NCCL serves these only{}{}", device.id(),
-                                       facts.reason.empty() ? "" : ": ", facts.reason));
-  else
+  } else if (const auto gpu = device::cuda_facts_of(device.id())) {
     mine.gpu.set(gpu->bus_address);
+  } else {
+    const std::string reason = device::cuda_backend().probe().reason;
+    mine.refusal.set(spillway::message("{} is no GPU, and NCCL serves these only{}{}", device.id(),
+                                       reason.empty() ? "" : ": ", reason));
+  }
   return mine;
 }
 

@@ -128,7 +128,9 @@ TEST_F(CudaDevice, TellsItsFactsWithoutBeingOpened) {
     EXPECT_THAT(each.bus_address, HasSubstr(":"));
     EXPECT_EQ(each.capabilities.peer_copies, facts.devices.size() > 1);
     EXPECT_LT(each.direct_peers.size(), facts.devices.size());
+    EXPECT_EQ(cuda_facts_of(each.id).value().bus_address, each.bus_address);
   }
+  EXPECT_FALSE(cuda_facts_of({DeviceKind::kCuda, 999}));
   EXPECT_EQ(facts.devices.front().id, device_->id());
   EXPECT_EQ(facts.devices.front().capabilities.virtual_memory,
             device_->capabilities().virtual_memory);

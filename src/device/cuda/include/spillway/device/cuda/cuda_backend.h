@@ -36,6 +36,8 @@ struct CudaFacts {
 
 /// What is known of this machine's GPUs. Never throws.
 CudaFacts cuda_facts();
+/// Of one of them; none: it is not there. Never throws.
+std::optional<CudaDeviceFacts> cuda_facts_of(DeviceId id);
 
 /// A queue over a stream (cudaStream_t) of `device` that somebody else made, and that outlives it:
 /// to record what a trainer has launched there, and to let it wait. Its end waits for nothing.
@@ -45,6 +47,9 @@ std::unique_ptr<Queue> queue_over_stream(Device& device, void* stream);
 /// Whether a graph is made of what the queue of a CUDA device is given; `record` would be a part of
 /// it then. Also true where CUDA does not tell. Throws Error for other queues.
 bool is_captured(const Queue& queue);
+/// The same of a stream (cudaStream_t), which is of the current device where it is a default one,
+/// once a device is open.
+bool is_stream_captured(void* stream);
 
 /// Calls `work` while `device` is the current one of the calling thread, for libraries that work on
 /// that. Throws Error for a device that is not CUDA's, and what `work` throws.
