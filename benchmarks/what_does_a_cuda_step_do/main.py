@@ -21,6 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from measure import report, training  # noqa: E402  pylint: disable=wrong-import-position
 from budget_text import as_option  # noqa: E402  pylint: disable=wrong-import-position
 from clean_environment import clean_environment  # noqa: E402  pylint: disable=wrong-import-position
+from small_gpu import SMALL_GPU  # noqa: E402  pylint: disable=wrong-import-position
 
 # The data that they read, and flags. Sizes are those of tests/bindings/equality, where the largest operator is
 # below a quarter of the need.
@@ -31,8 +32,7 @@ EXAMPLES = {
                   ("--preset", "tiny", "--crop", "128x128", "--blocks", "6")),
     "text_gpt": ("/usr/share/common-licenses",
                  ("--preset", "tiny", "--batch", "1", "--context", "128", "--width", "192", "--warmup-steps", "5"))}
-SURROUNDINGS = {"OMP_NUM_THREADS": "1", "EMU_CUDA_GRAIN": "64KiB", "CUBLAS_WORKSPACE_CONFIG": ":16:8",
-                "EMU_CUDA_TRACE": "1"}
+SURROUNDINGS = {**SMALL_GPU, "EMU_CUDA_TRACE": "1"}
 STEPS = (5, 7)  # What the longer run has more is that of two steps.
 CALLS = re.compile(r"^emulated CUDA: +(\d+) calls of (\w+) by (.*)$", re.MULTILINE)
 WAITS = re.compile(r"^cuda\w+Synchronize$|^cudaMemcpy$|^cudaFree(Host)?$")

@@ -88,6 +88,9 @@ suppressions=${PROJECT_SOURCE_DIR}/tests/thread_sanitizer_debt.txt")
   spillway_discover_cases(${target} ${name} PROPERTIES ${properties} ENVIRONMENT ${arg_ENVIRONMENT})
 endfunction()
 
+# An emulated GPU for small models; for tests in Python it is tests/support/small_gpu.py.
+set(SPILLWAY_SMALL_GPU OMP_NUM_THREADS=1 EMU_CUDA_GRAIN=64KiB CUBLAS_WORKSPACE_CONFIG=:16:8)
+
 # spillway_on_emulated_cuda(<name> <variant> [<VAR=value>...])
 #
 # The cases of spillway_<name>_test, which run on the GPU that they find, once more on the emulated one, in these

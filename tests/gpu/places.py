@@ -9,6 +9,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path += [str(ROOT / folder) for folder in ("src/cmake/setup", "tests/support", "benchmarks")]
 from clean_environment import clean_environment  # noqa: E402  pylint: disable=wrong-import-position
+from small_gpu import SMALL_GPU  # noqa: E402  pylint: disable=wrong-import-position
 
 LARGEST_FOLDER = 64 << 20
 SERVED = "2.11."  # The LibTorch whose CUDA part is served, built for CUDA 13.
@@ -70,9 +71,7 @@ class Place:
             self.torch = installed_torch()
             search = [self.torch / "lib", *sorted((self.torch.parent / "nvidia").glob("*/lib")), self.lib]
         self.variables = {"LD_LIBRARY_PATH": ":".join(map(str, search)), "SPILLWAY_LIBTORCH_DIR": str(self.torch),
-                          "CUBLAS_WORKSPACE_CONFIG": ":16:8" if emulated else ":4096:8"}
-        if emulated:
-            self.variables.update(OMP_NUM_THREADS="1", EMU_CUDA_GRAIN="64KiB")
+                          **(SMALL_GPU if emulated else {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"})}
 
     def program(self, name):
         path = self.bin / name

@@ -9,13 +9,13 @@ import tempfile
 import unittest
 
 from clean_environment import clean_environment
+from small_gpu import SMALL_GPU
 
 COMMAND = os.environ["SPILLWAY_TEST_COMMAND"]
 TRAINER = os.environ["SPILLWAY_TEST_CUDA_TRAINER"]
 WORK = pathlib.Path(os.environ["SPILLWAY_TEST_WORK"])
 STEPS = 10
-SETTINGS = {"OMP_NUM_THREADS": "1", "EMU_CUDA_GRAIN": "64KiB", "CUBLAS_WORKSPACE_CONFIG": ":16:8",
-            "EMU_CUDA_DELAY_US": "300", "EMU_CUDA_DELAY_PCT": "10", "EMU_CUDA_SEED": "11"}
+SETTINGS = {**SMALL_GPU, "EMU_CUDA_DELAY_US": "300", "EMU_CUDA_DELAY_PCT": "10", "EMU_CUDA_SEED": "11"}
 PAGE = 64 << 10
 PLENTY = 4 << 30
 PARAMETERS = 7882 * 4  # Bytes of those of conv_net, each of which is too small to be paged.

@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 from clean_environment import clean_environment
+from small_gpu import SMALL_GPU
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[3] / "src/cmake/setup"))
 from budget_text import as_option, smallest_budget_in  # noqa: E402  pylint: disable=wrong-import-position
@@ -16,7 +17,6 @@ from budget_text import as_option, smallest_budget_in  # noqa: E402  pylint: dis
 COMMAND = os.environ["SPILLWAY_TEST_COMMAND"]
 TRAINER = os.environ["SPILLWAY_TEST_CUDA_TRAINER"]
 WORK = pathlib.Path(os.environ["SPILLWAY_TEST_WORK"])
-SETTINGS = {"OMP_NUM_THREADS": "1", "EMU_CUDA_GRAIN": "64KiB", "CUBLAS_WORKSPACE_CONFIG": ":16:8"}
 MIB = 1 << 20
 LITTLE = 14 * MIB  # What the largest operator of the convolutional net needs, and little more.
 TRAINING = ("conv_net", "3")
@@ -32,7 +32,7 @@ class CudaRefusals(unittest.TestCase):
     def start(self, before, training, settings):
         """A hang fails: nothing here takes minutes."""
         return subprocess.run([*before, TRAINER, *training], capture_output=True, text=True, check=False,
-                              env={**clean_environment(), **SETTINGS, **settings}, timeout=300)
+                              env={**clean_environment(), **SMALL_GPU, **settings}, timeout=300)
 
     def run_with(self, budget, ram="16MiB", limit="", training=TRAINING, **settings):
         return self.start([COMMAND, "run", "--budget", f"cuda={as_option(budget)},cpu=4GiB", "--min-storage", "32KiB",

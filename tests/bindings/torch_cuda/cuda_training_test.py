@@ -8,13 +8,12 @@ import tempfile
 import unittest
 
 from clean_environment import clean_environment
+from small_gpu import SMALL_GPU
 
 COMMAND = os.environ["SPILLWAY_TEST_COMMAND"]
 TRAINER = os.environ["SPILLWAY_TEST_CUDA_TRAINER"]
 WORK = pathlib.Path(os.environ["SPILLWAY_TEST_WORK"])
 STEPS = 4
-# Pages of the smallest size, so that small networks have many; matrix products take a workspace that stays.
-SETTINGS = {"OMP_NUM_THREADS": "1", "EMU_CUDA_GRAIN": "64KiB", "CUBLAS_WORKSPACE_CONFIG": ":16:8"}
 PAGE = 64 << 10
 SLOW = {"EMU_CUDA_DELAY_US": "300", "EMU_CUDA_DELAY_PCT": "10"}
 PLENTY = 4 << 30
@@ -31,7 +30,7 @@ class CudaTraining(unittest.TestCase):
 
     def start(self, model, before, settings):
         return subprocess.run([*before, TRAINER, model, str(STEPS)], capture_output=True, text=True, check=False,
-                              env={**clean_environment(), **SETTINGS, **settings}, timeout=600)
+                              env={**clean_environment(), **SMALL_GPU, **settings}, timeout=600)
 
     def serve(self, model, budget, settings, *more):
         """A run with so much of the GPU, and the statistics of the GPU; none where it does not fit."""

@@ -7,13 +7,13 @@ import tempfile
 import unittest
 
 from clean_environment import clean_environment
+from small_gpu import SMALL_GPU
 
 COMMAND = os.environ["SPILLWAY_TEST_COMMAND"]
 PYTHON = os.environ["SPILLWAY_TEST_EMULATED_PYTHON"]
 WORK = pathlib.Path(os.environ["SPILLWAY_TEST_WORK"])
 HERE = pathlib.Path(__file__).resolve().parent
-SETTINGS = {"OMP_NUM_THREADS": "1", "EMU_CUDA_GRAIN": "64KiB", "CUBLAS_WORKSPACE_CONFIG": ":16:8",
-            "PYTHONPATH": os.environ["SPILLWAY_TEST_EMULATED"]}
+SETTINGS = {**SMALL_GPU, "PYTHONPATH": os.environ["SPILLWAY_TEST_EMULATED"]}
 SLOW = {"EMU_CUDA_DELAY_US": "300", "EMU_CUDA_DELAY_PCT": "10", "EMU_CUDA_SEED": "3"}
 BUDGET = "4MiB"
 ALL = ("streams loader memory_functions checkpointing saved_on_cpu save_and_resume overflowing_amp moving_model "
