@@ -33,8 +33,10 @@
 #include "spillway/base/log.h"
 #include "spillway/base/per_thread.h"
 #include "spillway/base/shown_text.h"
+#include "spillway/recompute/generators.h"
 #include "spillway/recompute/sparse_parts.h"
 #include "spillway/runtime/recording/op_uses.h"
+#include "spillway/split/device_turn.h"
 #include "spillway/split/split_program.h"
 #include "step_signal.h"
 
@@ -356,13 +358,13 @@ class RunningOp {
   const runtime::OpText& text_;
 };
 
-/// Records of other runtimes keep what the operator is about to write.
-void tell_other_records(ThreadState& thread, CallRecorder& own, const c10::OperatorHandle& op,
+/// Records of other runtimes keep what the operator is about to write. `own`: may be null.
+void tell_other_records(ThreadState& thread, const CallRecorder* own, const c10::OperatorHandle& op,
                         c10::ArrayRef<c10::IValue> arguments) {
   CallRecorder* const host = recorder.load(std::memory_order_relaxed);
-  if (host != &own) host->before_call(op, arguments);
+  if (host != nullptr && host != own) host->before_call(op, arguments);
   for (const DeviceOp& used : thread.devices.used())
-    if (used.records != nullptr && used.records != &own) used.records->before_call(op, arguments);
+    if (used.records != nullptr && used.records != own) used.records->before_call(op, arguments);
 }
 
 /// The turn to draw where an operator makes its tensors, and begins on their device only then.
@@ -396,7 +398,7 @@ void compute(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts
   const std::span<DeviceOp> devices = thread.devices.used();
   CallRecorder* const there = devices.size() == 1 ? devices.front().records : nullptr;
   CallRecorder& own = there != nullptr ? *there : *records;
-  if (!devices.empty()) tell_other_records(thread, own, op, arguments);
+  if (!devices.empty()) tell_other_records(thread, &own, op, arguments);
   std::unique_lock<std::recursive_timed_mutex> turn;
   if (devices.empty() && DeviceRuntimes::are_some()) turn = take_turn(op, arguments);
   CallRecorder::Call call(own, op, arguments, traits.autograd);
@@ -657,10 +659,27 @@ void Interceptor::compute(const c10::OperatorHandle& op, c10::DispatchKeySet bel
   runtime::Runtime& runtime = *served.load(std::memory_order_relaxed);
   ThreadState& thread = per_thread<ThreadState>();
   const OperatorFacts& facts = thread.facts.of(op);
+  const auto arguments = torch::jit::last(stack, op.schema().arguments().size());
+  const split::DeviceTurn turn(recompute::gpu_of(arguments).has_value());
   runtime.announce_op();
-  SeenOp::collect(runtime, thread, facts, torch::jit::last(stack, op.schema().arguments().size()),
-                  nullptr);
+  SeenOp::collect(runtime, thread, facts, arguments, nullptr);
   torch_binding::compute(runtime, thread, facts, traits, op, below, stack);
+}
+
+void Interceptor::run_beside(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> shown,
+                             c10::ArrayRef<c10::IValue> used, const std::function<void()>& run) {
+  const split::DeviceTurn turn;
+  runtime::Runtime& runtime = *served.load(std::memory_order_relaxed);
+  ThreadState& thread = per_thread<ThreadState>();
+  const OperatorFacts& facts = thread.facts.of(op);
+  runtime.announce_op();
+  SeenOp::collect(runtime, thread, facts, used, nullptr);
+  runtime::OpTraits traits;
+  traits.is_beside = true;
+  const ArgumentsText text(op.schema(), shown);
+  const RunningOp running(runtime, thread, facts, traits, text);
+  tell_other_records(thread, nullptr, op, used);
+  run();
 }
 
 c10::DispatchKeySet Interceptor::keys() { return c10::DispatchKeySet(key); }
@@ -707,6 +726,7 @@ void Interceptor::before_pointer(const void* tensor, int writes) {
   // A kernel that runs again asks where no operator is seen, too.
   if (runtime == nullptr || per_thread<ThreadState>().inside || runtime::Runtime::runs_operator())
     return;
+  const split::DeviceTurn turn(split::SplitProgram::running() != nullptr);
   if (CallRecorder* const records = DeviceRuntimes::records_of(taken.device());
       records != nullptr && writes != 0)
     records->before_write(*taken.storage().unsafeGetStorageImpl());

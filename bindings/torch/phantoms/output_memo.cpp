@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <utility>
 
 #include "call_key.h"
@@ -114,8 +115,16 @@ const CallOutputs& OutputMemo::outputs_of(const c10::OperatorHandle& op,
   if (found != outputs_.end()) return *found->second;
   if (outputs_.size() >= options_.most_kinds) outputs_.clear();
   ++learned_;
-  auto learned = outputs_by_small_calls(op, rules, arguments, options_.hidden_keys);
-  if (!learned) learned = TrialRun(op, rules, arguments, options_.hidden_keys).learn();
+  std::optional<CallOutputs> learned;
+  const auto learn = [&] {
+    learned = outputs_by_small_calls(op, rules, arguments, options_.hidden_keys);
+    if (!learned) learned = TrialRun(op, rules, arguments, options_.hidden_keys).learn();
+  };
+  if (options_.try_on_gpu != nullptr && recompute::gpu_of(arguments)) {
+    options_.try_on_gpu(op, arguments, learn);
+  } else {
+    learn();
+  }
   return *outputs_.emplace(key, std::make_unique<CallOutputs>(*std::move(learned))).first->second;
 }
 

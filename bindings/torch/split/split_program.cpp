@@ -158,7 +158,7 @@ std::vector<runtime::RanksReport::Row> SplitProgram::Impl::gather(runtime::RankF
   mine.parameter_bytes = ownership_.most_parameters_of(transport_.rank()).count();
   mine.micro_batches = ownership_.micro_batch_of_run() + 1;
   mine.steps = steps_.count();
-  mine.gpu_peak_bytes = gpu_peak_;
+  if (mine.gpu_budget_bytes == 0) mine.gpu_peak_bytes = gpu_peak_;  // LibTorch's own memory.
   executor_.write(mine);
   // A rank whose program has ended alone is found by this.
   job_.control().begin_call(pipeline::ControlHash::kEndOfProgram);

@@ -11,6 +11,10 @@ TRAINER = os.environ["SPILLWAY_TEST_CUDA_TRAINER"]
 STEPS = 3
 GPUS = {"EMU_CUDA_DEVICES": "2"}
 SLOW = {"EMU_CUDA_DELAY_US": "300", "EMU_CUDA_DELAY_PCT": "20"}
+# Pages of the smallest size, so that small networks have many.
+SMALL_PAGES = {"EMU_CUDA_GRAIN": "64KiB", "CUBLAS_WORKSPACE_CONFIG": ":16:8"}
+PAGE = 64 << 10
+PLENTY = 1 << 30
 
 
 class CudaSplit(SplitCase):
@@ -22,15 +26,6 @@ class CudaSplit(SplitCase):
         rows = split.statistics["ranks"]
         self.assertEqual([row["steps"] for row in rows], [STEPS, STEPS])
         return plain, split
-
-    def test_a_transformer_with_dropout(self):
-        plain, split = self.check("gpt")
-        self.assertIn("no budget limits them", split.errors)
-        whole = int(re.search(r"peak (\d+)", plain.errors)[1])
-        parts = [row["gpu_peak_bytes"] for row in split.statistics["ranks"]]
-        self.assertGreater(min(parts), 0)
-        self.assertLess(max(parts), whole)
-        print(f"{parts} bytes of each GPU, {whole} in one process")
 
     def test_a_transformer_on_slow_gpus(self):
         self.check("gpt", **SLOW, EMU_CUDA_SEED="3")
@@ -63,6 +58,42 @@ class CudaSplit(SplitCase):
         """Where the user says so: the plain run sees one, too."""
         plain = self.run_plain(TRAINER, "gpt", 1)
         self.check_same(plain, self.run_split(2, TRAINER, "gpt", 1, CUDA_VISIBLE_DEVICES="0"))
+
+
+class CudaBudget(SplitCase):
+    """Each rank has a part of its GPU's memory; what leaves goes by way of pinned host memory to a disk."""
+
+    def serve(self, ranks, model, size, options=(), **variables):
+        split = self.run_split(ranks, TRAINER, model, STEPS, budget=f"cuda={size >> 10}KiB,cpu=4GiB", name=f"{size}",
+                               options=["--min-storage", "32KiB", "--nvme", f"ram:2MiB,{self.room}", *options],
+                               EMU_CUDA_DEVICES=str(ranks), **SMALL_PAGES, **variables)
+        for row in split.statistics.get("ranks") or []:
+            self.assertEqual(row["gpu_budget_bytes"], size)
+            self.assertLessEqual(row["gpu_peak_bytes"], size)
+        return split
+
+    def check(self, ranks, model, share, **more):
+        """With room for all of it, then with that share of what the rank takes that takes most."""
+        plain = self.run_plain(TRAINER, model, STEPS, **GPUS)
+        whole = self.serve(ranks, model, PLENTY, **more)
+        self.check_same(plain, whole)
+        self.check_is_divided(whole, ranks)
+        rows = whole.statistics["ranks"]
+        self.assertEqual([row["gpu_spilled_bytes"] for row in rows], [0] * ranks)
+        need = max(row["gpu_peak_bytes"] for row in rows)
+        size = int(need * share) // PAGE * PAGE
+        part = self.serve(ranks, model, size, **more)
+        self.check_same(plain, part)
+        self.assertIn(f"cuda:0 needed", part.errors)
+        rows = part.statistics["ranks"]
+        self.assertGreater(max(row["gpu_spilled_bytes"] for row in rows), 0)
+        print(f"{model}: {size} of {need} bytes, {[row['gpu_spilled_bytes'] for row in rows]} left")
+        return plain, whole
+
+    def test_a_transformer_with_dropout(self):
+        plain, whole = self.check(2, "gpt", 0.5)
+        in_one = int(re.search(r"peak (\d+)", plain.errors)[1])
+        self.assertLess(max(row["gpu_peak_bytes"] for row in whole.statistics["ranks"]), in_one)
 
 
 class CudaExample(examples_split_test.ExampleCase):

@@ -9,11 +9,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "spillway/phantoms/output_memo.h"
 #include "spillway/pipeline/agreement/job.h"
 #include "spillway/runtime/recording/op_text.h"
 #include "spillway/runtime/reporting/ranks_report.h"
@@ -30,6 +32,13 @@ namespace spillway::split {
 using Compute = void (*)(const c10::OperatorHandle& op, c10::DispatchKeySet below,
                          torch::jit::Stack& stack, const runtime::OpTraits& traits);
 
+/// Runs something of Spillway's own that uses memory of a GPU, as one operator of its runtime, and
+/// with the turn: a copy, or the trial of an operator. `shown`: the arguments of `op`, for people.
+/// `used`: those of them that `run` uses; what it makes itself is none of them. Any thread. Throws
+/// what `run` throws, and c10::OutOfMemoryError where the budget is too small for it.
+using RunBeside = void (*)(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> shown,
+                           c10::ArrayRef<c10::IValue> used, const std::function<void()>& run);
+
 struct SplitOptions {
   runtime::Runtime& runtime;
   transport::Transport& transport;
@@ -45,6 +54,10 @@ struct SplitOptions {
   bool rebalances = true;                ///< The model may be cut anew (pipeline/balance).
   c10::DispatchKeySet hidden_keys{};     ///< At which operators are intercepted.
   Compute compute = nullptr;
+  RunBeside run_beside = nullptr;
+  decltype(phantoms::OutputMemoOptions::try_on_gpu) try_on_gpu = nullptr;
+  /// The runtime of this rank's GPU; null: it has none, or none yet. Any thread.
+  runtime::Runtime* (*runtime_of_gpu)() noexcept = nullptr;
   /// Of the allocator that tells `ended` of what it frees.
   c10::DeleterFnPtr deleter = nullptr;
 };
