@@ -302,7 +302,7 @@ void Core::split_over_ranks() {
                           .deleter = cpu_allocator_deleter()});
   answer_signals();
   run_.ranks_at_end = [this](const runtime::RunStatistics& mine) { return gather(mine); };
-  run_.trace_of_ranks = [this](runtime::RecordedTrace mine, bool joins) {
+  run_.trace_of_ranks = [this](std::vector<runtime::RecordedTrace> mine, bool joins) {
     return trace_of_ranks(std::move(mine), joins);
   };
 }
@@ -434,14 +434,15 @@ std::optional<runtime::RanksReport> Core::gather(const runtime::RunStatistics& m
   return report;
 }
 
-runtime::RanksTrace Core::trace_of_ranks(runtime::RecordedTrace mine, bool joins) {
+runtime::RanksTrace Core::trace_of_ranks(std::vector<runtime::RecordedTrace> mine, bool joins) {
   const Rank rank = transport_->rank();
   const std::string shard = shards_->count() == 1 ? "" : message("shard {}, ", shards_->number());
-  mine.trace.title = message("{}rank {} ({}): {}", shard, rank.value(),
-                             transport_->job().hosts[rank.value()], mine.trace.title);
+  for (runtime::RecordedTrace& one : mine)
+    one.trace.title = message("{}rank {} ({}): {}", shard, rank.value(),
+                              transport_->job().hosts[rank.value()], one.trace.title);
   if (is_drained_.load()) return split_->trace(std::move(mine), joins);
-  if (joins) mine.summary += "; of this rank alone, as the program did not end by itself";
-  return {{std::move(mine.trace)}, std::move(mine.summary)};
+  if (joins) mine.front().summary += "; of this rank alone, as the program did not end by itself";
+  return runtime::on_one_axis(std::move(mine));
 }
 
 }  // namespace spillway::torch_binding

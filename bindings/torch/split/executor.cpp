@@ -513,9 +513,8 @@ void Executor::note(const UnderWay& message, TimePoint begin) {
 
 void Executor::run_call(const PendingCall& call) {
   const recompute::SurroundingsGuard surroundings(*call.surroundings, {});
-  const DeviceTurn turn(std::any_of(call.blanks.begin(), call.blanks.end(), [](const auto& blank) {
-    return !blank.device.is_cpu();
-  }));
+  const DeviceTurn turn(std::any_of(call.blanks.begin(), call.blanks.end(),
+                                    [](const auto& blank) { return !blank.device.is_cpu(); }));
   for (const PendingResult& blank : call.blanks)
     hold(blank.storage, made_storage(blank.size.count(), blank.device));
   if (call.bytes.file != nullptr) {

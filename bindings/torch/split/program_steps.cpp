@@ -14,9 +14,9 @@
 namespace spillway::split {
 
 ProgramSteps::ProgramSteps(runtime::Runtime& runtime, RuntimeOfGpu runtime_of_gpu,
-                           transport::Transport& transport, pipeline::Job& job, pipeline::Ownership& ownership, Executor& executor,
-                           ActionLists& lists, const ReplicatedOperators& replicated,
-                           GradientMeans* means)
+                           transport::Transport& transport, pipeline::Job& job,
+                           pipeline::Ownership& ownership, Executor& executor, ActionLists& lists,
+                           const ReplicatedOperators& replicated, GradientMeans* means)
     : runtime_(runtime),
       runtime_of_gpu_(runtime_of_gpu),
       transport_(transport),

@@ -26,8 +26,9 @@ class ProgramSteps {
 
   /// All outlive it. `means`: null with one shard.
   ProgramSteps(runtime::Runtime& runtime, RuntimeOfGpu runtime_of_gpu,
-               transport::Transport& transport, pipeline::Job& job, pipeline::Ownership& ownership, Executor& executor,
-               ActionLists& lists, const ReplicatedOperators& replicated, GradientMeans* means);
+               transport::Transport& transport, pipeline::Job& job, pipeline::Ownership& ownership,
+               Executor& executor, ActionLists& lists, const ReplicatedOperators& replicated,
+               GradientMeans* means);
   /// All ranks at once: the model may be cut anew. `in_flight`: BalancerOptions. Throws
   /// TransportError.
   void rebalance(const std::vector<std::string>& hosts, std::vector<double> in_flight);

@@ -102,7 +102,9 @@ bool SplitProgram::Impl::is_in_parts(const c10::OperatorHandle& op,
   } catch (const c10::OutOfMemoryError& error) {
     if (!recompute::gpu_of(arguments)) throw;
     // What is free on a GPU differs between ranks.
-    refuse(message("{} does not fit on one rank: {}", kept_name_of(op), failure_text(error)));
+    refuse(message("each rank tries an operator of a new kind on its GPU, and this one has no room "
+                   "for that: {} (allow more with --budget cuda=SIZE)",
+                   failure_text(error)));
   }
   return call_.outputs->making == Making::kParts;
 }

@@ -304,7 +304,7 @@ constexpr std::array<SettingField, 38> kFields{{
    [](Settings& s, Text t) { s.stats = parse_text(t); }},
   {{"trace", "FILE", "none",
     "File for a Chrome trace of the latest whole steps, written at exit, with the lanes of spillway "
-    "simulate --trace, and all GPUs beside the CPU (not with --split); %p and %r as in --stats. With "
+    "simulate --trace, and all GPUs beside the CPU; %p and %r as in --stats. With "
     "--split and neither, the first rank writes one for all, with arrows for messages.", false, true},
    [](Settings& s, Text t) { s.trace = parse_text(t); }},
   {{"trace-steps", "COUNT", "3", "Number of steps in the file of --trace."},

@@ -129,6 +129,10 @@ class SplitProgram {
   /// the job with a sentence that names the tensor; in a forked child it tells it and returns.
   static void read_past_operators(const void* address) noexcept;
 
+  /// This rank alone cannot have its GPU: ends the job with that sentence, where the program is
+  /// split. Any thread.
+  static void refuse_gpu(const std::string& reason);
+
   /// The program says that its next micro-batch begins: from now on only that counts.
   void begin_micro_batch();
   /// The program's main has returned, or it exits: does what is left to do for it, while what its
@@ -139,10 +143,10 @@ class SplitProgram {
   /// The first rank gets a row of each rank, without its host; others give theirs, and get none.
   /// `mine` comes with what is not known here.
   std::vector<runtime::RanksReport::Row> gather(const runtime::RankFigures& mine);
-  /// Adds what it knows of the steps in the trace of this rank: messages, and what was computed for
-  /// which stage and micro-batch. Where it `joins` all ranks do, and the first one gets all traces
-  /// on one time axis, others none.
-  runtime::RanksTrace trace(runtime::RecordedTrace mine, bool joins);
+  /// Adds what it knows of the steps to the first of the traces, the host's: messages, and what was
+  /// computed for which stage and micro-batch. Where it `joins` all ranks do, and the first one
+  /// gets all traces on one time axis, others none.
+  runtime::RanksTrace trace(std::vector<runtime::RecordedTrace> mine, bool joins);
   runtime::LayerMoves layer_moves() const;  ///< On the first rank.
   /// Whether ranks were to keep to the lists of a schedule, and have given them up.
   bool has_given_up_lists() const;
