@@ -431,18 +431,18 @@ void intercept_whole(runtime::Runtime& runtime, ThreadState& thread, const Opera
   compute(runtime, thread, facts, seen.traits(), op, below, stack);
 }
 
-/// The same for some members of its lists after the others.
-void intercept_in_parts(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts& facts,
-                        const c10::OperatorHandle& op, c10::DispatchKeySet below,
-                        torch::jit::Stack& stack,
-                        const std::vector<recompute::ListMembers>& parts) {
+/// Runs an operator, whose arguments lie on the stack, for some members of its lists after the
+/// others: `run` takes the arguments of a part from a stack, and leaves results there.
+template <typename Run>
+void run_in_parts(const c10::OperatorHandle& op, torch::jit::Stack& stack,
+                  const std::vector<recompute::ListMembers>& parts, const Run& run) {
   const auto arguments = torch::jit::last(stack, op.schema().arguments().size());
   const torch::jit::Stack whole(arguments.begin(), arguments.end());
   torch::jit::drop(stack, whole.size());
   std::vector<at::Tensor> results;
   for (const recompute::ListMembers& members : parts) {
     torch::jit::Stack part = recompute::arguments_for(whole, members);
-    intercept_whole(runtime, thread, facts, op, below, part);
+    run(part);
     if (part.empty()) continue;  // It writes in place.
     for (const at::Tensor& result : part.back().toTensorVector()) results.push_back(result);
   }
@@ -484,7 +484,9 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
   if (facts.begins_with_list) {
     const auto parts = parts_on_device(op, torch::jit::last(*stack, count));
     if (!parts.empty())
-      return intercept_in_parts(*runtime, thread, facts, op, below, *stack, parts);
+      return run_in_parts(op, *stack, parts, [&](torch::jit::Stack& part) {
+        intercept_whole(*runtime, thread, facts, op, below, part);
+      });
   }
   intercept_whole(*runtime, thread, facts, op, below, *stack);
 }
@@ -661,9 +663,15 @@ void Interceptor::compute(const c10::OperatorHandle& op, c10::DispatchKeySet bel
   const OperatorFacts& facts = thread.facts.of(op);
   const auto arguments = torch::jit::last(stack, op.schema().arguments().size());
   const split::DeviceTurn turn(recompute::gpu_of(arguments).has_value());
-  runtime.announce_op();
-  SeenOp::collect(runtime, thread, facts, arguments, nullptr);
-  torch_binding::compute(runtime, thread, facts, traits, op, below, stack);
+  const auto run = [&](torch::jit::Stack& with) {
+    runtime.announce_op();
+    SeenOp::collect(runtime, thread, facts, torch::jit::last(with, op.schema().arguments().size()),
+                    nullptr);
+    torch_binding::compute(runtime, thread, facts, traits, op, below, with);
+  };
+  const auto parts = facts.begins_with_list ? parts_on_device(op, arguments)
+                                            : std::vector<recompute::ListMembers>();
+  parts.empty() ? run(stack) : run_in_parts(op, stack, parts, run);
 }
 
 void Interceptor::run_beside(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> shown,

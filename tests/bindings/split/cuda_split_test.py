@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import re
+import re
 import unittest
 
 import examples_split_test
@@ -100,11 +101,31 @@ class CudaBudget(SplitCase):
               f" largest operators {[gpu['largest_op_needs_bytes'] for gpu in part.gpus]}")
         return plain, whole
 
-    def test_a_transformer_with_dropout(self):
-        self.check(2, "gpt", 0.5)
+    def test_a_transformer_with_dropout_and_a_pointer_that_is_kept(self):
+        trace = self.room / "trace.json"
+        self.check(2, "gpt_and_pointer", 0.5, options=["--trace", trace])
+        lanes = {event["args"]["name"] for event in json.loads(trace.read_text())["traceEvents"]
+                 if event["name"] == "process_name"}
+        for rank in range(2):
+            self.assertTrue(any(re.match(rf"rank {rank} \(.*\): cuda:0 \(", lane) for lane in lanes), lanes)
 
     def test_a_convolutional_net_on_slow_gpus(self):
         self.check(2, "conv_net", 0.5, **SLOW, EMU_CUDA_SEED="7")
+
+    def test_shards_on_slow_gpus(self):
+        """Whose mean is what each of them has."""
+        self.check(4, "gpt", 0.5, options=["--shards", "2"], **SLOW, EMU_CUDA_SEED="2")
+
+    def test_a_budget_that_is_too_small(self):
+        split = self.serve(2, "gpt", 2 << 20)
+        self.assertNotEqual(split.code, 0)
+        self.assertRegex(split.errors, r"rank \d ends the job: .*does not fit into the budget of 2.00 MiB of cuda:0: it "
+                         r"needs .* smallest budget: \dMiB or more .*allow more with --budget cuda=SIZE\) \(rank \d")
+
+    def test_a_budget_below_two_pages(self):
+        split = self.serve(2, "gpt", PAGE)
+        self.assertNotEqual(split.code, 0)
+        self.assertRegex(split.errors, r"rank \d ends the job: a budget of 64.0 KiB is too small for cuda:0")
 
 
 class CudaExample(examples_split_test.ExampleCase):
