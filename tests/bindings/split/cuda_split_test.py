@@ -62,12 +62,12 @@ class CudaSplit(SplitCase):
         self.check_same(plain, self.run_split(2, TRAINER, "gpt", 1, CUDA_VISIBLE_DEVICES="0"))
 
 
-class CudaBudget(SplitCase):
+class BudgetCase(SplitCase):
     """Each rank has a part of its GPU's memory; what leaves goes by way of pinned host memory to a disk."""
 
-    def serve(self, ranks, model, size, options=(), **variables):
+    def serve(self, ranks, words, size, options=(), **variables):
         """A run with so much of each GPU; in `gpus` what each rank tells of its own."""
-        split = self.run_split(ranks, TRAINER, model, STEPS, budget=f"cuda={size >> 10}KiB,cpu=4GiB", name=f"{size}",
+        split = self.run_split(ranks, *words, budget=f"cuda={size >> 10}KiB,cpu=4GiB", name=f"{size}",
                                options=["--min-storage", "32KiB", "--nvme", f"ram:2MiB,{self.room}",
                                         "--stats", self.room / f"{size}-%r.json", *options],
                                EMU_CUDA_DEVICES=str(ranks), **SMALL_PAGES, **variables)
@@ -80,16 +80,25 @@ class CudaBudget(SplitCase):
             self.assertLessEqual(gpu["peak_bytes"], size)
         return split
 
+    def check_in_part(self, plain, part, archives=()):
+        """Every GPU has had too little."""
+        self.check_same(plain, part, archives)
+        self.check_is_divided(part, 2)
+        for gpu in part.gpus:
+            self.assertGreater(gpu["fetched_bytes"], 0)
+
+
+class CudaBudget(BudgetCase):
     def check(self, ranks, model, share, **more):
         """With room for all of it, then with that share of what the rank takes that takes most."""
         plain = self.run_plain(TRAINER, model, STEPS, **GPUS)
-        whole = self.serve(ranks, model, PLENTY, **more)
+        whole = self.serve(ranks, [TRAINER, model, STEPS], PLENTY, **more)
         self.check_same(plain, whole)
         self.check_is_divided(whole, ranks)
         self.assertEqual([gpu["spilled_bytes"] for gpu in whole.gpus], [0] * ranks)
         need = max(gpu["needed_bytes"] + gpu["small_peak_bytes"] for gpu in whole.gpus)
         size = int(need * share) // PAGE * PAGE
-        part = self.serve(ranks, model, size, **more)
+        part = self.serve(ranks, [TRAINER, model, STEPS], size, **more)
         self.check_same(plain, part)
         self.assertRegex(part.errors, "cuda:0 +needed")
         rows = part.statistics["ranks"]
@@ -99,7 +108,6 @@ class CudaBudget(SplitCase):
         self.assertGreater(max(gpu["demoted_bytes"] for gpu in part.gpus), 0)  # By way of host memory to the disk.
         print(f"{model}: {size} of {need} bytes, {[gpu['spilled_bytes'] for gpu in part.gpus]} left,"
               f" largest operators {[gpu['largest_op_needs_bytes'] for gpu in part.gpus]}")
-        return plain, whole
 
     def test_a_transformer_with_dropout_and_a_pointer_that_is_kept(self):
         trace = self.room / "trace.json"
@@ -117,42 +125,38 @@ class CudaBudget(SplitCase):
         self.check(4, "gpt", 0.5, options=["--shards", "2"], **SLOW, EMU_CUDA_SEED="2")
 
     def test_a_budget_that_is_too_small(self):
-        split = self.serve(2, "gpt", 2 << 20)
+        split = self.serve(2, [TRAINER, "gpt", 1], 2 << 20)
         self.assertNotEqual(split.code, 0)
         self.assertRegex(split.errors, r"rank \d ends the job: .*does not fit into the budget of 2.00 MiB of cuda:0: it "
                          r"needs .* smallest budget: \dMiB or more .*allow more with --budget cuda=SIZE\) \(rank \d")
 
     def test_a_budget_below_two_pages(self):
-        split = self.serve(2, "gpt", PAGE)
+        split = self.serve(2, [TRAINER, "gpt", 1], PAGE)
         self.assertNotEqual(split.code, 0)
         self.assertRegex(split.errors, r"rank \d ends the job: a budget of 64.0 KiB is too small for cuda:0")
 
 
-class CudaExample(examples_split_test.ExampleCase):
-    def test_text_gpt_with_its_archives(self):
+class CudaExample(examples_split_test.ExampleCase, BudgetCase):
+    def test_text_gpt_with_its_archives_under_a_budget(self):
         data, flags = examples_split_test.TRAINERS["text_gpt"]
         if not pathlib.Path(data).exists():
             self.skipTest(f"{data} is not on this machine")
         words = [examples_split_test.PROGRAMS / "text_gpt_on_emulated_cuda", *flags, "--device", "cuda",
                  *examples_split_test.LEAVES]
         plain = self.run_plain(*words, **GPUS)
-        split = self.run_split(2, *words, **GPUS)
-        self.check_same(plain, split, archives=["checkpoint"])
-        self.check_is_divided(split, 2)
+        self.check_in_part(plain, self.serve(2, words, 9 << 20), archives=["checkpoint"])
 
 
-class CudaPython(SplitCase):
-    def test_a_trainer_with_mixed_precision(self):
+class CudaPython(BudgetCase):
+    def test_a_trainer_with_mixed_precision_under_a_budget(self):
         python = pathlib.Path(os.environ["SPILLWAY_TEST_CUDA_PYTHON"])
         if not python.exists():
             self.skipTest(f"{python} is not there (src/cmake/setup/fetch_python.sh)")
         trainer = pathlib.Path(__file__).with_name("cuda_python_trainer.py")
-        variables = {**GPUS, "PYTHONPATH": os.environ["SPILLWAY_TEST_CUDA_TORCH"],
+        variables = {"PYTHONPATH": os.environ["SPILLWAY_TEST_CUDA_TORCH"],
                      "EMU_OPERATORS": os.environ["SPILLWAY_TEST_CUDA_OPERATORS"]}
-        plain = self.run_plain(python, "-B", trainer, **variables)
-        split = self.run_split(2, python, "-B", trainer, **variables)
-        self.check_same(plain, split)
-        self.check_is_divided(split, 2)
+        plain = self.run_plain(python, "-B", trainer, **GPUS, **variables)
+        self.check_in_part(plain, self.serve(2, [python, "-B", trainer], 5 << 19, **variables))
 
 
 if __name__ == "__main__":
