@@ -127,8 +127,8 @@ class CudaBudget(BudgetCase):
     def test_a_budget_that_is_too_small(self):
         split = self.serve(2, [TRAINER, "gpt", 1], 2 << 20)
         self.assertNotEqual(split.code, 0)
-        self.assertRegex(split.errors, r"rank \d ends the job: .*does not fit into the budget of 2.00 MiB of cuda:0: it "
-                         r"needs .* smallest budget: \dMiB or more .*allow more with --budget cuda=SIZE\) \(rank \d")
+        self.assertRegex(split.errors, r"rank \d ends the job: .*does not fit into the budget of 2.00 MiB of cuda:0: "
+                         r"it needs .* smallest budget: \dMiB or more .*allow more with --budget cuda=SIZE\) \(rank \d")
 
     def test_a_budget_below_two_pages(self):
         split = self.serve(2, [TRAINER, "gpt", 1], PAGE)
