@@ -29,6 +29,7 @@
 #include "out_of_memory.h"
 #include "parameter_storages.h"
 #include "python_calls.h"
+#include "spillway/base/assert.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/base/per_thread.h"
@@ -679,6 +680,7 @@ void Interceptor::run_beside(const c10::OperatorHandle& op, c10::ArrayRef<c10::I
   const split::DeviceTurn turn;
   runtime::Runtime& runtime = *served.load(std::memory_order_relaxed);
   ThreadState& thread = per_thread<ThreadState>();
+  SPILLWAY_ASSERT(!thread.inside);
   const OperatorFacts& facts = thread.facts.of(op);
   runtime.announce_op();
   SeenOp::collect(runtime, thread, facts, used, nullptr);

@@ -159,7 +159,7 @@ TEST_F(Memo, TellsNumbersApartThatDecideSizes) {
 }
 
 TEST_F(Memo, BeginsAnewWhenItHasManyKinds) {
-  OutputMemo small({{}, nullptr, 4});
+  OutputMemo small({.hidden_keys = {}, .most_kinds = 4});
   const auto op = named("aten::neg");
   for (int round = 0; round < 2; ++round) {
     for (std::int64_t size = 1; size <= 6; ++size) {
@@ -377,7 +377,7 @@ TEST(ResultRules, KnowWhichKernelsIgnoreValues) {
 }
 
 TEST_F(Memo, UsesGivenMemory) {
-  OutputMemo usual({{}, c10::GetAllocator(c10::kCPU)});
+  OutputMemo usual({.hidden_keys = {}, .memory = c10::GetAllocator(c10::kCPU)});
   torch::jit::Stack stack = {at::zeros({4})};
   usual.make(usual.outputs_of(named("aten::neg"), stack), named("aten::neg"), stack);
   EXPECT_TRUE(at::equal(first(stack).fill_(3), at::full({4}, 3.F)));
