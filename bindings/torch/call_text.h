@@ -39,6 +39,19 @@ class StackText final : public runtime::OpText {
   std::size_t count_;
 };
 
+/// An operator with arguments that stay while it runs.
+class ArgumentsText final : public runtime::OpText {
+ public:
+  ArgumentsText(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments)
+      : schema_(schema), arguments_(arguments) {}
+  std::string describe() const override { return call_text(schema_, arguments_); }
+  std::string name() const override { return full_name(schema_); }
+
+ private:
+  const c10::FunctionSchema& schema_;
+  c10::ArrayRef<c10::IValue> arguments_;
+};
+
 /// An operator whose arguments are gone when its kernel runs.
 class KeptText final : public runtime::OpText {
  public:

@@ -77,7 +77,10 @@ void register_hooks(bool kernel_serves_faults, std::size_t bytes_at_once, bool i
     hooks.program_ends = &split::SplitProgram::program_ends;
     hooks.program_leaves = [] { core().leave(); };
     hooks.hold_signal = &split::SplitProgram::hold_signal;
-    hooks.before_pointer = &split::SplitProgram::before_pointer;
+    hooks.before_pointer = [](const void* tensor, int writes) {
+      split::SplitProgram::before_pointer(tensor, writes);
+      Interceptor::before_pointer(tensor, writes);  // Of what is there by now.
+    };
     hooks.archived_tensor = &split::SplitProgram::archived_tensor;
     hooks.archived_bytes = &split::SplitProgram::archived_bytes;
     hooks.absent_bytes = &split::SplitProgram::absent_bytes;
@@ -165,6 +168,11 @@ std::string contents_of(const std::string& plan) {
   }
 }
 
+/// Ranks call theirs so: see device_rules.
+runtime::Runtime* runtime_of_gpu() noexcept {
+  return DeviceRuntimes::of(c10::Device(c10::DeviceType::CUDA, 0));
+}
+
 }  // namespace
 
 Core& Core::start(const runtime::Settings& settings) {
@@ -191,10 +199,9 @@ Core::Core(const runtime::Settings& settings)
   instance.store(this);  // From here on other threads may fork.
   watch_forks();
   install_cpu_allocator(runtime());
-  open_cuda_library(settings.split ? "the program is split over ranks"
-                    : !interceptor_->is_below_autograd()
-                        ? message("operators are seen by way of {}", interceptor_->key_name())
-                        : std::string());
+  open_cuda_library(interceptor_->is_below_autograd()
+                        ? std::string()
+                        : message("operators are seen by way of {}", interceptor_->key_name()));
 }
 
 bool Core::is_started_by_rank() {
@@ -289,10 +296,13 @@ void Core::split_over_ranks() {
                           .rebalances = settings.rebalance && settings.shards == 1,
                           .hidden_keys = Interceptor::keys(),
                           .compute = &Interceptor::compute,
+                          .run_beside = &Interceptor::run_beside,
+                          .try_on_gpu = &Interceptor::try_on_gpu,
+                          .runtime_of_gpu = &runtime_of_gpu,
                           .deleter = cpu_allocator_deleter()});
   answer_signals();
   run_.ranks_at_end = [this](const runtime::RunStatistics& mine) { return gather(mine); };
-  run_.trace_of_ranks = [this](runtime::RecordedTrace mine, bool joins) {
+  run_.trace_of_ranks = [this](std::vector<runtime::RecordedTrace> mine, bool joins) {
     return trace_of_ranks(std::move(mine), joins);
   };
 }
@@ -406,6 +416,12 @@ std::optional<runtime::RanksReport> Core::gather(const runtime::RunStatistics& m
   figures.budget_bytes = mine.budget.count();
   figures.peak_bytes = mine.memory.counted_peak.count();
   figures.spilled_bytes = mine.memory.spilled.count();
+  if (!mine.devices.empty()) {
+    const runtime::RunStatistics& gpu = mine.devices.front();
+    figures.gpu_budget_bytes = gpu.budget.count();
+    figures.gpu_peak_bytes = gpu.memory.counted_peak.count();
+    figures.gpu_spilled_bytes = gpu.memory.spilled.count();
+  }
   runtime::RanksReport report;
   report.schedule = layout_->schedule + (split_->has_given_up_lists() ? " without its lists" : "");
   report.replicas = layout_->placement.pipelines();
@@ -418,14 +434,15 @@ std::optional<runtime::RanksReport> Core::gather(const runtime::RunStatistics& m
   return report;
 }
 
-runtime::RanksTrace Core::trace_of_ranks(runtime::RecordedTrace mine, bool joins) {
+runtime::RanksTrace Core::trace_of_ranks(std::vector<runtime::RecordedTrace> mine, bool joins) {
   const Rank rank = transport_->rank();
   const std::string shard = shards_->count() == 1 ? "" : message("shard {}, ", shards_->number());
-  mine.trace.title = message("{}rank {} ({}): {}", shard, rank.value(),
-                             transport_->job().hosts[rank.value()], mine.trace.title);
+  for (runtime::RecordedTrace& one : mine)
+    one.trace.title = message("{}rank {} ({}): {}", shard, rank.value(),
+                              transport_->job().hosts[rank.value()], one.trace.title);
   if (is_drained_.load()) return split_->trace(std::move(mine), joins);
-  if (joins) mine.summary += "; of this rank alone, as the program did not end by itself";
-  return {{std::move(mine.trace)}, std::move(mine.summary)};
+  if (joins) mine.front().summary += "; of this rank alone, as the program did not end by itself";
+  return runtime::on_one_axis(std::move(mine));
 }
 
 }  // namespace spillway::torch_binding

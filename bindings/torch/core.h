@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "interceptor.h"
 #include "spillway/runtime/run.h"
@@ -67,7 +68,7 @@ class Core {
   runtime::TrainerFacts trainer_facts() const;
   /// On the first rank of a split program; nothing on others.
   std::optional<runtime::RanksReport> gather(const runtime::RunStatistics& mine);
-  runtime::RanksTrace trace_of_ranks(runtime::RecordedTrace mine, bool joins);
+  runtime::RanksTrace trace_of_ranks(std::vector<runtime::RecordedTrace> mine, bool joins);
 
   SteadyClock clock_;
   runtime::Run run_;

@@ -8,6 +8,7 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
+#include "spillway/split/split_program.h"
 
 namespace spillway::torch_binding {
 namespace {
@@ -58,6 +59,13 @@ void tell_of_unserved_device() {
   if (objection_to_devices().empty() || is_told.exchange(true)) return;
   log_warning("CUDA tensors are left to LibTorch, and no budget limits them: {}",
               objection_to_devices());
+}
+
+void tell_of_refused_device(const std::string& reason) {
+  static std::atomic<bool> is_refused{false};
+  split::SplitProgram::refuse_gpu(reason);
+  // The program may catch it, and do something else with the GPU that it was to have.
+  if (!is_refused.exchange(true)) log_error("{}", reason);
 }
 
 }  // namespace spillway::torch_binding

@@ -21,6 +21,10 @@ void tell_of_unserved_device();
 /// Whether this is a child of fork(2), to which nothing of the runtimes is left.
 bool is_forked_child() noexcept;
 
+/// A device cannot be served, whose allocation throws that. Told once; in a rank, whose others
+/// would go on, it ends the job.
+void tell_of_refused_device(const std::string& reason);
+
 /// The run that devices are added to; there is one.
 runtime::Run& run_of_this_process();
 

@@ -29,12 +29,15 @@
 #include "out_of_memory.h"
 #include "parameter_storages.h"
 #include "python_calls.h"
+#include "spillway/base/assert.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/base/per_thread.h"
 #include "spillway/base/shown_text.h"
+#include "spillway/recompute/generators.h"
 #include "spillway/recompute/sparse_parts.h"
 #include "spillway/runtime/recording/op_uses.h"
+#include "spillway/split/device_turn.h"
 #include "spillway/split/split_program.h"
 #include "step_signal.h"
 
@@ -356,13 +359,13 @@ class RunningOp {
   const runtime::OpText& text_;
 };
 
-/// Records of other runtimes keep what the operator is about to write.
-void tell_other_records(ThreadState& thread, CallRecorder& own, const c10::OperatorHandle& op,
+/// Records of other runtimes keep what the operator is about to write. `own`: may be null.
+void tell_other_records(ThreadState& thread, const CallRecorder* own, const c10::OperatorHandle& op,
                         c10::ArrayRef<c10::IValue> arguments) {
   CallRecorder* const host = recorder.load(std::memory_order_relaxed);
-  if (host != &own) host->before_call(op, arguments);
+  if (host != nullptr && host != own) host->before_call(op, arguments);
   for (const DeviceOp& used : thread.devices.used())
-    if (used.records != nullptr && used.records != &own) used.records->before_call(op, arguments);
+    if (used.records != nullptr && used.records != own) used.records->before_call(op, arguments);
 }
 
 /// The turn to draw where an operator makes its tensors, and begins on their device only then.
@@ -396,7 +399,7 @@ void compute(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts
   const std::span<DeviceOp> devices = thread.devices.used();
   CallRecorder* const there = devices.size() == 1 ? devices.front().records : nullptr;
   CallRecorder& own = there != nullptr ? *there : *records;
-  if (!devices.empty()) tell_other_records(thread, own, op, arguments);
+  if (!devices.empty()) tell_other_records(thread, &own, op, arguments);
   std::unique_lock<std::recursive_timed_mutex> turn;
   if (devices.empty() && DeviceRuntimes::are_some()) turn = take_turn(op, arguments);
   CallRecorder::Call call(own, op, arguments, traits.autograd);
@@ -429,18 +432,18 @@ void intercept_whole(runtime::Runtime& runtime, ThreadState& thread, const Opera
   compute(runtime, thread, facts, seen.traits(), op, below, stack);
 }
 
-/// The same for some members of its lists after the others.
-void intercept_in_parts(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts& facts,
-                        const c10::OperatorHandle& op, c10::DispatchKeySet below,
-                        torch::jit::Stack& stack,
-                        const std::vector<recompute::ListMembers>& parts) {
+/// Runs an operator, whose arguments lie on the stack, for some members of its lists after the
+/// others: `run` takes the arguments of a part from a stack, and leaves results there.
+template <typename Run>
+void run_in_parts(const c10::OperatorHandle& op, torch::jit::Stack& stack,
+                  const std::vector<recompute::ListMembers>& parts, const Run& run) {
   const auto arguments = torch::jit::last(stack, op.schema().arguments().size());
   const torch::jit::Stack whole(arguments.begin(), arguments.end());
   torch::jit::drop(stack, whole.size());
   std::vector<at::Tensor> results;
   for (const recompute::ListMembers& members : parts) {
     torch::jit::Stack part = recompute::arguments_for(whole, members);
-    intercept_whole(runtime, thread, facts, op, below, part);
+    run(part);
     if (part.empty()) continue;  // It writes in place.
     for (const at::Tensor& result : part.back().toTensorVector()) results.push_back(result);
   }
@@ -482,7 +485,9 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
   if (facts.begins_with_list) {
     const auto parts = parts_on_device(op, torch::jit::last(*stack, count));
     if (!parts.empty())
-      return intercept_in_parts(*runtime, thread, facts, op, below, *stack, parts);
+      return run_in_parts(op, *stack, parts, [&](torch::jit::Stack& part) {
+        intercept_whole(*runtime, thread, facts, op, below, part);
+      });
   }
   intercept_whole(*runtime, thread, facts, op, below, *stack);
 }
@@ -657,10 +662,34 @@ void Interceptor::compute(const c10::OperatorHandle& op, c10::DispatchKeySet bel
   runtime::Runtime& runtime = *served.load(std::memory_order_relaxed);
   ThreadState& thread = per_thread<ThreadState>();
   const OperatorFacts& facts = thread.facts.of(op);
+  const auto arguments = torch::jit::last(stack, op.schema().arguments().size());
+  const split::DeviceTurn turn(recompute::gpu_of(arguments).has_value());
+  const auto run = [&](torch::jit::Stack& with) {
+    runtime.announce_op();
+    SeenOp::collect(runtime, thread, facts, torch::jit::last(with, op.schema().arguments().size()),
+                    nullptr);
+    torch_binding::compute(runtime, thread, facts, traits, op, below, with);
+  };
+  const auto parts = facts.begins_with_list ? parts_on_device(op, arguments)
+                                            : std::vector<recompute::ListMembers>();
+  parts.empty() ? run(stack) : run_in_parts(op, stack, parts, run);
+}
+
+void Interceptor::run_beside(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> shown,
+                             c10::ArrayRef<c10::IValue> used, const std::function<void()>& run) {
+  const split::DeviceTurn turn;
+  runtime::Runtime& runtime = *served.load(std::memory_order_relaxed);
+  ThreadState& thread = per_thread<ThreadState>();
+  SPILLWAY_ASSERT(!thread.inside);
+  const OperatorFacts& facts = thread.facts.of(op);
   runtime.announce_op();
-  SeenOp::collect(runtime, thread, facts, torch::jit::last(stack, op.schema().arguments().size()),
-                  nullptr);
-  torch_binding::compute(runtime, thread, facts, traits, op, below, stack);
+  SeenOp::collect(runtime, thread, facts, used, nullptr);
+  runtime::OpTraits traits;
+  traits.is_beside = true;
+  const ArgumentsText text(op.schema(), shown);
+  const RunningOp running(runtime, thread, facts, traits, text);
+  tell_other_records(thread, nullptr, op, used);
+  run();
 }
 
 c10::DispatchKeySet Interceptor::keys() { return c10::DispatchKeySet(key); }
@@ -707,6 +736,7 @@ void Interceptor::before_pointer(const void* tensor, int writes) {
   // A kernel that runs again asks where no operator is seen, too.
   if (runtime == nullptr || per_thread<ThreadState>().inside || runtime::Runtime::runs_operator())
     return;
+  const split::DeviceTurn turn(split::SplitProgram::running() != nullptr);
   if (CallRecorder* const records = DeviceRuntimes::records_of(taken.device());
       records != nullptr && writes != 0)
     records->before_write(*taken.storage().unsafeGetStorageImpl());

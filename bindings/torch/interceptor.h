@@ -1,10 +1,12 @@
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
 #include <c10/core/Device.h>
 #include <c10/core/DispatchKeySet.h>
 
+#include <functional>
 #include <string>
 
 #include "device_runtimes.h"
@@ -53,6 +55,13 @@ class Interceptor {
   /// Runs a kernel that was seen before, perhaps on another thread; see split::Compute.
   static void compute(const c10::OperatorHandle& op, c10::DispatchKeySet below,
                       torch::jit::Stack& stack, const runtime::OpTraits& traits);
+  // Of a program that is split: see split::RunBeside and OutputMemoOptions::try_on_gpu.
+  static void run_beside(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> shown,
+                         c10::ArrayRef<c10::IValue> used, const std::function<void()>& run);
+  static void try_on_gpu(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments,
+                         const std::function<void()>& trial) {
+    run_beside(op, arguments, {}, trial);
+  }
   /// At which operators are seen.
   static c10::DispatchKeySet keys();
 

@@ -54,9 +54,7 @@ ServedDevice& ServedDevice::of(c10::DeviceIndex index) {
   try {
     place.store(new ServedDevice(index));
   } catch (const Error& error) {
-    // The program may catch it, and do something else with the GPU that it was to have.
-    static bool is_told = false;
-    if (!std::exchange(is_told, true)) log_error("{}", error.what());
+    tell_of_refused_device(error.what());
     throw;
   }
   return *place.load();

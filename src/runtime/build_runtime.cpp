@@ -67,6 +67,7 @@ class Builder {
 
   void choose_number() {
     options_.number = 1U + device_.id.index;
+    options_.is_of_rank = settings_.split && launched_rank().has_value();
     options_.given_so_far = device_.given_so_far;
     options_.moment = device_.moment;
     options_.before_replay = device_.before_replay;

@@ -28,7 +28,7 @@ class HeldStorages {
   /// shards make storages first, and tensors of them later.
   void hold_until_used(StorageId storage) { add(storage, /*until_used=*/true); }
 
-  /// An operator holds these now.
+  /// An operator holds these now, beside what stays.
   void let_go_of_used(std::span<const swap::RangeUse> uses) {
     if (until_used_.load(std::memory_order_relaxed) == 0) return;
     for (const swap::RangeUse& use : uses) {
@@ -40,6 +40,8 @@ class HeldStorages {
       }
       if (set != nullptr) engine_.unpin(*set);
     }
+    const std::lock_guard lock(mutex_);
+    most_pages_ = std::max(most_pages_.load(), pages_);
   }
 
   /// What holds it, or null. To be kept until the storage is released: let go earlier, it might be
@@ -50,7 +52,7 @@ class HeldStorages {
     return found == held_.end() ? nullptr : remove_locked(found);
   }
 
-  /// That were ever held at once.
+  /// That were ever held at once beside an operator.
   std::uint64_t most_pages() const { return most_pages_.load(std::memory_order_relaxed); }
 
  private:
@@ -69,9 +71,11 @@ class HeldStorages {
     engine_.pin(*set, {&whole, 1});
     const std::lock_guard lock(mutex_);
     if (!held_.emplace(storage, Held{std::move(set), whole.pages, until_used}).second) return;
-    if (until_used) until_used_.fetch_add(1);
     pages_ += whole.pages;
-    most_pages_ = std::max(most_pages_.load(), pages_);
+    if (until_used)
+      until_used_.fetch_add(1);
+    else
+      most_pages_ = std::max(most_pages_.load(), pages_);
   }
 
   /// Whether it was held already.

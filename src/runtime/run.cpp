@@ -182,9 +182,9 @@ RunStatistics Run::statistics() const {
   return statistics;
 }
 
-/// Each device as a process of its own, all on one time axis.
-RanksTrace Run::trace_with_devices(RecordedTrace mine) const {
-  std::vector<RecordedTrace> all{std::move(mine)};
+/// That of the host, and then of each device as a process of its own.
+std::vector<RecordedTrace> Run::recorded_traces() const {
+  std::vector<RecordedTrace> all{parts_.trace->trace(program_invocation_name)};
   for (const DeviceRun* device : devices()) {
     RecordedTrace& there = all.emplace_back(device->parts.trace->trace(program_invocation_name));
     const std::string name = to_string(device->id);
@@ -193,6 +193,10 @@ RanksTrace Run::trace_with_devices(RecordedTrace mine) const {
         profile::process_of_rank(1U + device->id.index, profile::TraceSource::kRun);
     all.front().summary += message("; {}: {}", name, there.summary);
   }
+  return all;
+}
+
+RanksTrace on_one_axis(std::vector<RecordedTrace> all) {
   TimePoint begin = TimePoint::max();
   for (const RecordedTrace& each : all) begin = std::min(begin, each.begin);
   RanksTrace made{{}, std::move(all.front().summary)};
@@ -204,11 +208,9 @@ RanksTrace Run::trace_with_devices(RecordedTrace mine) const {
 }
 
 void Run::write_trace() {
-  RecordedTrace mine = parts_.trace->trace(program_invocation_name);
-  // Ranks of a split program have no runtimes of devices: their GPUs are LibTorch's.
   const RanksTrace made = trace_of_ranks
-                              ? trace_of_ranks(std::move(mine), !is_of_each_rank(settings_.trace))
-                              : trace_with_devices(std::move(mine));
+                              ? trace_of_ranks(recorded_traces(), !is_of_each_rank(settings_.trace))
+                              : on_one_axis(recorded_traces());
   if (made.traces.empty() || !writes(settings_, settings_.trace)) return;
   const std::string path = output_path(settings_, settings_.trace);
   topology::write_file_at_once(path, profile::to_chrome_trace(made.traces));

@@ -171,7 +171,8 @@ void* Runtime::allocate(std::size_t size) {
   const bool is_paged = size >= options_.min_storage.count();
   const bool is_learned = is_paged || (learns_shared_ && shared_->serves(size));
   // An operator becomes worth learning with the first such storage that it touches or makes.
-  if (is_learned && guide_ != nullptr && op.is_running && !op.learns && !op.replays) {
+  if (is_learned && guide_ != nullptr && op.is_running && !op.learns && !op.replays &&
+      !op.is_beside) {
     learn_op(op, {}, *op.text, {.autograd = op.autograd});
     follow_orders(op);
     if (op.learns) guide_->note_begin(trainer_of(op));
@@ -289,9 +290,9 @@ device::Event Runtime::given_so_far() const {
 }
 
 /// What tells whose operators are learned. Several threads give a device its work, backward has one
-/// of its own: they take turns.
+/// of its own: they take turns. In a rank one of them gives all that repeats.
 const void* Runtime::trainer_of(const OpContext& op) const {
-  return is_of_host() ? static_cast<const void*>(&op) : this;
+  return is_of_host() || options_.is_of_rank ? static_cast<const void*>(&op) : this;
 }
 
 /// What an operator has made and does not hand out stays with its kernels, as workspaces do.
@@ -353,6 +354,7 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
                        const OpTraits& traits, std::span<const RangeUse> shared) {
   OpContext& op = context();
   op.signature = signature;
+  op.is_beside = traits.is_beside;
   try {
     settle_drops(op, uses, text, traits, shared);
   } catch (const Error& error) {

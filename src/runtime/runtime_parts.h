@@ -48,6 +48,7 @@ struct Runtime::OpContext {
   Wait replay_wait;              ///< For pages or room, of the operator that runs again.
   bool has_replayed = false;     ///< It did run, and was not left out as needless.
   bool replays = false;          ///< The running operator is none of the trainer's: it runs again.
+  bool is_beside = false;        ///< The same: see OpTraits.
   StepGuide::Wish wish;
   bool has_orders = false;  ///< Those of `wish` are still to be followed.
   /// Once; null: there are none.

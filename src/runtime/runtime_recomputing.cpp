@@ -48,11 +48,12 @@ std::string first_line(const char* text) {
 void Runtime::settle_drops(OpContext& op, std::span<const RangeUse> uses, const OpText& text,
                            const OpTraits& traits, std::span<const RangeUse> shared) {
   const bool has_records = recomputer_ != nullptr && recomputer_->is_active();
-  if (has_records) bring_back(op, op.signature, uses);
+  if (has_records)
+    bring_back(op, op.signature, traits.is_beside ? std::span<const RangeUse>() : uses);
   op.wish.record_as.reset();
   if (records() && options_.recording->is_complete() && on_recorded) on_recorded();
   const std::span<const RangeUse> learned = learns_shared_ ? shared : std::span<const RangeUse>();
-  if (guide_ != nullptr && !(uses.empty() && learned.empty()))
+  if (guide_ != nullptr && !traits.is_beside && !(uses.empty() && learned.empty()))
     learn_op(op, uses, text, traits, learned);
   // What comes back now needs the room that the plan leaves from here on.
   if (has_records) follow_orders(op);

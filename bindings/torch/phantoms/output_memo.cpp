@@ -2,11 +2,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <utility>
 
 #include "call_key.h"
 #include "draws.h"
 #include "large_call.h"
+#include "list_call.h"
 #include "result_rules.h"
 #include "spillway/phantoms/phantom_memory.h"
 #include "spillway/phantoms/plain_tensor.h"
@@ -114,8 +116,20 @@ const CallOutputs& OutputMemo::outputs_of(const c10::OperatorHandle& op,
   if (found != outputs_.end()) return *found->second;
   if (outputs_.size() >= options_.most_kinds) outputs_.clear();
   ++learned_;
-  auto learned = outputs_by_small_calls(op, rules, arguments, options_.hidden_keys);
-  if (!learned) learned = TrialRun(op, rules, arguments, options_.hidden_keys).learn();
+  const bool is_on_gpu = recompute::gpu_of(arguments).has_value();
+  std::optional<CallOutputs> learned;
+  if (is_on_gpu)
+    learned = outputs_by_members(op, arguments, [&](const recompute::ListMembers& members) {
+      return outputs_of(op, recompute::arguments_for(arguments, members));
+    });
+  const auto learn = [&] {
+    learned = outputs_by_small_calls(op, rules, arguments, options_.hidden_keys);
+    if (!learned) learned = TrialRun(op, rules, arguments, options_.hidden_keys).learn();
+  };
+  if (!learned && is_on_gpu && options_.try_on_gpu != nullptr)
+    options_.try_on_gpu(op, arguments, learn);
+  else if (!learned)
+    learn();
   return *outputs_.emplace(key, std::make_unique<CallOutputs>(*std::move(learned))).first->second;
 }
 

@@ -1,11 +1,15 @@
 #include "device_bytes.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <array>
+
 #include "spillway/phantoms/plain_tensor.h"
+#include "spillway/split/device_turn.h"
 
 namespace spillway::split {
 namespace {
@@ -29,31 +33,39 @@ c10::Storage made_storage(std::size_t bytes, c10::Device device) {
                                                             allocator, /*resizable=*/true));
 }
 
-DeviceBytes::DeviceBytes(c10::DispatchKeySet hidden)
+DeviceBytes::DeviceBytes(c10::DispatchKeySet hidden, RunBeside beside)
     : keys_above_(c10::autograd_dispatch_keyset_with_ADInplaceOrView |
-                  c10::autocast_dispatch_keyset | hidden) {}
+                  c10::autocast_dispatch_keyset | hidden),
+      beside_(beside) {}
+
+void DeviceBytes::copy(const at::Tensor& to, const at::Tensor& from) const {
+  static const c10::OperatorHandle operation =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
+  const std::array<c10::IValue, 2> tensors{to, from};
+  beside_(operation, tensors, tensors, [&] {
+    const c10::impl::ExcludeDispatchKeyGuard below(keys_above_);
+    to.copy_(from);
+  });
+}
 
 void DeviceBytes::copy_to_host(void* host, const c10::Storage& storage, std::size_t begin,
                                std::size_t size) const {
   if (size == 0) return;
-  const c10::impl::ExcludeDispatchKeyGuard below(keys_above_);
-  bytes_at(host, size).copy_(bytes_of(storage, begin, size));
+  copy(bytes_at(host, size), bytes_of(storage, begin, size));
 }
 
 void DeviceBytes::copy_from_host(const c10::Storage& storage, std::size_t begin, const void* host,
                                  std::size_t size) const {
   if (size == 0) return;
-  const c10::impl::ExcludeDispatchKeyGuard below(keys_above_);
-  bytes_of(storage, begin, size).copy_(bytes_at(const_cast<void*>(host), size));
+  copy(bytes_of(storage, begin, size), bytes_at(const_cast<void*>(host), size));
 }
 
 c10::Storage DeviceBytes::copy_of(const c10::Storage& storage) const {
   const std::size_t size = storage.nbytes();
-  c10::Storage copy = made_storage(size, storage.device());
-  if (size == 0) return copy;
-  const c10::impl::ExcludeDispatchKeyGuard below(keys_above_);
-  bytes_of(copy, 0, size).copy_(bytes_of(storage, 0, size));
-  return copy;
+  const DeviceTurn turn;  // The new one stays in memory until it is filled.
+  c10::Storage made = made_storage(size, storage.device());
+  if (size > 0) copy(bytes_of(made, 0, size), bytes_of(storage, 0, size));
+  return made;
 }
 
 void DeviceBytes::wait_for(c10::Device device) {

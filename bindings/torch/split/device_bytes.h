@@ -6,6 +6,8 @@
 
 #include <cstddef>
 
+#include "spillway/split/split_program.h"
+
 namespace spillway::split {
 
 /// A storage of LibTorch's allocator for that device.
@@ -16,8 +18,8 @@ c10::Storage made_storage(std::size_t bytes, c10::Device device);
 /// thread.
 class DeviceBytes {
  public:
-  /// `hidden`: keys that do not see the copies.
-  explicit DeviceBytes(c10::DispatchKeySet hidden);
+  /// `hidden`: keys that do not see the copies. `beside`: runs them where the GPU has a runtime.
+  DeviceBytes(c10::DispatchKeySet hidden, RunBeside beside);
 
   /// `size` bytes of the storage, from `begin` on. It has them, or the host, when this returns.
   void copy_to_host(void* host, const c10::Storage& storage, std::size_t begin,
@@ -32,7 +34,10 @@ class DeviceBytes {
   static std::size_t peak_of(c10::Device device);
 
  private:
+  void copy(const at::Tensor& to, const at::Tensor& from) const;
+
   const c10::DispatchKeySet keys_above_;
+  const RunBeside beside_;
 };
 
 }  // namespace spillway::split

@@ -13,6 +13,7 @@
 #include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
 #include "spillway/base/signals_blocked.h"
+#include "spillway/split/device_turn.h"
 
 namespace spillway::split {
 namespace {
@@ -384,6 +385,7 @@ void Executor::take(UnderWay& message) {
     return;
   }
   const TimePoint begin = log_ == nullptr ? TimePoint() : clock_.now();
+  const DeviceTurn turn(!message.device.is_cpu());
   c10::Storage storage = made_storage(message.size.count(), message.device);
   message.bytes.copy_to(runtime_, devices_, storage);
   message.bytes = {};
@@ -511,6 +513,8 @@ void Executor::note(const UnderWay& message, TimePoint begin) {
 
 void Executor::run_call(const PendingCall& call) {
   const recompute::SurroundingsGuard surroundings(*call.surroundings, {});
+  const DeviceTurn turn(std::any_of(call.blanks.begin(), call.blanks.end(),
+                                    [](const auto& blank) { return !blank.device.is_cpu(); }));
   for (const PendingResult& blank : call.blanks)
     hold(blank.storage, made_storage(blank.size.count(), blank.device));
   if (call.bytes.file != nullptr) {

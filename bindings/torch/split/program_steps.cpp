@@ -13,11 +13,12 @@
 
 namespace spillway::split {
 
-ProgramSteps::ProgramSteps(runtime::Runtime& runtime, transport::Transport& transport,
-                           pipeline::Job& job, pipeline::Ownership& ownership, Executor& executor,
-                           ActionLists& lists, const ReplicatedOperators& replicated,
-                           GradientMeans* means)
+ProgramSteps::ProgramSteps(runtime::Runtime& runtime, RuntimeOfGpu runtime_of_gpu,
+                           transport::Transport& transport, pipeline::Job& job,
+                           pipeline::Ownership& ownership, Executor& executor, ActionLists& lists,
+                           const ReplicatedOperators& replicated, GradientMeans* means)
     : runtime_(runtime),
+      runtime_of_gpu_(runtime_of_gpu),
       transport_(transport),
       job_(job),
       ownership_(ownership),
@@ -48,6 +49,7 @@ void ProgramSteps::end() {
     for (const std::string& text : replicated_.unmatched()) log_warning("{}", text);
   is_between_ = true;
   runtime_.step_updated();
+  if (runtime::Runtime* const gpu = runtime_of_gpu_()) gpu->step_updated();
 }
 
 void ProgramSteps::begin() {
@@ -68,6 +70,7 @@ void ProgramSteps::begin() {
       if (const auto cuts = rebalancing_->begin_step(count_, ownership_)) ownership_.recut(*cuts);
     });
   executor_.add_barrier(count_ + 1, [this, units, rebalances, step = count_] {
+    if (runtime::Runtime* const gpu = runtime_of_gpu_()) gpu->step_boundary();
     runtime_.step_boundary();
     if (rebalances) rebalancing_->measured(step, executor_.take_unit_seconds(units));
   });

@@ -22,10 +22,13 @@ namespace spillway::split {
 /// operators. Ends the job where a rank is lost meanwhile. The program's thread.
 class ProgramSteps {
  public:
+  using RuntimeOfGpu = runtime::Runtime* (*)() noexcept;  ///< See SplitOptions.
+
   /// All outlive it. `means`: null with one shard.
-  ProgramSteps(runtime::Runtime& runtime, transport::Transport& transport, pipeline::Job& job,
-               pipeline::Ownership& ownership, Executor& executor, ActionLists& lists,
-               const ReplicatedOperators& replicated, GradientMeans* means);
+  ProgramSteps(runtime::Runtime& runtime, RuntimeOfGpu runtime_of_gpu,
+               transport::Transport& transport, pipeline::Job& job, pipeline::Ownership& ownership,
+               Executor& executor, ActionLists& lists, const ReplicatedOperators& replicated,
+               GradientMeans* means);
   /// All ranks at once: the model may be cut anew. `in_flight`: BalancerOptions. Throws
   /// TransportError.
   void rebalance(const std::vector<std::string>& hosts, std::vector<double> in_flight);
@@ -51,6 +54,7 @@ class ProgramSteps {
   void or_end(const Act& act);
 
   runtime::Runtime& runtime_;
+  const RuntimeOfGpu runtime_of_gpu_;
   transport::Transport& transport_;
   pipeline::Job& job_;
   pipeline::Ownership& ownership_;

@@ -10,6 +10,8 @@
 
 namespace spillway::split {
 
+using runtime::RecordedTrace;
+
 std::vector<runtime::RanksReport::Row> gather_rows(transport::Transport& transport,
                                                    pipeline::Job& job, ShardExchange* shards,
                                                    const pipeline::Placement& placement,
@@ -28,22 +30,25 @@ std::vector<runtime::RanksReport::Row> gather_rows(transport::Transport& transpo
 }
 
 runtime::RanksTrace gather_trace(transport::Transport& transport, pipeline::Job& job,
-                                 ShardExchange* shards, RankLog* log, runtime::RecordedTrace mine,
-                                 bool joins) {
-  if (log != nullptr) log->write(mine);
+                                 ShardExchange* shards, RankLog* log,
+                                 std::vector<runtime::RecordedTrace> mine, bool joins) {
+  if (log != nullptr) log->write(mine.front());
   const std::uint32_t count = shards != nullptr ? shards->shards() : 1;
   const std::uint32_t first = shards != nullptr ? shards->shard().value() * transport.ranks() : 0;
-  mine.trace.process =
-      profile::process_of_rank(first + transport.rank().value(), mine.trace.source);
+  std::uint32_t process = first + transport.rank().value();
+  for (RecordedTrace& one : mine) {
+    one.trace.process = profile::process_of_rank(process, one.trace.source);
+    process += count * transport.ranks();  // GPUs come behind all ranks.
+  }
   if (!joins) {
-    profile::keep_whole_arrows({&mine.trace, 1});
-    return {{std::move(mine.trace)}, std::move(mine.summary)};
+    profile::keep_whole_arrows({&mine.front().trace, 1});
+    return runtime::on_one_axis(std::move(mine));
   }
   const auto name_of = [&](Rank rank) { return message("rank {}", first + rank.value()); };
   const SteadyClock clock;
-  const std::string summary = mine.summary;
+  const std::string summary = mine.front().summary;
   const bool is_first_of_job = transport.rank() == kFirst && first == 0;
-  mine.has_whole_step |= is_first_of_job;  // It shows what there is.
+  mine.front().has_whole_step |= is_first_of_job;  // It shows what there is.
   TracesOfRanks all = traces_of(std::move(mine), name_of(transport.rank()));
   gather_traces(transport, job, all, name_of, clock);
   if (shards != nullptr && transport.rank() == kFirst) shards->gather(all, clock);

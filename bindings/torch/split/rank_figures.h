@@ -21,10 +21,10 @@ std::vector<runtime::RanksReport::Row> gather_rows(transport::Transport& transpo
                                                    const pipeline::Placement& placement,
                                                    const runtime::RankFigures& mine);
 
-/// Adds what `log` knows, or null, to the trace of this rank. Where it `joins` all ranks do, and
-/// the first one of the job gets all on one time axis, others none.
+/// Adds what `log` knows, or null, to the first of the traces of this rank, its host's. Where it
+/// `joins` all ranks do, and the first one of the job gets all on one time axis, others none.
 runtime::RanksTrace gather_trace(transport::Transport& transport, pipeline::Job& job,
-                                 ShardExchange* shards, RankLog* log, runtime::RecordedTrace mine,
-                                 bool joins);
+                                 ShardExchange* shards, RankLog* log,
+                                 std::vector<runtime::RecordedTrace> mine, bool joins);
 
 }  // namespace spillway::split

@@ -143,6 +143,12 @@ std::string objection_to(const runtime::Settings& settings, Rank rank, std::uint
     if (settings.shards > 1 && told != nullptr && told != shard)
       return message("--shards {}: the program was started as shard {}, and is shard {} for MPI",
                      settings.shards, told, shard);
+    for (const runtime::DeviceBudget& each : settings.device_budgets)
+      if (each.device.starts_with("cuda:") && each.device != "cuda:0")
+        return message(
+            "the budget of {} is no rank's: with --split each rank has one GPU, which it "
+            "calls cuda:0 (give cuda=SIZE, for the GPU of each)",
+            each.device);
     return {};
   } catch (const Error& error) {
     return error.what();

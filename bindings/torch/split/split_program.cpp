@@ -158,7 +158,7 @@ std::vector<runtime::RanksReport::Row> SplitProgram::Impl::gather(runtime::RankF
   mine.parameter_bytes = ownership_.most_parameters_of(transport_.rank()).count();
   mine.micro_batches = ownership_.micro_batch_of_run() + 1;
   mine.steps = steps_.count();
-  mine.gpu_peak_bytes = gpu_peak_;
+  if (mine.gpu_budget_bytes == 0) mine.gpu_peak_bytes = gpu_peak_;  // LibTorch's own memory.
   executor_.write(mine);
   // A rank whose program has ended alone is found by this.
   job_.control().begin_call(pipeline::ControlHash::kEndOfProgram);
@@ -166,7 +166,8 @@ std::vector<runtime::RanksReport::Row> SplitProgram::Impl::gather(runtime::RankF
   return gather_rows(transport_, job_, shards_.get(), ownership_.placement(), mine);
 }
 
-runtime::RanksTrace SplitProgram::Impl::trace(runtime::RecordedTrace mine, bool joins) {
+runtime::RanksTrace SplitProgram::Impl::trace(std::vector<runtime::RecordedTrace> mine,
+                                              bool joins) {
   return gather_trace(transport_, job_, shards_.get(), log_.get(), std::move(mine), joins);
 }
 
@@ -289,6 +290,10 @@ void SplitProgram::read_past_operators(const void* address) noexcept {
   }
 }
 
+void SplitProgram::refuse_gpu(const std::string& reason) {
+  if (SplitProgram* const program = running()) program->impl_->refuse(reason);
+}
+
 void SplitProgram::before_fork() noexcept {
   if (SplitProgram* const program = running()) program->impl_->before_fork();
 }
@@ -305,7 +310,7 @@ std::vector<runtime::RanksReport::Row> SplitProgram::gather(const runtime::RankF
   return impl_->gather(mine);
 }
 
-runtime::RanksTrace SplitProgram::trace(runtime::RecordedTrace mine, bool joins) {
+runtime::RanksTrace SplitProgram::trace(std::vector<runtime::RecordedTrace> mine, bool joins) {
   return impl_->trace(std::move(mine), joins);
 }
 

@@ -63,8 +63,8 @@ SplitProgram::Impl::Impl(SplitOptions options)
       plan_(std::move(options.plan)),
       min_storage_(options.min_storage),
       replicated_(options.replicate),
-      memo_({.hidden_keys = options.hidden_keys}),
-      devices_(options.hidden_keys),
+      memo_({.hidden_keys = options.hidden_keys, .try_on_gpu = options.try_on_gpu}),
+      devices_(options.hidden_keys, options.run_beside),
       storages_(options.deleter),
       data_(ownership_.directory(), devices_),
       log_(options.traces ? std::make_unique<RankLog>() : nullptr),
@@ -86,7 +86,8 @@ SplitProgram::Impl::Impl(SplitOptions options)
                                                        ownership_.directory(), executor_, memory_)
                      : nullptr),
       archives_(runtime_, transport_, job_, storages_, ownership_.directory(), memory_, devices_),
-      steps_(runtime_, transport_, job_, ownership_, executor_, lists_, replicated_, means_.get()),
+      steps_(runtime_, options.runtime_of_gpu, transport_, job_, ownership_, executor_, lists_,
+             replicated_, means_.get()),
       notices_(transport_.rank()) {
   if (options.rebalances && ownership_.placement().stages() > 1)
     steps_.rebalance(options.hosts, options.layout.in_flight());
@@ -96,7 +97,15 @@ bool SplitProgram::Impl::is_in_parts(const c10::OperatorHandle& op,
                                      c10::ArrayRef<c10::IValue> arguments) {
   const bool before = std::exchange(is_in_call_, true);  // A trial makes tensors of its own.
   const auto is_over = c10::make_scope_exit([this, before] { is_in_call_ = before; });
-  call_.outputs = &memo_.outputs_of(op, arguments);
+  try {
+    call_.outputs = &memo_.outputs_of(op, arguments);
+  } catch (const c10::OutOfMemoryError& error) {
+    if (!recompute::gpu_of(arguments)) throw;
+    // What is free on a GPU differs between ranks.
+    refuse(message("each rank tries an operator of a new kind on its GPU, and this one has no room "
+                   "for that: {} (allow more with --budget cuda=SIZE)",
+                   failure_text(error)));
+  }
   return call_.outputs->making == Making::kParts;
 }
 

@@ -78,7 +78,7 @@ class SplitProgram::Impl {
   [[noreturn]] void refuse(const std::string& reason);
   void drain();
   std::vector<runtime::RanksReport::Row> gather(runtime::RankFigures mine);
-  runtime::RanksTrace trace(runtime::RecordedTrace mine, bool joins);
+  runtime::RanksTrace trace(std::vector<runtime::RecordedTrace> mine, bool joins);
   bool has_given_up_lists() const { return lists_.are_given_up(); }
   runtime::LayerMoves layer_moves() const { return steps_.layer_moves(); }
   void finish();

@@ -22,6 +22,7 @@ constexpr std::size_t kMostText = std::size_t{1} << 30;
 /// What a rank says before it sends its traces.
 struct Header {
   std::uint64_t traces = 0;
+  std::uint64_t ranks = 0;
   std::int64_t uncertainty = 0;  ///< Nanoseconds.
   std::uint64_t remarks = 0;     ///< Bytes of the text.
 };
@@ -106,7 +107,7 @@ void give(Peer& first, TracesOfRanks& mine, const Clock& clock) {
     }
     texts.push_back({{count(one.begin), text.size()}, std::move(text)});
   }
-  Header header{texts.size(), mine.uncertainty.count(), mine.remarks.size()};
+  Header header{texts.size(), mine.ranks, mine.uncertainty.count(), mine.remarks.size()};
   first.send(device::host_span_of(header));
   if (header.remarks > 0) first.send(device::host_span_of_all(mine.remarks));
   for (auto& [of_one, text] : texts) {
@@ -134,17 +135,17 @@ void take(Peer& peer, const std::string& name, const Clock& clock, TracesOfRanks
                           TimePoint(Duration(of_one.begin)) - offset.ahead});
     all.uncertainty = std::max(all.uncertainty, offset.uncertainty + Duration(header.uncertainty));
   }
+  all.ranks += header.ranks;
 }
 
 }  // namespace
 
-TracesOfRanks traces_of(RecordedTrace mine, const std::string& name) {
+TracesOfRanks traces_of(std::vector<RecordedTrace> mine, const std::string& name) {
   TracesOfRanks traces;
-  if (mine.has_whole_step) {
-    traces.traces.push_back({std::move(mine.trace), mine.begin});
-  } else {
-    traces.remarks = message("; {} has no whole step", name);
-  }
+  if (!mine.front().has_whole_step) traces.remarks = message("; {} has no whole step", name);
+  for (RecordedTrace& one : mine)
+    if (one.has_whole_step) traces.traces.push_back({std::move(one.trace), one.begin});
+  traces.ranks = traces.traces.empty() ? 0 : 1;
   return traces;
 }
 
@@ -169,7 +170,7 @@ void gather_traces(transport::Transport& transport, pipeline::Job& job, TracesOf
 RanksTrace joined(TracesOfRanks traces, const std::string& summary, std::uint32_t ranks) {
   RanksTrace all;
   all.summary = message(
-      "{}; {} of {} ranks, whose clocks agree to {} us{}", summary, traces.traces.size(), ranks,
+      "{}; {} of {} ranks, whose clocks agree to {} us{}", summary, traces.ranks, ranks,
       std::chrono::ceil<std::chrono::microseconds>(traces.uncertainty).count(), traces.remarks);
   TimePoint begin = TimePoint::max();
   for (const TracesOfRanks::Placed& one : traces.traces) begin = std::min(begin, one.begin);

@@ -20,12 +20,13 @@ struct TracesOfRanks {
   };
 
   std::vector<Placed> traces;
-  Duration uncertainty{};  ///< Of the clocks of their ranks, at most.
-  std::string remarks;     ///< "; rank 3 has no whole step"
+  std::uint64_t ranks = 0;  ///< That have any.
+  Duration uncertainty{};   ///< Of the clocks of their ranks, at most.
+  std::string remarks;      ///< "; rank 3 has no whole step"
 };
 
-/// Of this rank alone. `name`: "rank 3".
-TracesOfRanks traces_of(runtime::RecordedTrace mine, const std::string& name);
+/// Of this rank alone, whose host's is the first. `name`: "rank 3".
+TracesOfRanks traces_of(std::vector<runtime::RecordedTrace> mine, const std::string& name);
 
 /// Adds those of all ranks, by the clock of the first one, which gets them; others give theirs, and
 /// keep none. Each rank's clock is set against the first one's by the quickest of some questions

@@ -147,7 +147,10 @@ std::vector<std::string> ranks_table(const RanksReport& report) {
   const bool have_gpus = std::any_of(report.rows.begin(), report.rows.end(),
                                      [](const Row& row) { return row.figures.gpu_peak_bytes > 0; });
   constexpr std::ptrdiff_t kBehindPeak = 7;
-  if (have_gpus) rows.front().insert(rows.front().begin() + kBehindPeak, "GPU peak");
+  const auto insert_of_gpu = [&](std::vector<std::string>& row, std::vector<std::string> cells) {
+    if (have_gpus) row.insert(row.begin() + kBehindPeak, cells.begin(), cells.end());
+  };
+  insert_of_gpu(rows.front(), {"GPU budget", "GPU peak", "GPU swapped"});
   for (const Row& row : report.rows) {
     const RankFigures& figures = row.figures;
     rows.push_back({message("{}", rows.size() - 1), row.host, message("{}", figures.threads),
@@ -156,9 +159,10 @@ std::vector<std::string> ranks_table(const RanksReport& report) {
                     message("{}", Bytes(figures.peak_bytes)),
                     message("{}", Bytes(figures.spilled_bytes)), whole_percent(busy(row)),
                     waits_text(figures)});
-    if (have_gpus)
-      rows.back().insert(rows.back().begin() + kBehindPeak,
-                         message("{}", Bytes(figures.gpu_peak_bytes)));
+    const Bytes budget(figures.gpu_budget_bytes);
+    insert_of_gpu(rows.back(), {budget == Bytes() ? "none" : message("{}", budget),
+                                message("{}", Bytes(figures.gpu_peak_bytes)),
+                                message("{}", Bytes(figures.gpu_spilled_bytes))});
   }
   std::vector<std::string> lines = aligned(rows);
   lines.insert(lines.begin(),

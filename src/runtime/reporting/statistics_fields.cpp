@@ -55,7 +55,9 @@ Json of_rank(const RanksReport::Row& row) {
                {"budget_bytes", figures.budget_bytes},
                {"parameter_bytes", figures.parameter_bytes},
                {"peak_bytes", figures.peak_bytes},
+               {"gpu_budget_bytes", figures.gpu_budget_bytes},
                {"gpu_peak_bytes", figures.gpu_peak_bytes},
+               {"gpu_spilled_bytes", figures.gpu_spilled_bytes},
                {"spilled_bytes", figures.spilled_bytes},
                {"micro_batches", figures.micro_batches},
                {"steps", figures.steps},
@@ -129,7 +131,8 @@ constexpr StatisticsField kFields[] = {
   {"ranks", "", ranks,
    "in the file of the first rank of a split program, a row for each rank; else null. `host`; `stages` that it "
    "computes; `threads` of operators; `budget_bytes`, `peak_bytes`, `spilled_bytes` and `steps`, as above; "
-   "`gpu_peak_bytes`, the most bytes of its GPU's memory that tensors took, 0 without one; "
+   "`gpu_budget_bytes`, `gpu_peak_bytes` and `gpu_spilled_bytes`, the same of its GPU: 0 without one, and without "
+   "a budget where that memory is LibTorch's own; "
    "`parameter_bytes` that it keeps; `micro_batches` of the run; `seconds` from its first task to its last, and "
    "in these `busy_seconds`, with a task, `idle_for_ranks_seconds`, until a message was there that the next task"
    " needed, `idle_for_reads_seconds`, until the program had the bytes that it was waiting for and went on to "

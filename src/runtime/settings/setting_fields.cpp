@@ -234,7 +234,7 @@ constexpr std::array<SettingField, 38> kFields{{
     "Limit on the bytes of tensors in memory at once, of the CPU and of each GPU. auto is the memory that "
     "this process can use, less --reserve (on a GPU what is free there, less 1GiB); a percentage is a share of "
     "that. cuda:0=20GiB,cuda=10GiB,cpu=64GiB limits each by itself: cuda is each GPU that is not named; "
-    "devices that are left out have auto."},
+    "devices that are left out have auto. With --split each rank has one GPU, which is its cuda:0."},
    &assign_budgets},
   {{"nvme", "[ram:SIZE,]DIR[:SIZE],...", "the roomiest of $TMPDIR, /var/tmp, /tmp, .",
     "Directories that tensors spill to, each with a limit on the bytes in it (of the CPU, and as much of each GPU); "
@@ -304,7 +304,7 @@ constexpr std::array<SettingField, 38> kFields{{
    [](Settings& s, Text t) { s.stats = parse_text(t); }},
   {{"trace", "FILE", "none",
     "File for a Chrome trace of the latest whole steps, written at exit, with the lanes of spillway "
-    "simulate --trace, and all GPUs beside the CPU (not with --split); %p and %r as in --stats. With "
+    "simulate --trace, and all GPUs beside the CPU; %p and %r as in --stats. With "
     "--split and neither, the first rank writes one for all, with arrows for messages.", false, true},
    [](Settings& s, Text t) { s.trace = parse_text(t); }},
   {{"trace-steps", "COUNT", "3", "Number of steps in the file of --trace."},

@@ -1,6 +1,8 @@
 """Trainers on GPUs, which are emulated, split over ranks that have one each: the same bits as in one process."""
+import json
 import os
 import pathlib
+import re
 import re
 import unittest
 
@@ -11,6 +13,10 @@ TRAINER = os.environ["SPILLWAY_TEST_CUDA_TRAINER"]
 STEPS = 3
 GPUS = {"EMU_CUDA_DEVICES": "2"}
 SLOW = {"EMU_CUDA_DELAY_US": "300", "EMU_CUDA_DELAY_PCT": "20"}
+# Pages of the smallest size, so that small networks have many.
+SMALL_PAGES = {"EMU_CUDA_GRAIN": "64KiB", "CUBLAS_WORKSPACE_CONFIG": ":16:8"}
+PAGE = 64 << 10
+PLENTY = 1 << 30
 
 
 class CudaSplit(SplitCase):
@@ -22,15 +28,6 @@ class CudaSplit(SplitCase):
         rows = split.statistics["ranks"]
         self.assertEqual([row["steps"] for row in rows], [STEPS, STEPS])
         return plain, split
-
-    def test_a_transformer_with_dropout(self):
-        plain, split = self.check("gpt")
-        self.assertIn("no budget limits them", split.errors)
-        whole = int(re.search(r"peak (\d+)", plain.errors)[1])
-        parts = [row["gpu_peak_bytes"] for row in split.statistics["ranks"]]
-        self.assertGreater(min(parts), 0)
-        self.assertLess(max(parts), whole)
-        print(f"{parts} bytes of each GPU, {whole} in one process")
 
     def test_a_transformer_on_slow_gpus(self):
         self.check("gpt", **SLOW, EMU_CUDA_SEED="3")
@@ -65,31 +62,101 @@ class CudaSplit(SplitCase):
         self.check_same(plain, self.run_split(2, TRAINER, "gpt", 1, CUDA_VISIBLE_DEVICES="0"))
 
 
-class CudaExample(examples_split_test.ExampleCase):
-    def test_text_gpt_with_its_archives(self):
+class BudgetCase(SplitCase):
+    """Each rank has a part of its GPU's memory; what leaves goes by way of pinned host memory to a disk."""
+
+    def serve(self, ranks, words, size, options=(), **variables):
+        """A run with so much of each GPU; in `gpus` what each rank tells of its own."""
+        split = self.run_split(ranks, *words, budget=f"cuda={size >> 10}KiB,cpu=4GiB", name=f"{size}",
+                               options=["--min-storage", "32KiB", "--nvme", f"ram:2MiB,{self.room}",
+                                        "--stats", self.room / f"{size}-%r.json", *options],
+                               EMU_CUDA_DEVICES=str(ranks), **SMALL_PAGES, **variables)
+        told = [self.room / f"{size}-{rank}.json" for rank in range(ranks)]
+        told = [json.loads(file.read_text()) for file in told if file.exists()]
+        split.statistics = told[0] if told else {}
+        split.gpus = [gpu for rank in told for gpu in rank["devices"]]
+        for gpu in split.gpus:
+            self.assertEqual(gpu["budget_bytes"], size)
+            self.assertLessEqual(gpu["peak_bytes"], size)
+        return split
+
+    def check_in_part(self, plain, part, archives=()):
+        """Every GPU has had too little."""
+        self.check_same(plain, part, archives)
+        self.check_is_divided(part, 2)
+        for gpu in part.gpus:
+            self.assertGreater(gpu["fetched_bytes"], 0)
+
+
+class CudaBudget(BudgetCase):
+    def check(self, ranks, model, share, **more):
+        """With room for all of it, then with that share of what the rank takes that takes most."""
+        plain = self.run_plain(TRAINER, model, STEPS, **GPUS)
+        whole = self.serve(ranks, [TRAINER, model, STEPS], PLENTY, **more)
+        self.check_same(plain, whole)
+        self.check_is_divided(whole, ranks)
+        self.assertEqual([gpu["spilled_bytes"] for gpu in whole.gpus], [0] * ranks)
+        need = max(gpu["needed_bytes"] + gpu["small_peak_bytes"] for gpu in whole.gpus)
+        size = int(need * share) // PAGE * PAGE
+        part = self.serve(ranks, [TRAINER, model, STEPS], size, **more)
+        self.check_same(plain, part)
+        self.assertRegex(part.errors, "cuda:0 +needed")
+        rows = part.statistics["ranks"]
+        for key in ("budget", "peak", "spilled"):
+            self.assertEqual([row[f"gpu_{key}_bytes"] for row in rows], [gpu[f"{key}_bytes"] for gpu in part.gpus])
+        self.assertEqual([gpu["steps"] for gpu in part.gpus], [STEPS] * ranks)
+        self.assertGreater(max(gpu["demoted_bytes"] for gpu in part.gpus), 0)  # By way of host memory to the disk.
+        print(f"{model}: {size} of {need} bytes, {[gpu['spilled_bytes'] for gpu in part.gpus]} left,"
+              f" largest operators {[gpu['largest_op_needs_bytes'] for gpu in part.gpus]}")
+
+    def test_a_transformer_with_dropout_and_a_pointer_that_is_kept(self):
+        trace = self.room / "trace.json"
+        self.check(2, "gpt_and_pointer", 0.5, options=["--trace", trace])
+        lanes = {event["args"]["name"] for event in json.loads(trace.read_text())["traceEvents"]
+                 if event["name"] == "process_name"}
+        for rank in range(2):
+            self.assertTrue(any(re.match(rf"rank {rank} \(.*\): cuda:0 \(", lane) for lane in lanes), lanes)
+
+    def test_a_convolutional_net_on_slow_gpus(self):
+        self.check(2, "conv_net", 0.5, **SLOW, EMU_CUDA_SEED="7")
+
+    def test_shards_on_slow_gpus(self):
+        """Whose mean is what each of them has."""
+        self.check(4, "gpt", 0.5, options=["--shards", "2"], **SLOW, EMU_CUDA_SEED="2")
+
+    def test_a_budget_that_is_too_small(self):
+        split = self.serve(2, [TRAINER, "gpt", 1], 2 << 20)
+        self.assertNotEqual(split.code, 0)
+        self.assertRegex(split.errors, r"rank \d ends the job: .*does not fit into the budget of 2.00 MiB of cuda:0: "
+                         r"it needs .* smallest budget: \dMiB or more .*allow more with --budget cuda=SIZE\) \(rank \d")
+
+    def test_a_budget_below_two_pages(self):
+        split = self.serve(2, [TRAINER, "gpt", 1], PAGE)
+        self.assertNotEqual(split.code, 0)
+        self.assertRegex(split.errors, r"rank \d ends the job: a budget of 64.0 KiB is too small for cuda:0")
+
+
+class CudaExample(examples_split_test.ExampleCase, BudgetCase):
+    def test_text_gpt_with_its_archives_under_a_budget(self):
         data, flags = examples_split_test.TRAINERS["text_gpt"]
         if not pathlib.Path(data).exists():
             self.skipTest(f"{data} is not on this machine")
         words = [examples_split_test.PROGRAMS / "text_gpt_on_emulated_cuda", *flags, "--device", "cuda",
                  *examples_split_test.LEAVES]
         plain = self.run_plain(*words, **GPUS)
-        split = self.run_split(2, *words, **GPUS)
-        self.check_same(plain, split, archives=["checkpoint"])
-        self.check_is_divided(split, 2)
+        self.check_in_part(plain, self.serve(2, words, 9 << 20), archives=["checkpoint"])
 
 
-class CudaPython(SplitCase):
-    def test_a_trainer_with_mixed_precision(self):
+class CudaPython(BudgetCase):
+    def test_a_trainer_with_mixed_precision_under_a_budget(self):
         python = pathlib.Path(os.environ["SPILLWAY_TEST_CUDA_PYTHON"])
         if not python.exists():
             self.skipTest(f"{python} is not there (src/cmake/setup/fetch_python.sh)")
         trainer = pathlib.Path(__file__).with_name("cuda_python_trainer.py")
-        variables = {**GPUS, "PYTHONPATH": os.environ["SPILLWAY_TEST_CUDA_TORCH"],
+        variables = {"PYTHONPATH": os.environ["SPILLWAY_TEST_CUDA_TORCH"],
                      "EMU_OPERATORS": os.environ["SPILLWAY_TEST_CUDA_OPERATORS"]}
-        plain = self.run_plain(python, "-B", trainer, **variables)
-        split = self.run_split(2, python, "-B", trainer, **variables)
-        self.check_same(plain, split)
-        self.check_is_divided(split, 2)
+        plain = self.run_plain(python, "-B", trainer, **GPUS, **variables)
+        self.check_in_part(plain, self.serve(2, [python, "-B", trainer], 5 << 19, **variables))
 
 
 if __name__ == "__main__":

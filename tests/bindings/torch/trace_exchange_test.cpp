@@ -68,7 +68,7 @@ class TraceExchange : public ::testing::Test {
       change(rank, mine);
       const auto name_of = [](Rank one) { return message("rank {}", one.value()); };
       const std::string summary = mine.summary;
-      TracesOfRanks all = traces_of(std::move(mine), name_of(transport.rank()));
+      TracesOfRanks all = traces_of({std::move(mine)}, name_of(transport.rank()));
       gather_traces(transport, job, all, name_of, clock);
       if (rank == 0)
         first = joined(std::move(all), summary, 3);
@@ -109,6 +109,15 @@ TEST_F(TraceExchange, LeavesOutARankWithoutAWholeStep) {
   EXPECT_THAT(all.summary, ::testing::EndsWith("; rank 1 has no whole step"));
 }
 
+TEST_F(TraceExchange, CountsARankOnceThatHasAGpu) {
+  const TimePoint begin{};
+  RecordedTrace gpu = recorded(3, begin + std::chrono::seconds(1));
+  const RanksTrace all = joined(traces_of({recorded(0, begin), gpu}, "rank 0"), "step 1", 1);
+  ASSERT_EQ(all.traces.size(), 2U);
+  EXPECT_EQ(all.traces[1].marks.at(0).at_seconds, 1.0);
+  EXPECT_THAT(all.summary, ::testing::HasSubstr("1 of 1 ranks"));
+}
+
 TEST_F(TraceExchange, SaysWhatCannotBeRead) {
   const RanksTrace all = gathered([](std::uint32_t rank, RecordedTrace& mine) {
     if (rank == 2) mine.trace.spans.at(0).begin_seconds = -1.0;
@@ -116,6 +125,7 @@ TEST_F(TraceExchange, SaysWhatCannotBeRead) {
   EXPECT_EQ(all.traces.size(), 2U);
   EXPECT_THAT(all.summary,
               ::testing::HasSubstr("; that of rank 2 is missing: the trace of rank 2"));
+  EXPECT_THAT(all.summary, ::testing::HasSubstr("2 of 3 ranks"));
 }
 
 }  // namespace

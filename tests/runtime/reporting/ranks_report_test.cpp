@@ -56,8 +56,12 @@ TEST(RanksReport, TellsOfGpusWhereThereAreSome) {
   RanksReport report = two_ranks(9.0, 5.0);
   EXPECT_THAT(ranks_table(report)[1], Not(HasSubstr("GPU")));
   report.rows[1].figures.gpu_peak_bytes = (3_GiB).count();
-  EXPECT_THAT(ranks_table(report)[1], HasSubstr("peak      GPU peak  swapped"));
-  EXPECT_THAT(ranks_table(report)[3], HasSubstr("1.00 GiB  3.00 GiB  0 B"));
+  report.rows[1].figures.gpu_budget_bytes = (4_GiB).count();
+  report.rows[1].figures.gpu_spilled_bytes = (5_GiB).count();
+  EXPECT_THAT(ranks_table(report)[1],
+              HasSubstr("peak      GPU budget  GPU peak  GPU swapped  swapped"));
+  EXPECT_THAT(ranks_table(report)[2], HasSubstr("1.00 GiB  none        0 B       0 B"));
+  EXPECT_THAT(ranks_table(report)[3], HasSubstr("1.00 GiB  4.00 GiB    3.00 GiB  5.00 GiB"));
 }
 
 TEST(RanksReport, HasARowForEachRank) {

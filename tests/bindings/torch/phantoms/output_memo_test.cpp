@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "draws.h"
+#include "list_call.h"
 #include "phantom_calls.h"
 #include "result_rules.h"
 #include "spillway/phantoms/phantom_memory.h"
@@ -33,6 +34,9 @@ std::size_t resident_bytes() {
 at::Generator default_generator() { return at::detail::getDefaultCPUGenerator(); }
 
 Tensor first(const torch::jit::Stack& stack) { return stack.front().toTensor(); }
+std::vector<Tensor> first_list(const torch::jit::Stack& stack) {
+  return stack.front().toTensorVector();
+}
 
 class Memo : public ::testing::Test {
  protected:
@@ -74,6 +78,31 @@ TEST_F(Memo, LearnsOfFillsForWhichThereIsNoMemory) {
   skip_draws(state, 2 * kNumbers);
   auto* const moved = static_cast<at::CPUGeneratorImpl*>(generator.unsafeGetGeneratorImpl());
   EXPECT_EQ(moved->engine().data().state_, state.state_);
+}
+
+TEST_F(Memo, LearnsOfListsFromTheirMembers) {
+  const std::vector<Tensor> list = {at::rand({3, 4}), at::rand({5}), at::rand({3, 4}).t(),
+                                    at::empty({0})};
+  const torch::jit::Stack arguments = {list};
+  const auto learned = [&](const c10::OperatorHandle& op) {
+    return outputs_by_members(op, arguments, [&](const recompute::ListMembers& members) {
+      return memo_.outputs_of(op, recompute::arguments_for(arguments, members));
+    });
+  };
+  EXPECT_FALSE(learned(named("aten::_foreach_sqrt_")));
+  const auto op = named("aten::_foreach_sqrt");
+  const auto outputs = learned(op);
+  ASSERT_TRUE(outputs);
+  torch::jit::Stack by_members = arguments;
+  memo_.make(*outputs, op, by_members);
+  const auto made_of_all = first_list(made(op, arguments));
+  const auto made_of_each = first_list(by_members);
+  ASSERT_EQ(made_of_each.size(), list.size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    EXPECT_EQ(made_of_each[i].sizes(), made_of_all[i].sizes());
+    EXPECT_EQ(made_of_each[i].strides(), made_of_all[i].strides());
+    EXPECT_EQ(made_of_each[i].storage().nbytes(), made_of_all[i].storage().nbytes());
+  }
 }
 
 TEST_F(Memo, MakesPhantomsThatCannotBeRead) {
@@ -130,7 +159,7 @@ TEST_F(Memo, TellsNumbersApartThatDecideSizes) {
 }
 
 TEST_F(Memo, BeginsAnewWhenItHasManyKinds) {
-  OutputMemo small({{}, nullptr, 4});
+  OutputMemo small({.hidden_keys = {}, .most_kinds = 4});
   const auto op = named("aten::neg");
   for (int round = 0; round < 2; ++round) {
     for (std::int64_t size = 1; size <= 6; ++size) {
@@ -348,7 +377,7 @@ TEST(ResultRules, KnowWhichKernelsIgnoreValues) {
 }
 
 TEST_F(Memo, UsesGivenMemory) {
-  OutputMemo usual({{}, c10::GetAllocator(c10::kCPU)});
+  OutputMemo usual({.hidden_keys = {}, .memory = c10::GetAllocator(c10::kCPU)});
   torch::jit::Stack stack = {at::zeros({4})};
   usual.make(usual.outputs_of(named("aten::neg"), stack), named("aten::neg"), stack);
   EXPECT_TRUE(at::equal(first(stack).fill_(3), at::full({4}, 3.F)));

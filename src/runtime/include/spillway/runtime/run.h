@@ -36,6 +36,9 @@ struct RanksTrace {
   std::string summary{};
 };
 
+/// Traces of one process, from where the first of them begins.
+RanksTrace on_one_axis(std::vector<RecordedTrace> all);
+
 /// Spillway in a process, from the settings to the summary at the end: the runtime, what is shown
 /// while it works, and the files that are left. Free of Torch.
 class Run {
@@ -58,9 +61,9 @@ class Run {
   /// The same, for a program that is split over ranks, with the statistics of this one.
   std::function<std::optional<RanksReport>(const RunStatistics&)> ranks_at_end;
 
-  /// The same: makes of this rank's trace what is to be written. Where it `joins` the ranks, the
-  /// first one writes a file for all.
-  std::function<RanksTrace(RecordedTrace mine, bool joins)> trace_of_ranks;
+  /// The same: makes of this rank's traces, that of the host and those of devices, what is to be
+  /// written. Where it `joins` the ranks, the first one writes a file for all.
+  std::function<RanksTrace(std::vector<RecordedTrace> mine, bool joins)> trace_of_ranks;
 
   /// Writes the files that the settings name and the summary: once. Returns when they are written,
   /// whoever writes them. What fails is told by the log and costs none of the others. Any thread.
@@ -88,7 +91,7 @@ class Run {
   std::vector<const DeviceRun*> profiled_devices() const;
   void write_profiles();
   void write_profile(const RunParts& parts, const std::string& device);
-  RanksTrace trace_with_devices(RecordedTrace mine) const;
+  std::vector<RecordedTrace> recorded_traces() const;
   void write_trace();
   void end_once_recorded();
   [[noreturn]] void end_after_recording() noexcept;

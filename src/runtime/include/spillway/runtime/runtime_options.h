@@ -17,6 +17,9 @@ class StepTraceRecorder;
 struct RuntimeOptions {
   /// Runtimes of one process differ in it: 0 is the host's, 1 and so on are those of other devices.
   std::uint32_t number = 0;
+  /// In a rank of a split program one thread computes what repeats, on a device too: the one that
+  /// ends the steps. Else all threads of a device take turns in one program.
+  bool is_of_rank = false;
   /// The moment when a device that works behind the host's back has done all that this thread has
   /// given it so far; empty: it is done when an operator returns.
   std::function<device::Event()> given_so_far = {};

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "spillway/phantoms/call_outputs.h"
@@ -19,6 +20,10 @@ class ResultRules;
 
 struct OutputMemoOptions {
   c10::DispatchKeySet hidden_keys;  ///< That do not see the runs of kernels in here.
+  /// Calls `trial`, which makes and fills all its tensors on a GPU itself, for a call of `op` with
+  /// those arguments. Null: nobody needs to know.
+  void (*try_on_gpu)(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments,
+                     const std::function<void()>& trial) = nullptr;
   /// For storages of phantoms; null: PhantomMemory.
   c10::Allocator* memory = nullptr;
   std::size_t most_kinds = std::size_t{1} << 16;  ///< Of calls; then it begins anew.

@@ -9,11 +9,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "spillway/phantoms/output_memo.h"
 #include "spillway/pipeline/agreement/job.h"
 #include "spillway/runtime/recording/op_text.h"
 #include "spillway/runtime/reporting/ranks_report.h"
@@ -30,6 +32,13 @@ namespace spillway::split {
 using Compute = void (*)(const c10::OperatorHandle& op, c10::DispatchKeySet below,
                          torch::jit::Stack& stack, const runtime::OpTraits& traits);
 
+/// Runs something of Spillway's own that uses memory of a GPU, as one operator of its runtime, and
+/// with the turn: a copy, or the trial of an operator. `shown`: the arguments of `op`, for people.
+/// `used`: those of them that `run` uses; what it makes itself is none of them. Any thread. Throws
+/// what `run` throws, and c10::OutOfMemoryError where the budget is too small for it.
+using RunBeside = void (*)(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> shown,
+                           c10::ArrayRef<c10::IValue> used, const std::function<void()>& run);
+
 struct SplitOptions {
   runtime::Runtime& runtime;
   transport::Transport& transport;
@@ -45,6 +54,10 @@ struct SplitOptions {
   bool rebalances = true;                ///< The model may be cut anew (pipeline/balance).
   c10::DispatchKeySet hidden_keys{};     ///< At which operators are intercepted.
   Compute compute = nullptr;
+  RunBeside run_beside = nullptr;
+  decltype(phantoms::OutputMemoOptions::try_on_gpu) try_on_gpu = nullptr;
+  /// The runtime of this rank's GPU; null: it has none, or none yet. Any thread.
+  runtime::Runtime* (*runtime_of_gpu)() noexcept = nullptr;
   /// Of the allocator that tells `ended` of what it frees.
   c10::DeleterFnPtr deleter = nullptr;
 };
@@ -116,6 +129,10 @@ class SplitProgram {
   /// the job with a sentence that names the tensor; in a forked child it tells it and returns.
   static void read_past_operators(const void* address) noexcept;
 
+  /// This rank alone cannot have its GPU: ends the job with that sentence, where the program is
+  /// split. Any thread.
+  static void refuse_gpu(const std::string& reason);
+
   /// The program says that its next micro-batch begins: from now on only that counts.
   void begin_micro_batch();
   /// The program's main has returned, or it exits: does what is left to do for it, while what its
@@ -126,10 +143,10 @@ class SplitProgram {
   /// The first rank gets a row of each rank, without its host; others give theirs, and get none.
   /// `mine` comes with what is not known here.
   std::vector<runtime::RanksReport::Row> gather(const runtime::RankFigures& mine);
-  /// Adds what it knows of the steps in the trace of this rank: messages, and what was computed for
-  /// which stage and micro-batch. Where it `joins` all ranks do, and the first one gets all traces
-  /// on one time axis, others none.
-  runtime::RanksTrace trace(runtime::RecordedTrace mine, bool joins);
+  /// Adds what it knows of the steps to the first of the traces, the host's: messages, and what was
+  /// computed for which stage and micro-batch. Where it `joins` all ranks do, and the first one
+  /// gets all traces on one time axis, others none.
+  runtime::RanksTrace trace(std::vector<runtime::RecordedTrace> mine, bool joins);
   runtime::LayerMoves layer_moves() const;  ///< On the first rank.
   /// Whether ranks were to keep to the lists of a schedule, and have given them up.
   bool has_given_up_lists() const;

@@ -20,6 +20,7 @@ struct OpTraits {
   bool makes_blanks = false;    ///< What it makes may be filled by the trainer itself.
   bool is_replayable = false;   ///< It may run again, see profile::TapeOp.
   bool runs_elsewhere = false;  ///< On another device than the runtime's, which tells of it.
+  bool is_beside = false;       ///< None of the trainer's, at any moment: no plan knows of it.
   AutogradFacts autograd{};
 };
 

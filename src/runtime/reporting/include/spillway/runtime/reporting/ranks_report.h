@@ -17,7 +17,11 @@ struct RankFigures {
   std::uint64_t budget_bytes = 0;
   std::uint64_t parameter_bytes = 0;  ///< Of parameters that it keeps.
   std::uint64_t peak_bytes = 0;       ///< Of tensors in memory.
-  std::uint64_t gpu_peak_bytes = 0;   ///< Of tensors in that of its GPU, where it uses one.
+  // Of its GPU, where it uses one.
+  std::uint64_t gpu_budget_bytes = 0;  ///< 0: its memory is LibTorch's.
+  std::uint64_t gpu_peak_bytes = 0;    ///< Of tensors in its memory.
+  std::uint64_t gpu_spilled_bytes = 0;
+
   std::uint64_t spilled_bytes = 0;
   std::uint64_t micro_batches = 0;
   std::uint64_t steps = 0;
