@@ -127,9 +127,8 @@ class UseCollector {
     if (value.isTensor()) {
       add(value.toTensor(), access);
     } else if (value.isList()) {
-      for (const c10::IValue& element : value.toListRef()) {
-        if (element.isTensor()) add(element.toTensor(), access);
-      }
+      // Collectives take lists of lists.
+      for (const c10::IValue& element : value.toListRef()) add(element, access);
     }
   }
 
