@@ -96,10 +96,15 @@ class CudaAllocator final : public ForwardingAllocator {
   }
   cudaError_t memcpyAsync(void* to, int to_device, const void* from, int from_device,
                           std::size_t count, cudaStream_t stream, bool p2p_enabled) override {
-    // Our pages are mapped for their own device alone, and a copy between peers needs no mapping.
-    const bool is_ours = is_paged(to, to_device) || is_paged(from, from_device);
-    return native().memcpyAsync(to, to_device, from, from_device, count, stream,
-                                p2p_enabled && !is_ours);
+    // Only a copy between peers needs no access of the one to memory of the other.
+    if (to_device != from_device && (is_paged(to, to_device) || is_paged(from, from_device)))
+      return ::cudaMemcpyPeerAsync(to, to_device, from, from_device, count, stream);
+    return native().memcpyAsync(to, to_device, from, from_device, count, stream, p2p_enabled);
+  }
+  /// LibTorch has kernels of `device` write memory of `peer` from now on.
+  void enablePeerAccess(c10::DeviceIndex device, c10::DeviceIndex peer) override {
+    native().enablePeerAccess(device, peer);
+    with_torch_errors([&] { ServedDevice::of(peer).admit(device); });
   }
 
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {

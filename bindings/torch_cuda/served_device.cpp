@@ -24,6 +24,10 @@
 namespace spillway::torch_binding {
 namespace {
 
+device::DeviceId id_of(c10::DeviceIndex index) {
+  return {device::DeviceKind::kCuda, static_cast<std::uint16_t>(index)};
+}
+
 /// A storage is at least half a page. Mapping costs by the page, so larger ones are faster: see
 /// benchmarks/what_does_mapping_cost_on_a_gpu.
 Bytes page_size_for(const device::Device& device, Bytes min_storage) {
@@ -72,11 +76,11 @@ ServedDevice& ServedDevice::of(c10::DeviceIndex index) {
 }
 
 ServedDevice::ServedDevice(c10::DeviceIndex index)
-    : device_(device::open_device({device::DeviceKind::kCuda, static_cast<std::uint16_t>(index)},
-                                  std::array{device::cuda_backend()})) {
+    : device_(device::open_device(id_of(index), std::array{device::cuda_backend()})) {
   const runtime::Settings& settings = run_of_this_process().settings();
   auto pages =
       memory::make_cuda_pages(device_, page_size_for(*device_, settings.device_min_storage));
+  pages_ = pages.get();
   min_storage_ = runtime::least_paged(settings, pages->page_size());
   runtime_ = &run_of_this_process().add_device(
       {.id = device_->id(),
@@ -98,6 +102,8 @@ ServedDevice::ServedDevice(c10::DeviceIndex index)
   Interceptor::add_device(index, *runtime_,
                           {.is_capturing = &is_capturing, .objection = &objection_to_stream});
 }
+
+void ServedDevice::admit(c10::DeviceIndex peer) { memory::admit_peer(*pages_, id_of(peer)); }
 
 bool ServedDevice::is_capturing(c10::DeviceIndex index) {
   return is_captured(c10::cuda::getCurrentCUDAStream(index));

@@ -305,6 +305,13 @@ def threads():
         note_model(model)
 
 
+def note_copies(x, other):
+    """As they are, by a kernel that converts, and by one that goes by strides."""
+    strided = torch.empty(WIDTH, BATCH, device=other).t()
+    for copy in (x.to(other), x.to(other, torch.float64), strided.copy_(x, non_blocking=True)):
+        note("copy", copy)
+
+
 def two_devices():
     """One model, half of it on each GPU."""
     torch.cuda.manual_seed_all(5)
@@ -318,6 +325,8 @@ def two_devices():
         loss.backward()
         optimizer.step()
         note("loss", loss)
+        note_copies(x, "cuda:1")
+        note_copies(y, "cuda:0")
     note_model(first)
     note_model(second)
     second.to("cuda:0")

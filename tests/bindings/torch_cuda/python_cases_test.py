@@ -117,7 +117,7 @@ class RanksOnGpus(GpuRuns):
             self.assertEqual(device["device"], f"cuda:{rank}")
             self.assert_paged([device])
 
-    def test_buckets_of_ddp(self):
+    def test_buckets_of_ddp_and_lists(self):
         self.assert_ranks_equal("ddp", "nccl", outside=True)
 
     def test_a_hook_of_ddp(self):

@@ -88,8 +88,7 @@ int attribute(cudaDeviceAttr which, int device) {
   }
 }
 
-// Which devices may reach which; kernels on one that touch another's memory without it are not
-// noticed.
+// Which devices may reach which.
 struct Peers {
   std::mutex mutex;
   std::set<std::pair<int, int>> enabled;
@@ -123,6 +122,11 @@ int current_device() { return device_of_thread; }
 void set_current_device(int device) { device_of_thread = device; }
 bool is_device(int device) {
   return device >= 0 && device < static_cast<int>(settings().devices.size());
+}
+
+bool is_peer_enabled(int device, int peer) {
+  const std::lock_guard lock(peers().mutex);
+  return peers().enabled.count({device, peer}) != 0;
 }
 
 cudaError_t loss_of(int device) {
