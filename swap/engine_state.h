@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "forked_children.h"
+#include "late_uses.h"
 #include "spillway/memory/frame_pool.h"
 #include "spillway/memory/page_memory.h"
 #include "spillway/swap/swap_engine.h"
@@ -50,6 +51,7 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   bool may_need_room_locked() const;
   void end_some_late_uses_locked();
   bool has_ended_by_now_locked(const device::Event& until) const;
+  static constexpr std::size_t kLatePile = 64;
   void apply_locked(const ResidencyOrders& orders);
   void page_through(PinSet& set);
   void set_next_use_locked(const RangePart& part, OpClock at);
@@ -215,12 +217,8 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   std::size_t active_sets_ = 0;
   std::vector<const PinSet*> kernel_sets_;    ///< Those of them that the kernel uses.
   std::vector<const PinSet*> paged_through_;  ///< Those of operators that do not fit.
-  /// What a set held when it let go, while a device still works on it.
-  struct LateUse {
-    device::Event until;
-    std::vector<PinSet::Pin> pins;
-  };
-  std::deque<LateUse> late_uses_;
+  LateUses<std::vector<PinSet::Pin>> late_uses_;  ///< What sets and ended storages held.
+  std::size_t late_pile_ = kLatePile;             ///< So many are not asked for without need.
   std::vector<ResidencyOrders::WriteOut> late_write_outs_;  ///< They wait for late uses to end.
   std::minstd_rand random_;                                 ///< Equal runs choose alike.
   std::size_t waiting_sets_ = 0;

@@ -75,7 +75,7 @@ SwapEngine::State::~State() {
   }
   store_->wake();
   transfer_thread_.join();
-  for (const LateUse& use : late_uses_) use.until.wait();  // They are in our memory.
+  late_uses_.wait_for_all();  // They are in our memory.
   // Its thread may still bring a late report, which looks at the pages.
   memory_.reset();
 }
@@ -318,7 +318,7 @@ void SwapEngine::State::release(StorageId id, const device::Event& until) {
   end_some_late_uses_locked();
   if (!has_ended_by_now_locked(until)) {
     ++range.late_uses;
-    late_uses_.push_back({until, {{id, 0, 0}}});
+    late_uses_.add(until, {{id, 0, 0}});
   }
   range.is_dying = true;
   ++faults_.releases;

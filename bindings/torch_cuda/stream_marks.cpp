@@ -45,6 +45,7 @@ class StreamMarks::Mark final : public device::EventState {
 
   bool is_done() const override { return stream_->is_done(number_); }
   device::Outcome wait() const override { return stream_->wait(number_); }
+  const void* line() const override { return stream_.get(); }
   Duration time_since(const EventState& /*earlier*/) const override {
     throw Error("marks of {} have no time", device());
   }
@@ -77,7 +78,11 @@ bool StreamMarks::is_done(std::uint64_t number) {
   if (number <= done_.load(std::memory_order_acquire)) return true;
   const std::lock_guard lock(mutex_);
   forget_done_locked();
-  if (number > done_.load() && covering_locked(number) != nullptr) forget_done_locked();
+  if (number <= done_.load()) return true;
+  const bool is_idle = recorded_.empty();
+  // What was recorded before goes on, and so does what comes behind it.
+  if (covering_locked(number) == nullptr || !is_idle) return false;
+  forget_done_locked();
   return number <= done_.load();
 }
 
