@@ -101,14 +101,16 @@ device::Outcome StreamMarks::wait(std::uint64_t number) {
   return event.wait();
 }
 
-/// An event behind the mark; null while the stream is captured and has none.
+/// An event behind the mark; null while the stream is captured, or refuses events, and has none.
 const StreamMarks::Recorded* StreamMarks::covering_locked(std::uint64_t number) {
   for (const Recorded& recorded : recorded_)
     if (number <= recorded.until) return &recorded;
   if (is_capturing_()) return nullptr;
   // In this order: what the marks stand behind was given before they were made.
   const std::uint64_t until = given_.load();
-  recorded_.push_back({until, queue_->record()});
+  device::Event event = queue_->record();
+  if (!event.state()->obstacle().empty()) return nullptr;  // Its capture has begun meanwhile.
+  recorded_.push_back({until, std::move(event)});
   return &recorded_.back();
 }
 

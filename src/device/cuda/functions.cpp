@@ -129,6 +129,8 @@ std::string CudaFunctions::failure(DeviceId device, CUresult result) const {
   return told(device, *this, error_of(result));
 }
 
+bool CudaFunctions::is_of_a_lost_device(cudaError_t error) { return is_lost(error); }
+
 bool CudaFunctions::is_of_a_lost_device(CUresult result) { return is_lost(error_of(result)); }
 
 FoundCuda find_cuda() {

@@ -40,6 +40,9 @@ class EventState {
   /// Stands for the order in which this and others of its kind are reached, a stream as a rule;
   /// null: none is known.
   virtual const void* line() const { return nullptr; }
+  /// Why it is not reached however long one waits, unless the program does something; empty: it
+  /// will be.
+  virtual std::string obstacle() const { return {}; }
 
  private:
   const DeviceId device_;
