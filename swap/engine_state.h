@@ -49,6 +49,7 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   void unpin(PinSet& set, const ResidencyOrders* orders, const device::Event& until);
   bool end_late_uses_locked();
   bool may_need_room_locked() const;
+  bool is_use_awaited_locked() const;
   void end_some_late_uses_locked();
   bool has_ended_by_now_locked(const device::Event& until) const;
   static constexpr std::size_t kLatePile = 64;
@@ -218,6 +219,7 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   std::vector<const PinSet*> kernel_sets_;    ///< Those of them that the kernel uses.
   std::vector<const PinSet*> paged_through_;  ///< Those of operators that do not fit.
   LateUses<std::vector<PinSet::Pin>> late_uses_;  ///< What sets and ended storages held.
+  std::uint64_t ended_uses_ = 0;                  ///< Counts when some of these ended.
   std::size_t late_pile_ = kLatePile;             ///< So many are not asked for without need.
   std::vector<ResidencyOrders::WriteOut> late_write_outs_;  ///< They wait for late uses to end.
   std::minstd_rand random_;                                 ///< Equal runs choose alike.

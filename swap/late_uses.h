@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <deque>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,17 @@ class LateUses {
     for (Line& line : lines_) end_some_of(line, end);
     std::erase_if(lines_, [](const Line& line) { return line.uses.empty(); });
     return count_ < before;
+  }
+
+  /// What keeps the first of each line from ending that has an obstacle; empty where one has none.
+  std::string obstacle() const {
+    std::string text;
+    for (const Line& line : lines_) {
+      const auto& state = line.uses.front().until.state();
+      text = state->obstacle();
+      if (text.empty()) return {};
+    }
+    return text;
   }
 
   void wait_for_all() const {

@@ -232,6 +232,7 @@ bool SwapEngine::State::end_late_uses_locked() {
     for (const PinSet::Pin& pin : pins) let_go_late_locked(pin);
   });
   if (!have_some) return false;
+  ++ended_uses_;
   for (const ResidencyOrders::WriteOut& out : std::exchange(late_write_outs_, {}))
     write_out_locked(out);
   wake_waiters_locked();
@@ -245,6 +246,11 @@ bool SwapEngine::State::may_need_room_locked() const {
   constexpr std::size_t kPlenty = 4;  // One in so many frames.
   return pressure_.load(std::memory_order_relaxed) ||
          pool_->available_frames() < pool_->limit() / kPlenty;
+}
+
+/// Whether somebody waits for what a device may still work on.
+bool SwapEngine::State::is_use_awaited_locked() const {
+  return waiters_ > 0 || !fetches_.empty() || !fault_reads_.empty() || !late_write_outs_.empty();
 }
 
 /// For callers that need nothing of it: so that they do not pile up. A program may give a device

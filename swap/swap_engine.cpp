@@ -157,6 +157,12 @@ void SwapEngine::State::refuse_locked(std::size_t pages, const PinSet* within) c
   if (pages_pinned_by_kernel_locked() > 0 && pages + held <= pool_->limit())
     throw PinnedByKernelError("no room for {} under a budget of {}: {}", page_size_ * pages,
                               options_.budget, pinned_by_kernel_text_locked());
+  const std::string obstacle = late_uses_.obstacle();
+  if (!obstacle.empty() && pages + held <= pool_->limit())
+    throw NotToldError("no room for {} under a budget of {} while work goes on that uses the rest: "
+                       "{}; give it a larger budget, so that what is captured and what ran before "
+                       "it fit in together",
+                       page_size_ * pages, options_.budget, obstacle);
   throw NoRoomError(page_size_ * pages, page_size_ * held, Bytes(small_granted_.load()),
                     options_.budget, pool_->refusal());
 }

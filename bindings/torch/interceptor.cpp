@@ -245,6 +245,10 @@ class SeenOp {
       const c10::IValue& argument = arguments[i];
       if (argument.isTensor() || argument.isList()) collector.add(argument, facts.accesses[i]);
     }
+    if (thread.devices.used().empty()) return collector;
+    // One that makes its result on another device begins there in the order of devices, too.
+    for (const c10::IValue& argument : arguments)
+      if (argument.isDevice()) static_cast<void>(thread.devices.at(argument.toDevice()));
     return collector;
   }
 
@@ -293,6 +297,8 @@ class RunningOp {
     });
     thread.inside = true;
     thread.running = this;
+    // It may wait for room of one device while it holds some of another, as others may meanwhile.
+    thread.devices.sort();
     try {
       const bool is_of_one =
           thread.devices.used().size() == 1 && uses.empty() && thread.shared.list().empty();

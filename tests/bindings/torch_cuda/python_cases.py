@@ -333,6 +333,29 @@ def two_devices():
     note_model(second)
 
 
+def crossing_copies():
+    """Two threads copy between two GPUs, the other way round: each needs most of both."""
+    rows = 12 * BATCH  # 3 MiB.
+    sums = {}
+
+    def copy(source, target):
+        mine = torch.ones(rows, WIDTH, device=source)
+        for turn in range(8):
+            theirs = torch.zeros(rows, WIDTH, device=target)
+            theirs.copy_(mine)
+            mine.copy_(theirs.add_(1))
+            mine = mine.to(target).to(source)
+        sums[source] = mine.sum()
+
+    threads = [threading.Thread(target=copy, args=pair) for pair in (("cuda:0", "cuda:1"), ("cuda:1", "cuda:0"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for source in sorted(sums):
+        note("sum", sums[source])
+
+
 def data_parallel():
     torch.cuda.manual_seed_all(5)
     model = torch.nn.DataParallel(net(5, dropout=0).to("cuda:0"), [0, 1])

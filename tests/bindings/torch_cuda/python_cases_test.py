@@ -66,8 +66,8 @@ class CasesOnGpus(GpuRuns):
         self.assert_equal(["threads"])
         self.assert_paged(self.devices(self.file))
 
-    def test_a_model_over_two_gpus(self):
-        self.assert_equal(["two_devices"], EMU_CUDA_DEVICES="2")
+    def test_a_model_over_two_gpus_and_copies_both_ways(self):
+        self.assert_equal(["two_devices", "crossing_copies"], EMU_CUDA_DEVICES="2")
         first, second = self.devices(self.file)
         self.assertEqual([first["device"], second["device"]], ["cuda:0", "cuda:1"])
         self.assert_paged([first, second])
