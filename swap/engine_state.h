@@ -64,6 +64,7 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   void start_evictions_locked();
   std::size_t wanted_frames_locked();
   Bytes make_room(Bytes wanted);
+  void stop_moving_ahead();
   void write_out_locked(const ResidencyOrders::WriteOut& out);
   bool evict_page_locked(memory::PageIndex index, bool forced, StoreTier tier = StoreTier::kAny);
   bool leave_locked(memory::PageIndex index);
@@ -212,6 +213,7 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   std::size_t free_transfers_ = 0;  ///< Room in the store's queue.
   bool transfers_idle_ = false;     ///< The I/O thread sleeps or is about to.
   bool stopping_ = false;
+  bool moves_ahead_ = true;
   ForkedChildren children_{descriptors_};
   std::size_t extents_held_ = 0;  ///< Reserved and not released.
   bool is_child_known_ = false;   ///< In a child: the parent keeps its extents.

@@ -403,6 +403,8 @@ Bytes SwapEngine::State::take_peak() {
   return std::exchange(latest_peak_, resident_locked());
 }
 
+void SwapEngine::stop_moving_ahead() { state_->stop_moving_ahead(); }
+
 PinSet::~PinSet() {
   if (engine_ != nullptr) engine_->unpin(*this);
 }

@@ -77,6 +77,7 @@ bool SwapEngine::State::collect_read_locked(std::deque<PageIndex>& queue,
 }
 
 void SwapEngine::State::fetch_locked(const RangePart& part, OnFetch copy) {
+  if (!moves_ahead_) return;
   const Range& range = range_of(part.storage);
   const std::uint32_t end = part.first + std::min(part.count, range.pages - part.first);
   for (std::uint32_t i = part.first; i < end; ++i) {

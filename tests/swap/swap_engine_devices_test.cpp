@@ -216,6 +216,33 @@ TEST_P(SwapEngineDevicesTest, RoomThatOnlyTheProgramCanMakeIsNotWaitedForForEver
   swap->allocate(page_size() * 2, nullptr);
 }
 
+TEST_P(SwapEngineDevicesTest, BeforeTheEndNothingIsMovedAheadOfNeed) {
+  std::atomic<bool> holds{true};
+  std::atomic<int> started{0};
+  auto swap = engine(8, std::make_unique<HeldWritesStore>(ram_store(64), holds, started));
+  const auto first = swap->allocate(page_size(), nullptr);
+  const auto second = swap->allocate(page_size(), nullptr);
+  word(second.address, 0) = 7;
+  finish_operators();
+  write_out(*swap, RangePart(first.storage), 1);
+  while (started < 1) std::this_thread::yield();
+  std::atomic<bool> has_stopped{false};
+  std::thread end([&] {
+    swap->stop_moving_ahead();
+    has_stopped = true;
+  });
+  EXPECT_FALSE(has_stopped);
+  holds = false;
+  end.join();
+  EXPECT_EQ(swap->statistics().spilled, page_size());
+  write_out(*swap, RangePart(second.storage), 1);
+  // What is needed comes all the same.
+  const auto all = swap->allocate(page_size() * 8, nullptr);
+  EXPECT_EQ(swap->statistics().spilled, page_size() * 2);
+  swap->release(all.storage);
+  EXPECT_EQ(word(second.address, 0), 7U);
+}
+
 TEST_P(SwapEngineDevicesTest, AReleasedStorageKeepsItsMemoryUntilTheDeviceHasUsedIt) {
   auto swap = engine(4);
   const auto used = swap->allocate(page_size() * 3, nullptr);

@@ -17,9 +17,10 @@ constexpr int kOldestDriver = 13000;  // As a runtime of 13 asks for.
 // Of a trainer whose LibTorch has another CUDA.
 constexpr std::array kOthers{"libcudart.so.11.0", "libcudart.so.12", "libcudart.so.14"};
 
-// After these CUDA refuses everything to the process.
+// After these CUDA refuses everything to the process. By cudaErrorCudartUnloading, it has ended by
+// its own function at exit, and threads run on.
 constexpr std::array kOfALostDevice{
-    cudaErrorECCUncorrectable,    cudaErrorNvlinkUncorrectable, cudaErrorIllegalAddress,
+    cudaErrorCudartUnloading,     cudaErrorECCUncorrectable,    cudaErrorNvlinkUncorrectable, cudaErrorIllegalAddress,
     cudaErrorLaunchTimeout,       cudaErrorContextIsDestroyed,  cudaErrorAssert,
     cudaErrorHardwareStackError,  cudaErrorIllegalInstruction,  cudaErrorMisalignedAddress,
     cudaErrorInvalidAddressSpace, cudaErrorInvalidPc,           cudaErrorLaunchFailure,

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <optional>
 #include <random>
@@ -147,19 +148,23 @@ TEST_F(CudaPageCalls, ADeviceWithoutVirtualMemoryIsRefusedWithTheWayToMendIt) {
   });
 }
 
-TEST_F(CudaPageCalls, OnALostDeviceFramesMoveWithoutAWord) {
-  EXPECT_HOLDS_WITH("EMU_CUDA_DEVICES", "1", [] {
+/// Its threads may move pages when CUDA has ended by its own function at exit.
+TEST_F(CudaPageCalls, OnADeviceThatIsLostOrHasEndedFramesMoveWithoutAWord) {
+  const auto move_frames = [](const std::function<void()>& lose) {
     const Pages pages;
     pages->make_frame(SlotId(0));
     pages->make_frame(SlotId(1));
     pages->map(0, SlotId(0), Access::kWrite);
-    emu_cuda_lose(0, cudaErrorIllegalAddress);
+    lose();
     pages->map(1, SlotId(1), Access::kWrite);
     EXPECT_EQ(pages->unmap(SlotId(0), 0), MoveResult::kMoved);
     EXPECT_EQ(pages->unmap(SlotId(1), 1), MoveResult::kMoved);
     EXPECT_THAT([&] { pages->make_frame(SlotId(2)); },
                 ThrowsMessage<Error>(HasSubstr("device cuda:0 is lost to this process")));
-  });
+  };
+  EXPECT_HOLDS_WITH("EMU_CUDA_DEVICES", "1",
+                    [&] { move_frames([] { emu_cuda_lose(0, cudaErrorIllegalAddress); }); });
+  EXPECT_HOLDS_WITH("EMU_CUDA_DEVICES", "1", [&] { move_frames(&emu_cuda_deinitialize); });
 }
 
 /// Sets all of a page by a copy, which ends before this does.

@@ -152,6 +152,10 @@ void emu_cuda_lose(int device, cudaError_t error) {
   lost_devices(lock)[device] = error;
 }
 
+void emu_cuda_deinitialize() {
+  for (int device = 0; is_device(device); ++device) emu_cuda_lose(device, cudaErrorCudartUnloading);
+}
+
 cudaError_t cudaGetDeviceCount(int* count) {
   SPILLWAY_COUNT_CALL();
   *count = static_cast<int>(settings().devices.size());
