@@ -43,8 +43,8 @@ std::string name_of(device::DeviceId id) {
   return to_string(id);
 }
 
-/// Made by the program itself, who may destroy it at any time.
-bool is_of_program(c10::cuda::CUDAStream stream) {
+/// Known by its handle alone: of the program, or one of LibTorch's that was named so.
+bool is_external(c10::cuda::CUDAStream stream) {
   return stream.id() != 0 && reinterpret_cast<cudaStream_t>(stream.id()) == stream.stream();
 }
 
@@ -118,7 +118,7 @@ bool ServedDevice::is_capturing(c10::DeviceIndex index) {
 
 const char* ServedDevice::objection_to_stream(c10::DeviceIndex index) {
   const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(index);
-  if (is_of_program(stream)) return "it runs on a stream that the program may destroy";
+  if (is_external(stream)) return "it runs on a stream that the program may destroy";
   return is_captured(stream.stream()) ? "it becomes part of a graph" : nullptr;
 }
 
@@ -128,6 +128,12 @@ std::vector<std::shared_ptr<StreamMarks>> ServedDevice::other_streams(cudaStream
   for (const auto& [stream, marks] : marks_)
     if (stream != than) others.push_back(marks);
   return others;
+}
+
+bool ServedDevice::is_of_program(c10::cuda::CUDAStream stream) {
+  if (!is_external(stream)) return false;
+  const std::lock_guard lock(mutex_);
+  return !marks_.contains(stream.stream());
 }
 
 /// What the stream is given next comes behind all that other streams were given.
@@ -151,7 +157,9 @@ void ServedDevice::lead_all(c10::cuda::CUDAStream stream) {
   const device::Event end = device::queue_over_stream(*device_, handle)->record();
   for (const std::shared_ptr<StreamMarks>& other : others) other->let_wait(end);
   // They may be gone by now; so the host waits for them.
-  if (has_streams_of_program_) end.wait();
+  if (!has_streams_of_program_) return;
+  if (const device::Outcome outcome = end.wait(); !outcome.succeeded())
+    throw Error("an operator has run again on {} and failed: {}", device_->id(), outcome.error);
 }
 
 device::Event ServedDevice::given_so_far(c10::cuda::CUDAStream stream) {

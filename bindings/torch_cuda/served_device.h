@@ -31,6 +31,9 @@ class ServedDevice {
   /// Kernels of that device may use its pages from now on.
   void admit(c10::DeviceIndex peer);
 
+  /// Made by the program itself, who may destroy it at any time.
+  bool is_of_program(c10::cuda::CUDAStream stream);
+
   /// When the stream has done all that this thread has given it so far.
   device::Event given_so_far(c10::cuda::CUDAStream stream);
 
