@@ -52,7 +52,6 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   bool is_use_awaited_locked() const;
   void end_some_late_uses_locked();
   bool has_ended_by_now_locked(const device::Event& until) const;
-  static constexpr std::size_t kLatePile = 64;
   void apply_locked(const ResidencyOrders& orders);
   void page_through(PinSet& set);
   void set_next_use_locked(const RangePart& part, OpClock at);
@@ -218,11 +217,9 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   std::size_t extents_held_ = 0;  ///< Reserved and not released.
   bool is_child_known_ = false;   ///< In a child: the parent keeps its extents.
   std::size_t active_sets_ = 0;
-  std::vector<const PinSet*> kernel_sets_;    ///< Those of them that the kernel uses.
-  std::vector<const PinSet*> paged_through_;  ///< Those of operators that do not fit.
-  LateUses<std::vector<PinSet::Pin>> late_uses_;  ///< What sets and ended storages held.
-  std::uint64_t ended_uses_ = 0;                  ///< Counts when some of these ended.
-  std::size_t late_pile_ = kLatePile;             ///< So many are not asked for without need.
+  std::vector<const PinSet*> kernel_sets_;                  ///< Those of them that the kernel uses.
+  std::vector<const PinSet*> paged_through_;                ///< Those of operators that do not fit.
+  LateUses<std::vector<PinSet::Pin>> late_uses_;            ///< What sets and ended storages held.
   std::vector<ResidencyOrders::WriteOut> late_write_outs_;  ///< They wait for late uses to end.
   std::minstd_rand random_;                                 ///< Equal runs choose alike.
   std::size_t waiting_sets_ = 0;

@@ -12,13 +12,17 @@
 namespace spillway::swap {
 
 /// What was let go while a device still works on it. A question whether that has ended costs a call
-/// of the device: of a line (`EventState::line`), whose uses end in their order, the first that goes
-/// on answers for all behind it. Not for several threads at once.
+/// of the device: of a line (`EventState::line`), whose uses end in their order, the first that
+/// goes on answers for all behind it. Not for several threads at once.
 template <class Held>
 class LateUses {
  public:
   bool empty() const { return count_ == 0; }
-  std::size_t size() const { return count_; }
+  /// So many that they are to be asked for although nobody needs them. A program may give a device
+  /// work for long before any of it ends, so that is said again when there are twice as many.
+  bool are_many() const { return count_ >= many_; }
+  /// How many have ended so far.
+  std::size_t ended() const { return ended_; }
 
   void add(const device::Event& until, Held held) {
     const void* const of = until.state() == nullptr ? nullptr : until.state()->line();
@@ -33,10 +37,11 @@ class LateUses {
   /// were some.
   template <class End>
   bool end_some(const End& end) {
-    const std::size_t before = count_;
+    const std::size_t before = ended_;
     for (Line& line : lines_) end_some_of(line, end);
     std::erase_if(lines_, [](const Line& line) { return line.uses.empty(); });
-    return count_ < before;
+    many_ = std::max(kMany, 2 * count_);
+    return ended_ > before;
   }
 
   /// What keeps the first of each line from ending that has an obstacle; empty where one has none.
@@ -56,12 +61,14 @@ class LateUses {
   }
 
  private:
+  static constexpr std::size_t kMany = 64;
+
   struct Use {
     device::Event until;
     Held held;
   };
   struct Line {
-    const void* of;         ///< Null: those whose order is not known.
+    const void* of;  ///< Null: those whose order is not known.
     std::deque<Use> uses;
   };
 
@@ -80,11 +87,14 @@ class LateUses {
       end(use->held);
       use = line.uses.erase(use);
       --count_;
+      ++ended_;
     }
   }
 
   std::vector<Line> lines_;
   std::size_t count_ = 0;
+  std::size_t ended_ = 0;
+  std::size_t many_ = kMany;
 };
 
 }  // namespace spillway::swap

@@ -232,7 +232,6 @@ bool SwapEngine::State::end_late_uses_locked() {
     for (const PinSet::Pin& pin : pins) let_go_late_locked(pin);
   });
   if (!have_some) return false;
-  ++ended_uses_;
   for (const ResidencyOrders::WriteOut& out : std::exchange(late_write_outs_, {}))
     write_out_locked(out);
   wake_waiters_locked();
@@ -253,12 +252,9 @@ bool SwapEngine::State::is_use_awaited_locked() const {
   return waiters_ > 0 || !fetches_.empty() || !fault_reads_.empty() || !late_write_outs_.empty();
 }
 
-/// For callers that need nothing of it: so that they do not pile up. A program may give a device
-/// work for long before any of it ends, so the next question is for when there are twice as many.
+/// For callers that need nothing of it: so that they do not pile up.
 void SwapEngine::State::end_some_late_uses_locked() {
-  if (!may_need_room_locked() && late_uses_.size() < late_pile_) return;
-  end_late_uses_locked();
-  late_pile_ = std::max(kLatePile, 2 * late_uses_.size());
+  if (may_need_room_locked() || late_uses_.are_many()) end_late_uses_locked();
 }
 
 bool SwapEngine::State::has_ended_by_now_locked(const device::Event& until) const {

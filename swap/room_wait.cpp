@@ -38,8 +38,8 @@ bool SwapEngine::State::RoomWait::progress_is_possible() {
 bool SwapEngine::State::RoomWait::late_uses_may_end() {
   if (state_.late_uses_.empty()) return false;
   const TimePoint now = state_.clock_.now();
-  if (!no_use_ended_since_ || ended_uses_ != state_.ended_uses_) no_use_ended_since_ = now;
-  ended_uses_ = state_.ended_uses_;
+  if (!no_use_ended_since_ || ended_uses_ != state_.late_uses_.ended()) no_use_ended_since_ = now;
+  ended_uses_ = state_.late_uses_.ended();
   return now - *no_use_ended_since_ <= state_.options_.patience ||
          state_.late_uses_.obstacle().empty();
 }

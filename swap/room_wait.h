@@ -44,7 +44,7 @@ class SwapEngine::State::RoomWait {
   TimePoint next_attempt_;   ///< At what the kernel keeps.
   std::uint64_t wakes_ = 0;  ///< As of `unchanged_since_`.
   std::optional<TimePoint> unchanged_since_;
-  std::uint64_t ended_uses_ = 0;  ///< As of `no_use_ended_since_`.
+  std::size_t ended_uses_ = 0;  ///< As of `no_use_ended_since_`.
   std::optional<TimePoint> no_use_ended_since_;
   bool is_told_ = false;
 };

@@ -100,11 +100,11 @@ ServedDevice::ServedDevice(c10::DeviceIndex index)
                  c10::cuda::getCurrentCUDAStream(index).stream());
            },
        .others_give_back = [index] { empty_cache_of(index); }});
-  // Functions at exit run in the order opposite to that in which they were named, and CUDA has named
-  // its own by now.
+  // Functions at exit run in the order opposite to that in which they were named, and CUDA has
+  // named its own by now.
   static const bool is_named = std::atexit([] {
-    if (!is_forked_child()) run_of_this_process().before_drivers_end();
-  }) == 0;
+                                 if (!is_forked_child()) run_of_this_process().before_drivers_end();
+                               }) == 0;
   if (!is_named) throw UnsupportedError("no function at exit can be named for {}", device_->id());
   Interceptor::add_device(index, *runtime_,
                           {.is_capturing = &is_capturing, .objection = &objection_to_stream});

@@ -19,12 +19,21 @@ constexpr std::array kOthers{"libcudart.so.11.0", "libcudart.so.12", "libcudart.
 
 // After these CUDA refuses everything to the process. By cudaErrorCudartUnloading, it has ended by
 // its own function at exit, and threads run on.
-constexpr std::array kOfALostDevice{
-    cudaErrorCudartUnloading,     cudaErrorECCUncorrectable,    cudaErrorNvlinkUncorrectable, cudaErrorIllegalAddress,
-    cudaErrorLaunchTimeout,       cudaErrorContextIsDestroyed,  cudaErrorAssert,
-    cudaErrorHardwareStackError,  cudaErrorIllegalInstruction,  cudaErrorMisalignedAddress,
-    cudaErrorInvalidAddressSpace, cudaErrorInvalidPc,           cudaErrorLaunchFailure,
-    cudaErrorExternalDevice,      cudaErrorTensorMemoryLeak};
+constexpr std::array kOfALostDevice{cudaErrorCudartUnloading,
+                                    cudaErrorECCUncorrectable,
+                                    cudaErrorNvlinkUncorrectable,
+                                    cudaErrorIllegalAddress,
+                                    cudaErrorLaunchTimeout,
+                                    cudaErrorContextIsDestroyed,
+                                    cudaErrorAssert,
+                                    cudaErrorHardwareStackError,
+                                    cudaErrorIllegalInstruction,
+                                    cudaErrorMisalignedAddress,
+                                    cudaErrorInvalidAddressSpace,
+                                    cudaErrorInvalidPc,
+                                    cudaErrorLaunchFailure,
+                                    cudaErrorExternalDevice,
+                                    cudaErrorTensorMemoryLeak};
 
 struct Library {
   void* handle = nullptr;

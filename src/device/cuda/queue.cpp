@@ -21,8 +21,8 @@ namespace {
 /// `is_past`, and else nobody is told when it is reached.
 class CudaMoment final : public EventState {
  public:
-  CudaMoment(std::shared_ptr<CudaContext> context, Timing timing, cudaEvent_t event,
-             bool is_past, std::shared_ptr<const CudaFailures> failures)
+  CudaMoment(std::shared_ptr<CudaContext> context, Timing timing, cudaEvent_t event, bool is_past,
+             std::shared_ptr<const CudaFailures> failures)
       : EventState(context->device(), timing),
         context_(std::move(context)),
         event_(event),
@@ -210,9 +210,9 @@ Event CudaQueue::do_record(Timing timing) {
   }
   note("an event", error);
   const bool is_past = event == nullptr && has_ended_after(error);
-  return Event(std::make_shared<CudaMoment>(
-      context_, timing, event, is_past,
-      std::exchange(failures_, std::make_shared<CudaFailures>())));
+  return Event(
+      std::make_shared<CudaMoment>(context_, timing, event, is_past,
+                                   std::exchange(failures_, std::make_shared<CudaFailures>())));
 }
 
 /// Whether all that the stream was given has ended, where `error` was the answer to an event for
