@@ -17,23 +17,13 @@ constexpr int kOldestDriver = 13000;  // As a runtime of 13 asks for.
 // Of a trainer whose LibTorch has another CUDA.
 constexpr std::array kOthers{"libcudart.so.11.0", "libcudart.so.12", "libcudart.so.14"};
 
-// After these CUDA refuses everything to the process. By cudaErrorCudartUnloading, it has ended by
-// its own function at exit, and threads run on.
-constexpr std::array kOfALostDevice{cudaErrorCudartUnloading,
-                                    cudaErrorECCUncorrectable,
-                                    cudaErrorNvlinkUncorrectable,
-                                    cudaErrorIllegalAddress,
-                                    cudaErrorLaunchTimeout,
-                                    cudaErrorContextIsDestroyed,
-                                    cudaErrorAssert,
-                                    cudaErrorHardwareStackError,
-                                    cudaErrorIllegalInstruction,
-                                    cudaErrorMisalignedAddress,
-                                    cudaErrorInvalidAddressSpace,
-                                    cudaErrorInvalidPc,
-                                    cudaErrorLaunchFailure,
-                                    cudaErrorExternalDevice,
-                                    cudaErrorTensorMemoryLeak};
+// After these CUDA refuses everything to the process.
+constexpr std::array kOfALostDevice{
+    cudaErrorECCUncorrectable,    cudaErrorNvlinkUncorrectable, cudaErrorIllegalAddress,
+    cudaErrorLaunchTimeout,       cudaErrorContextIsDestroyed,  cudaErrorAssert,
+    cudaErrorHardwareStackError,  cudaErrorIllegalInstruction,  cudaErrorMisalignedAddress,
+    cudaErrorInvalidAddressSpace, cudaErrorInvalidPc,           cudaErrorLaunchFailure,
+    cudaErrorExternalDevice,      cudaErrorTensorMemoryLeak};
 
 struct Library {
   void* handle = nullptr;
@@ -105,7 +95,9 @@ std::string why_incomplete(void* library, CudaFunctions& found) {
 }
 
 bool is_lost(cudaError_t error) {
-  return std::find(kOfALostDevice.begin(), kOfALostDevice.end(), error) != kOfALostDevice.end();
+  // CUDA ends by a function at exit, and threads run on.
+  return error == cudaErrorCudartUnloading ||
+         std::find(kOfALostDevice.begin(), kOfALostDevice.end(), error) != kOfALostDevice.end();
 }
 
 // The runtime has the driver's numbers for what both know.
