@@ -126,6 +126,7 @@ cudaError_t fill(void* address, std::size_t bytes, cudaStream_t handle, std::fun
   order_with_legacy(*stream);
   ordering::begin(stream->id());
   ordering::use(stream->id(), address, bytes, Use::kWrite, "fill");
+  check_access(stream->device(), address, bytes, "fill", By::kCopy);
   stream->push("fill", CUstream_st::Delay::kBySettings, [address, bytes, run = std::move(run)] {
     check_mapped(address, bytes, "fill", Moment::kExecution);
     run();
