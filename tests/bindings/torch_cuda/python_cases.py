@@ -2,6 +2,7 @@
 """Trainers in Python that do one awkward thing of CUDA each; they know nothing of Spillway. Prints what two runs must
 have in common: `python_cases.py CASE...`. EMU_OPERATORS names the library of operators that an emulated GPU needs.
 """
+import ctypes
 import hashlib
 import io
 import os
@@ -457,6 +458,20 @@ def anomaly():
     optimizer.zero_grad()
     note("loss", step(model, optimizer, batch()))
     note_model(model)
+
+
+def own_streams():
+    """Memory made past the operators on streams of the program's own, which are gone when it is freed."""
+    runtime = ctypes.CDLL("libcudart.so.13")
+    for _ in range(8):
+        handle = ctypes.c_void_p()
+        assert runtime.cudaStreamCreateWithFlags(ctypes.byref(handle), 1) == 0
+        with torch.cuda.stream(torch.cuda.ExternalStream(handle.value)):
+            storage = torch.UntypedStorage(1 << 20, device="cuda")
+        torch.cuda.synchronize()
+        assert runtime.cudaStreamDestroy(handle) == 0
+        del storage
+    plain()
 
 
 def exported():

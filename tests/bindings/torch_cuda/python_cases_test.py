@@ -17,7 +17,7 @@ SETTINGS = {"OMP_NUM_THREADS": "1", "EMU_CUDA_GRAIN": "64KiB", "CUBLAS_WORKSPACE
 SLOW = {"EMU_CUDA_DELAY_US": "300", "EMU_CUDA_DELAY_PCT": "10", "EMU_CUDA_SEED": "3"}
 BUDGET = "4MiB"
 ALL = ("streams loader memory_functions checkpointing saved_on_cpu save_and_resume overflowing_amp moving_model "
-       "storage_exchange optimizers smaller_batch private_pool anomaly exported convolutions").split()
+       "storage_exchange optimizers smaller_batch private_pool anomaly own_streams exported convolutions").split()
 
 
 class GpuRuns(unittest.TestCase):
