@@ -168,8 +168,9 @@ void check_mapped(const void* address, std::size_t bytes, const std::string& wha
 void check_access(int device, const void* address, std::size_t bytes, const char* what, By by) {
   const auto range = AddressSpace::of_process().find(address);
   if (bytes == 0 || !range) return;
-  const std::string here = "'" + std::string(what) + "' of device " + std::to_string(device) +
-                           " uses memory at " + hex(address);
+  std::string here = "'";
+  here.append(what).append("' of device ").append(std::to_string(device));
+  here.append(" uses memory at ").append(hex(address));
   if (range->kind == Kind::kReserved &&
       !Mappings::of_process().is_open_to(device, number(address), bytes))
     die(here + ", where cuMemSetAccess has given access to other devices alone");
