@@ -87,16 +87,15 @@ std::optional<runtime::ViewBytes> shown_bytes(const c10::TensorImpl& impl) {
 
 class UseCollector {
  public:
-  /// `parameters`: null where the tensors only stand for the program's. `whole`: the kernel may
-  /// touch more of a storage than its tensor shows.
+  /// `parameters`: null where the tensors only stand for the program's.
   UseCollector(runtime::Runtime& runtime, ThreadState& thread, ParameterStorages* parameters,
-               bool whole)
+               const OperatorFacts& facts)
       : runtime_(runtime),
         uses_(thread.uses),
         shared_(thread.shared),
         devices_(thread.devices),
         parameters_(parameters),
-        whole_(whole) {
+        facts_(facts) {
     uses_.clear();
     shared_.clear();
     devices_.clear();
@@ -141,7 +140,7 @@ class UseCollector {
     const c10::StorageImpl& storage = *impl.unsafe_storage().unsafeGetStorageImpl();
     if (storage.device_type() != c10::DeviceType::CPU) {
       if (DeviceOp* const op = devices_.at(storage.device()))
-        add_found(*op->runtime, op->uses, storage, impl, writes);
+        add_found(*op->runtime, op->uses, storage, impl, writes || facts_.fills_in_secret);
       else if (storage.device_type() == c10::DeviceType::CUDA)
         tell_of_unserved_device();
     } else if (!add_found(runtime_, uses_, storage, impl, writes)) {
@@ -161,7 +160,8 @@ class UseCollector {
       shared_.add(use);
       return true;
     }
-    const auto shown = whole_ ? std::nullopt : shown_bytes(impl);
+    // The kernel may touch more of a storage than its tensor shows.
+    const auto shown = facts_.uses_whole_storages ? std::nullopt : shown_bytes(impl);
     if (shown) use = runtime.find(static_cast<const std::byte*>(data) + shown->begin, shown->size);
     use.writes = writes;
     uses.add(use);
@@ -195,7 +195,7 @@ class UseCollector {
   runtime::OpUses& shared_;
   DeviceOps& devices_;
   ParameterStorages* parameters_;
-  bool whole_;
+  const OperatorFacts& facts_;
   bool wrote_leaf_ = false;
   bool needs_gradient_ = false;
 };
@@ -239,7 +239,7 @@ class SeenOp {
   static UseCollector collect(runtime::Runtime& runtime, ThreadState& thread,
                               const OperatorFacts& facts, c10::ArrayRef<c10::IValue> arguments,
                               ParameterStorages* parameters) {
-    UseCollector collector(runtime, thread, parameters, facts.uses_whole_storages);
+    UseCollector collector(runtime, thread, parameters, facts);
     const std::size_t count = std::min(facts.accesses.size(), arguments.size());
     for (std::size_t i = 0; i < count; ++i) {
       const c10::IValue& argument = arguments[i];
