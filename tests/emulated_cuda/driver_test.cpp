@@ -238,6 +238,7 @@ TEST_F(EmulatedDriverDeathTest, AChunkIsOpenToTheDevicesThatWereNamed) {
                 EXPECT_EQ(cudaStreamSynchronize(other.stream()), cudaSuccess);
                 range.give_access(1);
                 other.use(range.data());
+                EXPECT_EQ(cudaStreamSynchronize(other.stream()), cudaSuccess);
               }),
               testing::ExitedWithCode(0), "");
 }
