@@ -27,10 +27,12 @@ bool is_one_block(const at::Tensor& self, const at::Tensor& source) {
 
 /// From now on the stream waits for what the other one was given.
 void follow(c10::cuda::CUDAStream stream, c10::cuda::CUDAStream other) {
-  const c10::cuda::CUDAGuard device(other.device());
+  // A default stream is that of the current device.
+  c10::cuda::CUDAGuard device(other.device());
   cudaEvent_t event = nullptr;
   C10_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   C10_CUDA_CHECK(cudaEventRecord(event, other));
+  device.set_device(stream.device());
   C10_CUDA_CHECK(cudaStreamWaitEvent(stream, event, 0));
   C10_CUDA_CHECK(cudaEventDestroy(event));
 }
@@ -50,6 +52,7 @@ void copy_by_kernel(const at::Tensor& self, const at::Tensor& source) {
   const auto there = c10::cuda::getCurrentCUDAStream(self.get_device());
   const auto here = c10::cuda::getCurrentCUDAStream(source.get_device());
   follow(here, there);
+  const c10::cuda::CUDAGuard device(source.device());
   emu_cuda_begin(here);
   emu_cuda_use(here, address(source), extent(source), 0, kName);
   emu_cuda_use(here, address(self), extent(self), 1, kName);
