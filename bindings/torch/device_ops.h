@@ -3,7 +3,6 @@
 #include <ATen/core/ivalue.h>
 #include <c10/core/Device.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -43,13 +42,6 @@ class DeviceOps {
     op.results.clear();
     op.has_begun = false;
     return &op;
-  }
-
-  /// In the order of the devices, which is the same for all threads.
-  void sort() {
-    std::sort(used().begin(), used().end(), [](const DeviceOp& a, const DeviceOp& b) {
-      return a.device.index() < b.device.index();
-    });
   }
 
   std::span<DeviceOp> used() { return {ops_.data(), count_}; }

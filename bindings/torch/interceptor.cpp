@@ -12,6 +12,7 @@
 #include <array>
 #include <atomic>
 #include <exception>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -49,6 +50,9 @@ std::atomic<std::uint64_t> probe_calls{0};
 std::atomic<void (*)()> at_first_update{nullptr};
 std::atomic<CallRecorder*> recorder{nullptr};  ///< The host's; none: nothing is to run again.
 std::atomic<bool> verifies{false};
+// An operator that waits for room of one device while it holds some of another: only one at a time,
+// or two would wait for each other.
+std::mutex turn_of_several_devices;
 
 class RunningOp;
 
@@ -246,7 +250,7 @@ class SeenOp {
       if (argument.isTensor() || argument.isList()) collector.add(argument, facts.accesses[i]);
     }
     if (thread.devices.used().empty()) return collector;
-    // One that makes its result on another device begins there in the order of devices, too.
+    // It may make its result on another device.
     for (const c10::IValue& argument : arguments)
       if (argument.isDevice()) static_cast<void>(thread.devices.at(argument.toDevice()));
     return collector;
@@ -289,6 +293,7 @@ class RunningOp {
   RunningOp(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts& facts,
             const runtime::OpTraits& traits, const runtime::OpText& text)
       : runtime_(runtime), thread_(thread), facts_(facts), traits_(traits), text_(text) {
+    if (thread.devices.used().size() > 1) turn_ = std::unique_lock(turn_of_several_devices);
     const std::span<const runtime::RangeUse> uses = thread.uses.list();
     runtime::OpTraits on_host = traits;
     on_host.runs_elsewhere = !thread.devices.used().empty();
@@ -297,8 +302,6 @@ class RunningOp {
     });
     thread.inside = true;
     thread.running = this;
-    // It may wait for room of one device while it holds some of another, as others may meanwhile.
-    thread.devices.sort();
     try {
       const bool is_of_one =
           thread.devices.used().size() == 1 && uses.empty() && thread.shared.list().empty();
@@ -359,6 +362,7 @@ class RunningOp {
   const OperatorFacts& facts_;
   const runtime::OpTraits traits_;
   const runtime::OpText& text_;
+  std::unique_lock<std::mutex> turn_;
 };
 
 /// Records of other runtimes keep what the operator is about to write.
