@@ -102,6 +102,8 @@ bool is_written(const c10::Argument& argument) {
 }
 
 ArgumentUse use_of(std::string_view op, const c10::Argument& argument) {
+  // Schemas of collectives do not say which of their tensors they fill.
+  if (op.starts_with("c10d::") && holds_tensors(*argument.type())) return ArgumentUse::kReadWrite;
   if (is_written_beside_results(op, argument)) return ArgumentUse::kUndeclaredWrite;
   if (!is_written(argument)) return ArgumentUse::kRead;
   return argument.is_out() ? ArgumentUse::kOverwrite : ArgumentUse::kReadWrite;

@@ -34,14 +34,13 @@ const std::byte* storage_address(const c10::TensorImpl& tensor);
 /// operators knows it then, and its end comes by there.
 bool is_allocated(const c10::StorageImpl& storage, c10::DeleterFnPtr deleter);
 
-/// Calls `visit(const at::Tensor&)` for each defined tensor in a value, also in a list.
+/// Calls `visit(const at::Tensor&)` for each defined tensor in a value, also in lists.
 template <typename Visit>
 void for_each_tensor(const c10::IValue& value, Visit visit) {
   if (value.isTensor()) {
     if (value.toTensor().defined()) visit(value.toTensor());
   } else if (value.isList()) {
-    for (const c10::IValue& element : value.toListRef())
-      if (element.isTensor() && element.toTensor().defined()) visit(element.toTensor());
+    for (const c10::IValue& element : value.toListRef()) for_each_tensor(element, visit);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "forked_children.h"
+#include "late_uses.h"
 #include "spillway/memory/frame_pool.h"
 #include "spillway/memory/page_memory.h"
 #include "spillway/swap/swap_engine.h"
@@ -48,6 +49,7 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   void unpin(PinSet& set, const ResidencyOrders* orders, const device::Event& until);
   bool end_late_uses_locked();
   bool may_need_room_locked() const;
+  bool is_use_awaited_locked() const;
   void end_some_late_uses_locked();
   bool has_ended_by_now_locked(const device::Event& until) const;
   void apply_locked(const ResidencyOrders& orders);
@@ -61,6 +63,7 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   void start_evictions_locked();
   std::size_t wanted_frames_locked();
   Bytes make_room(Bytes wanted);
+  void stop_moving_ahead();
   void write_out_locked(const ResidencyOrders::WriteOut& out);
   bool evict_page_locked(memory::PageIndex index, bool forced, StoreTier tier = StoreTier::kAny);
   bool leave_locked(memory::PageIndex index);
@@ -209,18 +212,14 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   std::size_t free_transfers_ = 0;  ///< Room in the store's queue.
   bool transfers_idle_ = false;     ///< The I/O thread sleeps or is about to.
   bool stopping_ = false;
+  bool moves_ahead_ = true;
   ForkedChildren children_{descriptors_};
   std::size_t extents_held_ = 0;  ///< Reserved and not released.
   bool is_child_known_ = false;   ///< In a child: the parent keeps its extents.
   std::size_t active_sets_ = 0;
-  std::vector<const PinSet*> kernel_sets_;    ///< Those of them that the kernel uses.
-  std::vector<const PinSet*> paged_through_;  ///< Those of operators that do not fit.
-  /// What a set held when it let go, while a device still works on it.
-  struct LateUse {
-    device::Event until;
-    std::vector<PinSet::Pin> pins;
-  };
-  std::deque<LateUse> late_uses_;
+  std::vector<const PinSet*> kernel_sets_;                  ///< Those of them that the kernel uses.
+  std::vector<const PinSet*> paged_through_;                ///< Those of operators that do not fit.
+  LateUses<std::vector<PinSet::Pin>> late_uses_;            ///< What sets and ended storages held.
   std::vector<ResidencyOrders::WriteOut> late_write_outs_;  ///< They wait for late uses to end.
   std::minstd_rand random_;                                 ///< Equal runs choose alike.
   std::size_t waiting_sets_ = 0;

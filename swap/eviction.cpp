@@ -14,6 +14,7 @@ using memory::PageIndex;
 
 namespace {
 constexpr std::size_t kFreshPages = 8;
+constexpr Duration kLookEvery = std::chrono::milliseconds(1);
 // Of so many frames one at most is emptied ahead of an operator that is paged through.
 constexpr std::size_t kFramesPerPageAhead = 16;
 }  // namespace
@@ -296,10 +297,23 @@ Bytes SwapEngine::State::make_room(Bytes wanted) {
   return page_size_ * given;
 }
 
+void SwapEngine::State::stop_moving_ahead() {
+  Lock lock(mutex_);
+  moves_ahead_ = false;
+  fetches_.clear();
+  late_write_outs_.clear();
+  std::size_t left = reading_ + writing_;
+  for (TimePoint since = clock_.now(); left > 0 && clock_.now() - since <= options_.patience;) {
+    changed_.wait_for(lock, kLookEvery);
+    if (left != reading_ + writing_) since = clock_.now();
+    left = reading_ + writing_;
+  }
+}
+
 void SwapEngine::State::write_out_locked(const ResidencyOrders::WriteOut& out) {
   const RangePart& part = out.part;
   std::uint32_t pages = out.pages;
-  if (has_ended(part.storage)) return;
+  if (has_ended(part.storage) || !moves_ahead_) return;
   const Range& range = range_of(part.storage);
   if (range.late_uses > 0) {  // Once the device has done its work.
     late_write_outs_.push_back(out);

@@ -228,23 +228,10 @@ void SwapEngine::State::let_go_late_locked(const PinSet::Pin& pin) {
 
 /// Whether anything was used until now that a device was working on.
 bool SwapEngine::State::end_late_uses_locked() {
-  // Those of a stream end in their order, and each question costs a call of the device: behind so
-  // many that go on, the rest are asked for later.
-  constexpr std::size_t kGoingOn = 4;
-  const auto ended = [&](const LateUse& use) {
-    if (!use.until.is_done()) return false;
-    for (const PinSet::Pin& pin : use.pins) let_go_late_locked(pin);
-    return true;
-  };
-  const std::size_t before = late_uses_.size();
-  for (std::size_t i = 0; i < std::min(late_uses_.size(), kGoingOn);) {
-    const auto use = late_uses_.begin() + static_cast<std::ptrdiff_t>(i);
-    if (ended(*use))
-      late_uses_.erase(use);
-    else
-      ++i;
-  }
-  if (late_uses_.size() == before) return false;
+  const bool have_some = late_uses_.end_some([this](const std::vector<PinSet::Pin>& pins) {
+    for (const PinSet::Pin& pin : pins) let_go_late_locked(pin);
+  });
+  if (!have_some) return false;
   for (const ResidencyOrders::WriteOut& out : std::exchange(late_write_outs_, {}))
     write_out_locked(out);
   wake_waiters_locked();
@@ -260,10 +247,14 @@ bool SwapEngine::State::may_need_room_locked() const {
          pool_->available_frames() < pool_->limit() / kPlenty;
 }
 
+/// Whether somebody waits for what a device may still work on.
+bool SwapEngine::State::is_use_awaited_locked() const {
+  return waiters_ > 0 || !fetches_.empty() || !fault_reads_.empty() || !late_write_outs_.empty();
+}
+
 /// For callers that need nothing of it: so that they do not pile up.
 void SwapEngine::State::end_some_late_uses_locked() {
-  constexpr std::size_t kPile = 64;
-  if (may_need_room_locked() || late_uses_.size() >= kPile) end_late_uses_locked();
+  if (may_need_room_locked() || late_uses_.are_many()) end_late_uses_locked();
 }
 
 bool SwapEngine::State::has_ended_by_now_locked(const device::Event& until) const {
@@ -278,7 +269,7 @@ void SwapEngine::State::unpin(PinSet& set, const ResidencyOrders* orders,
   } else {
     std::erase_if(set.pins_, [this](const PinSet::Pin& pin) { return has_ended(pin.storage); });
     for (const PinSet::Pin& pin : set.pins_) ++range_of(pin.storage).late_uses;
-    late_uses_.push_back({until, std::move(set.pins_)});
+    late_uses_.add(until, std::move(set.pins_));
   }
   set.pins_.clear();
   exit_locked(set);

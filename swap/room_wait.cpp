@@ -1,6 +1,10 @@
 #include "room_wait.h"
 
+#include <string>
 #include <utility>
+
+#include "spillway/base/error.h"
+#include "spillway/base/log.h"
 
 namespace spillway::swap {
 
@@ -22,12 +26,39 @@ SwapEngine::State::RoomWait::~RoomWait() {
   state_.wake_waiters_locked();
 }
 
-bool SwapEngine::State::RoomWait::progress_is_possible() const {
+bool SwapEngine::State::RoomWait::progress_is_possible() {
   const std::size_t stuck_sets = state_.waiting_sets_ + (within_ != nullptr ? 1 : 0);
   const bool reads_start = state_.pool_->available_frames() > 0 &&
                            (!state_.fault_reads_.empty() || !state_.demand_reads_.empty());
   return reads_start || state_.leaving_ + state_.reading_ + state_.writing_ > 0 ||
-         state_.active_sets_ > stuck_sets || !state_.late_uses_.empty();
+         state_.active_sets_ > stuck_sets || late_uses_may_end();
+}
+
+/// Some kernels take long. A stream may tell nothing, though, until this thread goes on.
+bool SwapEngine::State::RoomWait::late_uses_may_end() {
+  if (state_.late_uses_.empty()) return false;
+  const TimePoint now = state_.clock_.now();
+  if (!no_use_ended_since_ || ended_uses_ != state_.late_uses_.ended()) no_use_ended_since_ = now;
+  ended_uses_ = state_.late_uses_.ended();
+  return now - *no_use_ended_since_ <= state_.options_.patience ||
+         state_.late_uses_.obstacle().empty();
+}
+
+/// Tells, once, that nothing has moved for long because of a device.
+bool SwapEngine::State::RoomWait::tells_of_work() {
+  if (state_.access_ != nullptr || std::exchange(is_told_, true)) return false;
+  const std::string text = message(
+      "{} has had no room for {} s, since {}: the run waits. If it goes on like this, something "
+      "hangs: a kernel, a collective whose other ranks are gone, or a thread in the middle of an "
+      "operator (py-spy dump, gdb -p)",
+      state_.memory_->device(),
+      std::chrono::duration_cast<std::chrono::seconds>(state_.options_.patience).count(),
+      state_.late_uses_.empty() ? "operators of other threads hold it"
+                                : "work that it was given goes on");
+  lock_.unlock();
+  log_warning("{}", text);
+  lock_.lock();
+  return true;
 }
 
 /// An operator may wait for a thread that waits for the operator's pages.
@@ -85,9 +116,11 @@ bool SwapEngine::State::RoomWait::wait(std::size_t missing, std::size_t fresh) {
   // What the kernel has just kept may leave at the next attempt; each page has a few.
   const bool was_refused = std::exchange(refusals_, state_.refusals_) != state_.refusals_;
   const bool is_stuck = missing > 0 && !stands_back() && !was_refused && !progress_is_possible();
-  if ((is_stuck || is_out_of_patience()) && !take_from_others(missing, fresh) && is_stuck &&
-      !waits_for_kernel())
-    return false;
+  const bool is_late = is_out_of_patience();
+  if ((is_stuck || is_late) && !take_from_others(missing, fresh)) {
+    if (is_stuck && !waits_for_kernel()) return false;
+    if (is_late && tells_of_work()) return true;
+  }
   state_.kick_locked();
   state_.wait_locked(lock_, within_ != nullptr, waited_);
   return true;

@@ -26,8 +26,10 @@ class SwapEngine::State::RoomWait {
   [[nodiscard]] bool wait(std::size_t missing, std::size_t fresh);
 
  private:
-  bool progress_is_possible() const;
+  bool progress_is_possible();
   bool is_out_of_patience();
+  bool late_uses_may_end();
+  bool tells_of_work();
   bool take_from_others(std::size_t missing, std::size_t fresh);
   bool waits_for_kernel();
   bool asks_others();
@@ -42,6 +44,9 @@ class SwapEngine::State::RoomWait {
   TimePoint next_attempt_;   ///< At what the kernel keeps.
   std::uint64_t wakes_ = 0;  ///< As of `unchanged_since_`.
   std::optional<TimePoint> unchanged_since_;
+  std::size_t ended_uses_ = 0;  ///< As of `no_use_ended_since_`.
+  std::optional<TimePoint> no_use_ended_since_;
+  bool is_told_ = false;
 };
 
 }  // namespace spillway::swap

@@ -75,7 +75,7 @@ SwapEngine::State::~State() {
   }
   store_->wake();
   transfer_thread_.join();
-  for (const LateUse& use : late_uses_) use.until.wait();  // They are in our memory.
+  late_uses_.wait_for_all();  // They are in our memory.
   // Its thread may still bring a late report, which looks at the pages.
   memory_.reset();
 }
@@ -157,6 +157,12 @@ void SwapEngine::State::refuse_locked(std::size_t pages, const PinSet* within) c
   if (pages_pinned_by_kernel_locked() > 0 && pages + held <= pool_->limit())
     throw PinnedByKernelError("no room for {} under a budget of {}: {}", page_size_ * pages,
                               options_.budget, pinned_by_kernel_text_locked());
+  const std::string obstacle = late_uses_.obstacle();
+  if (!obstacle.empty() && pages + held <= pool_->limit())
+    throw NotToldError("no room for {} under a budget of {} while work goes on that uses the rest: "
+                       "{}; give it a larger budget, so that what is captured and what ran before "
+                       "it fit in together",
+                       page_size_ * pages, options_.budget, obstacle);
   throw NoRoomError(page_size_ * pages, page_size_ * held, Bytes(small_granted_.load()),
                     options_.budget, pool_->refusal());
 }
@@ -318,7 +324,7 @@ void SwapEngine::State::release(StorageId id, const device::Event& until) {
   end_some_late_uses_locked();
   if (!has_ended_by_now_locked(until)) {
     ++range.late_uses;
-    late_uses_.push_back({until, {{id, 0, 0}}});
+    late_uses_.add(until, {{id, 0, 0}});
   }
   range.is_dying = true;
   ++faults_.releases;
@@ -396,6 +402,8 @@ Bytes SwapEngine::State::take_peak() {
   Lock lock(mutex_);
   return std::exchange(latest_peak_, resident_locked());
 }
+
+void SwapEngine::stop_moving_ahead() { state_->stop_moving_ahead(); }
 
 PinSet::~PinSet() {
   if (engine_ != nullptr) engine_->unpin(*this);

@@ -77,6 +77,7 @@ bool SwapEngine::State::collect_read_locked(std::deque<PageIndex>& queue,
 }
 
 void SwapEngine::State::fetch_locked(const RangePart& part, OnFetch copy) {
+  if (!moves_ahead_) return;
   const Range& range = range_of(part.storage);
   const std::uint32_t end = part.first + std::min(part.count, range.pages - part.first);
   for (std::uint32_t i = part.first; i < end; ++i) {
@@ -173,7 +174,8 @@ bool SwapEngine::State::collect_write_locked(std::vector<Transfer>& batch) {
 /// Fills the store's queue: what somebody waits for, then write-outs and fetches in turn.
 void SwapEngine::State::collect_locked(std::vector<Transfer>& batch) {
   end_children_locked();
-  if (end_late_uses_locked()) start_evictions_locked();
+  if ((may_need_room_locked() || is_use_awaited_locked()) && end_late_uses_locked())
+    start_evictions_locked();
   awaited_reads_ = 0;
   while (free_transfers_ > 0) {
     if (collect_read_locked(fault_reads_, batch) || collect_read_locked(demand_reads_, batch)) {
@@ -308,9 +310,7 @@ void SwapEngine::State::run_transfers() {
       if (stopping_ && reading_ + writing_ == 0) return;
       if (!stopping_) collect_locked(batch);
       lost_fault = lost_fault_locked();
-      const bool is_use_awaited =
-          waiters_ > 0 || !fetches_.empty() || !fault_reads_.empty() || !late_write_outs_.empty();
-      polls_uses = !late_uses_.empty() && is_use_awaited;
+      polls_uses = !late_uses_.empty() && is_use_awaited_locked();
     }
     if (!lost_fault.empty())
       end_by_signal(SIGBUS, message("the program touches a tensor that cannot come back from "

@@ -10,9 +10,7 @@ void DeviceOps::note_results(c10::ArrayRef<c10::IValue> results) {
   if (count_ == 0) return;
   for (const c10::IValue& result : results) {
     if (result.isTensor()) note_result(result.toTensor());
-    if (!result.isList()) continue;
-    for (const c10::IValue& element : result.toListRef())
-      if (element.isTensor()) note_result(element.toTensor());
+    if (result.isList()) note_results(result.toListRef());
   }
 }
 

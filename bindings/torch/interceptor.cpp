@@ -12,6 +12,7 @@
 #include <array>
 #include <atomic>
 #include <exception>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -52,6 +53,9 @@ std::atomic<std::uint64_t> probe_calls{0};
 std::atomic<void (*)()> at_first_update{nullptr};
 std::atomic<CallRecorder*> recorder{nullptr};  ///< The host's; none: nothing is to run again.
 std::atomic<bool> verifies{false};
+// An operator that waits for room of one device while it holds some of another: only one at a time,
+// or two would wait for each other.
+std::mutex turn_of_several_devices;
 
 class RunningOp;
 
@@ -90,16 +94,15 @@ std::optional<runtime::ViewBytes> shown_bytes(const c10::TensorImpl& impl) {
 
 class UseCollector {
  public:
-  /// `parameters`: null where the tensors only stand for the program's. `whole`: the kernel may
-  /// touch more of a storage than its tensor shows.
+  /// `parameters`: null where the tensors only stand for the program's.
   UseCollector(runtime::Runtime& runtime, ThreadState& thread, ParameterStorages* parameters,
-               bool whole)
+               const OperatorFacts& facts)
       : runtime_(runtime),
         uses_(thread.uses),
         shared_(thread.shared),
         devices_(thread.devices),
         parameters_(parameters),
-        whole_(whole) {
+        facts_(facts) {
     uses_.clear();
     shared_.clear();
     devices_.clear();
@@ -130,9 +133,8 @@ class UseCollector {
     if (value.isTensor()) {
       add(value.toTensor(), access);
     } else if (value.isList()) {
-      for (const c10::IValue& element : value.toListRef()) {
-        if (element.isTensor()) add(element.toTensor(), access);
-      }
+      // Collectives take lists of lists.
+      for (const c10::IValue& element : value.toListRef()) add(element, access);
     }
   }
 
@@ -145,7 +147,7 @@ class UseCollector {
     const c10::StorageImpl& storage = *impl.unsafe_storage().unsafeGetStorageImpl();
     if (storage.device_type() != c10::DeviceType::CPU) {
       if (DeviceOp* const op = devices_.at(storage.device()))
-        add_found(*op->runtime, op->uses, storage, impl, writes);
+        add_found(*op->runtime, op->uses, storage, impl, writes || facts_.fills_in_secret);
       else if (storage.device_type() == c10::DeviceType::CUDA)
         tell_of_unserved_device();
     } else if (!add_found(runtime_, uses_, storage, impl, writes)) {
@@ -165,7 +167,8 @@ class UseCollector {
       shared_.add(use);
       return true;
     }
-    const auto shown = whole_ ? std::nullopt : shown_bytes(impl);
+    // The kernel may touch more of a storage than its tensor shows.
+    const auto shown = facts_.uses_whole_storages ? std::nullopt : shown_bytes(impl);
     if (shown) use = runtime.find(static_cast<const std::byte*>(data) + shown->begin, shown->size);
     use.writes = writes;
     uses.add(use);
@@ -199,7 +202,7 @@ class UseCollector {
   runtime::OpUses& shared_;
   DeviceOps& devices_;
   ParameterStorages* parameters_;
-  bool whole_;
+  const OperatorFacts& facts_;
   bool wrote_leaf_ = false;
   bool needs_gradient_ = false;
 };
@@ -243,12 +246,16 @@ class SeenOp {
   static UseCollector collect(runtime::Runtime& runtime, ThreadState& thread,
                               const OperatorFacts& facts, c10::ArrayRef<c10::IValue> arguments,
                               ParameterStorages* parameters) {
-    UseCollector collector(runtime, thread, parameters, facts.uses_whole_storages);
+    UseCollector collector(runtime, thread, parameters, facts);
     const std::size_t count = std::min(facts.accesses.size(), arguments.size());
     for (std::size_t i = 0; i < count; ++i) {
       const c10::IValue& argument = arguments[i];
       if (argument.isTensor() || argument.isList()) collector.add(argument, facts.accesses[i]);
     }
+    if (thread.devices.used().empty()) return collector;
+    // It may make its result on another device.
+    for (const c10::IValue& argument : arguments)
+      if (argument.isDevice()) static_cast<void>(thread.devices.at(argument.toDevice()));
     return collector;
   }
 
@@ -289,6 +296,7 @@ class RunningOp {
   RunningOp(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts& facts,
             const runtime::OpTraits& traits, const runtime::OpText& text)
       : runtime_(runtime), thread_(thread), facts_(facts), traits_(traits), text_(text) {
+    if (thread.devices.used().size() > 1) turn_ = std::unique_lock(turn_of_several_devices);
     const std::span<const runtime::RangeUse> uses = thread.uses.list();
     runtime::OpTraits on_host = traits;
     on_host.runs_elsewhere = !thread.devices.used().empty();
@@ -357,6 +365,7 @@ class RunningOp {
   const OperatorFacts& facts_;
   const runtime::OpTraits traits_;
   const runtime::OpText& text_;
+  std::unique_lock<std::mutex> turn_;
 };
 
 /// Records of other runtimes keep what the operator is about to write. `own`: may be null.

@@ -65,7 +65,8 @@ OperatorFacts::OperatorFacts(const c10::OperatorHandle& op)
   const recompute::OperatorRules& rules = recompute::rules_of(op);
   is_replayable = rules.objection.empty();
   is_replayable_on_cuda = rules.cuda_objection.empty();
-  goes_on = has_prefix(schema.name(), "c10d::") || has_prefix(schema.name(), "_c10d_functional");
+  fills_in_secret = has_prefix(schema.name(), "c10d::");
+  goes_on = fills_in_secret || has_prefix(schema.name(), "_c10d_functional");
   makes_blanks = rules.makes_blanks;
   name_hash = 0;
   for (const std::string& part : {schema.name(), schema.overload_name()}) {

@@ -25,6 +25,7 @@ struct OperatorFacts {
   bool begins_with_list;     ///< The first argument is one.
   bool is_replayable;        ///< May run again on the host, arguments permitting.
   bool is_replayable_on_cuda;
+  bool fills_in_secret;          ///< Its schema does not say which tensors it fills.
   bool goes_on;                  ///< Past its return, on streams of its own: a collective.
   std::uint64_t name_hash;       ///< Of name and overload, the same in every process.
   std::vector<Access> accesses;  ///< One per argument.

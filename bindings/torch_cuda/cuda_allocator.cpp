@@ -5,6 +5,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "blocks.h"
 #include "device_library.h"
@@ -96,10 +98,15 @@ class CudaAllocator final : public ForwardingAllocator {
   }
   cudaError_t memcpyAsync(void* to, int to_device, const void* from, int from_device,
                           std::size_t count, cudaStream_t stream, bool p2p_enabled) override {
-    // Our pages are mapped for their own device alone, and a copy between peers needs no mapping.
-    const bool is_ours = is_paged(to, to_device) || is_paged(from, from_device);
-    return native().memcpyAsync(to, to_device, from, from_device, count, stream,
-                                p2p_enabled && !is_ours);
+    // Only a copy between peers needs no access of the one to memory of the other.
+    if (to_device != from_device && (is_paged(to, to_device) || is_paged(from, from_device)))
+      return ::cudaMemcpyPeerAsync(to, to_device, from, from_device, count, stream);
+    return native().memcpyAsync(to, to_device, from, from_device, count, stream, p2p_enabled);
+  }
+  /// LibTorch has kernels of `device` write memory of `peer` from now on.
+  void enablePeerAccess(c10::DeviceIndex device, c10::DeviceIndex peer) override {
+    native().enablePeerAccess(device, peer);
+    with_torch_errors([&] { ServedDevice::of(peer).admit(device); });
   }
 
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
@@ -172,10 +179,15 @@ class CudaAllocator final : public ForwardingAllocator {
 
   bool is_in_pool(c10::cuda::CUDAStream stream) {
     if (pools_begun_.load(std::memory_order_relaxed) == 0) return false;
-    const std::lock_guard lock(pools_mutex_);
-    for (const BegunPool& pool : pools_)
-      if (pool.device == stream.device_index() && pool.takes(stream.stream())) return true;
-    return false;
+    // They are LibTorch's, which may want to begin or end one.
+    std::vector<std::function<bool(cudaStream_t)>> filters;
+    {
+      const std::lock_guard lock(pools_mutex_);
+      for (const BegunPool& pool : pools_)
+        if (pool.device == stream.device_index()) filters.push_back(pool.takes);
+    }
+    return std::any_of(filters.begin(), filters.end(),
+                       [stream](const auto& takes) { return takes(stream.stream()); });
   }
 
   static bool is_paged(const void* memory, int device) {
@@ -194,12 +206,15 @@ class CudaAllocator final : public ForwardingAllocator {
 
   void* take(Bytes size, c10::cuda::CUDAStream stream) {
     ServedDevice& device = ServedDevice::of(stream.device_index());
-    return size >= device.min_storage() ? take_paged(device, size, stream)
-                                        : take_native(device, size, stream);
+    if (size < device.min_storage()) return take_native(device, size, stream);
+    Interceptor::before_allocation_on(stream.device());
+    // Whether a stream has done what no operator tells of cannot be asked once it is gone.
+    return device.runtime().has_begun_op() || !device.is_of_program(stream)
+               ? take_paged(device, size, stream)
+               : take_native(device, size, stream);
   }
 
   void* take_paged(ServedDevice& device, Bytes size, c10::cuda::CUDAStream stream) {
-    Interceptor::before_allocation_on(stream.device());
     Block block{.size = size, .device = stream.device_index(), .is_paged = true};
     // What no operator makes is used by no operator alone.
     if (!device.runtime().has_begun_op()) block.streams.push_back(stream);

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -24,6 +25,10 @@
 namespace spillway::torch_binding {
 namespace {
 
+device::DeviceId id_of(c10::DeviceIndex index) {
+  return {device::DeviceKind::kCuda, static_cast<std::uint16_t>(index)};
+}
+
 /// A storage is at least half a page. Mapping costs by the page, so larger ones are faster: see
 /// benchmarks/what_does_mapping_cost_on_a_gpu.
 Bytes page_size_for(const device::Device& device, Bytes min_storage) {
@@ -37,8 +42,8 @@ std::string name_of(device::DeviceId id) {
   return facts ? facts->name : to_string(id);
 }
 
-/// Made by the program itself, who may destroy it at any time.
-bool is_of_program(c10::cuda::CUDAStream stream) {
+/// Known by its handle alone: of the program, or one of LibTorch's that was named so.
+bool is_external(c10::cuda::CUDAStream stream) {
   return stream.id() != 0 && reinterpret_cast<cudaStream_t>(stream.id()) == stream.stream();
 }
 
@@ -61,11 +66,11 @@ ServedDevice& ServedDevice::of(c10::DeviceIndex index) {
 }
 
 ServedDevice::ServedDevice(c10::DeviceIndex index)
-    : device_(device::open_device({device::DeviceKind::kCuda, static_cast<std::uint16_t>(index)},
-                                  std::array{device::cuda_backend()})) {
+    : device_(device::open_device(id_of(index), std::array{device::cuda_backend()})) {
   const runtime::Settings& settings = run_of_this_process().settings();
   auto pages =
       memory::make_cuda_pages(device_, page_size_for(*device_, settings.device_min_storage));
+  pages_ = pages.get();
   min_storage_ = runtime::least_paged(settings, pages->page_size());
   runtime_ = &run_of_this_process().add_device(
       {.id = device_->id(),
@@ -84,9 +89,17 @@ ServedDevice::ServedDevice(c10::DeviceIndex index)
                  c10::cuda::getCurrentCUDAStream(index).stream());
            },
        .others_give_back = [index] { empty_cache_of(index); }});
+  // Functions at exit run in the order opposite to that in which they were named, and CUDA has
+  // named its own by now.
+  static const bool is_named = std::atexit([] {
+                                 if (!is_forked_child()) run_of_this_process().before_drivers_end();
+                               }) == 0;
+  if (!is_named) throw UnsupportedError("no function at exit can be named for {}", device_->id());
   Interceptor::add_device(index, *runtime_,
                           {.is_capturing = &is_capturing, .objection = &objection_to_stream});
 }
+
+void ServedDevice::admit(c10::DeviceIndex peer) { memory::admit_peer(*pages_, id_of(peer)); }
 
 bool ServedDevice::is_capturing(c10::DeviceIndex index) {
   return device::is_stream_captured(c10::cuda::getCurrentCUDAStream(index).stream());
@@ -94,7 +107,7 @@ bool ServedDevice::is_capturing(c10::DeviceIndex index) {
 
 const char* ServedDevice::objection_to_stream(c10::DeviceIndex index) {
   const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(index);
-  if (is_of_program(stream)) return "it runs on a stream that the program may destroy";
+  if (is_external(stream)) return "it runs on a stream that the program may destroy";
   return device::is_stream_captured(stream.stream()) ? "it becomes part of a graph" : nullptr;
 }
 
@@ -104,6 +117,12 @@ std::vector<std::shared_ptr<StreamMarks>> ServedDevice::other_streams(cudaStream
   for (const auto& [stream, marks] : marks_)
     if (stream != than) others.push_back(marks);
   return others;
+}
+
+bool ServedDevice::is_of_program(c10::cuda::CUDAStream stream) {
+  if (!is_external(stream)) return false;
+  const std::lock_guard lock(mutex_);
+  return !marks_.contains(stream.stream());
 }
 
 /// What the stream is given next comes behind all that other streams were given.
@@ -127,7 +146,9 @@ void ServedDevice::lead_all(c10::cuda::CUDAStream stream) {
   const device::Event end = device::queue_over_stream(*device_, handle)->record();
   for (const std::shared_ptr<StreamMarks>& other : others) other->let_wait(end);
   // They may be gone by now; so the host waits for them.
-  if (has_streams_of_program_) end.wait();
+  if (!has_streams_of_program_) return;
+  if (const device::Outcome outcome = end.wait(); !outcome.succeeded())
+    throw Error("an operator has run again on {} and failed: {}", device_->id(), outcome.error);
 }
 
 device::Event ServedDevice::given_so_far(c10::cuda::CUDAStream stream) {

@@ -11,6 +11,7 @@
 #include "spillway/base/bytes.h"
 #include "spillway/device/device.h"
 #include "spillway/device/event.h"
+#include "spillway/memory/page_memory.h"
 #include "spillway/runtime/runtime.h"
 #include "stream_marks.h"
 
@@ -27,6 +28,12 @@ class ServedDevice {
   /// Smaller blocks are left to LibTorch's allocator.
   Bytes min_storage() const { return min_storage_; }
 
+  /// Kernels of that device may use its pages from now on.
+  void admit(c10::DeviceIndex peer);
+
+  /// Made by the program itself, who may destroy it at any time.
+  bool is_of_program(c10::cuda::CUDAStream stream);
+
   /// When the stream has done all that this thread has given it so far.
   device::Event given_so_far(c10::cuda::CUDAStream stream);
 
@@ -42,6 +49,7 @@ class ServedDevice {
 
   const std::shared_ptr<device::Device> device_;
   Bytes min_storage_;
+  memory::PageMemory* pages_ = nullptr;  ///< The runtime's.
   std::mutex mutex_;
   std::unordered_map<cudaStream_t, std::shared_ptr<StreamMarks>> marks_;
   std::atomic<bool> has_streams_of_program_{false};

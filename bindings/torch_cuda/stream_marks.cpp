@@ -18,6 +18,11 @@ class AllMoments final : public device::EventState {
     return std::all_of(moments_.begin(), moments_.end(),
                        [](const device::Event& moment) { return moment.is_done(); });
   }
+  std::string obstacle() const override {
+    for (const device::Event& moment : moments_)
+      if (std::string text = moment.state()->obstacle(); !text.empty()) return text;
+    return {};
+  }
   device::Outcome wait() const override {
     device::Outcome first;
     for (const device::Event& moment : moments_) {
@@ -45,6 +50,8 @@ class StreamMarks::Mark final : public device::EventState {
 
   bool is_done() const override { return stream_->is_done(number_); }
   device::Outcome wait() const override { return stream_->wait(number_); }
+  const void* line() const override { return stream_.get(); }
+  std::string obstacle() const override { return stream_->obstacle(number_); }
   Duration time_since(const EventState& /*earlier*/) const override {
     throw Error("marks of {} have no time", device());
   }
@@ -77,7 +84,11 @@ bool StreamMarks::is_done(std::uint64_t number) {
   if (number <= done_.load(std::memory_order_acquire)) return true;
   const std::lock_guard lock(mutex_);
   forget_done_locked();
-  if (number > done_.load() && covering_locked(number) != nullptr) forget_done_locked();
+  if (number <= done_.load()) return true;
+  const bool is_idle = recorded_.empty();
+  // What was recorded before goes on, and so does what comes behind it.
+  if (covering_locked(number) == nullptr || !is_idle) return false;
+  forget_done_locked();
   return number <= done_.load();
 }
 
@@ -87,23 +98,34 @@ device::Outcome StreamMarks::wait(std::uint64_t number) {
   {
     const std::lock_guard lock(mutex_);
     const Recorded* const found = covering_locked(number);
-    if (found == nullptr)
-      return {message("a stream of {} is being captured into a graph, and tells nothing until "
-                      "that has ended",
-                      queue_->device())};
+    if (found == nullptr) return {text_of_capture()};
     event = found->event;
   }
   return event.wait();
 }
 
-/// An event behind the mark; null while the stream is captured and has none.
+std::string StreamMarks::obstacle(std::uint64_t number) {
+  if (number <= done_.load(std::memory_order_acquire)) return {};
+  const std::lock_guard lock(mutex_);
+  return covering_locked(number) == nullptr ? text_of_capture() : std::string();
+}
+
+std::string StreamMarks::text_of_capture() const {
+  return message("a stream of {} is being captured into a graph, and tells nothing until that has "
+                 "ended",
+                 queue_->device());
+}
+
+/// An event behind the mark; null while the stream is captured, or refuses events, and has none.
 const StreamMarks::Recorded* StreamMarks::covering_locked(std::uint64_t number) {
   for (const Recorded& recorded : recorded_)
     if (number <= recorded.until) return &recorded;
   if (is_capturing_()) return nullptr;
   // In this order: what the marks stand behind was given before they were made.
   const std::uint64_t until = given_.load();
-  recorded_.push_back({until, queue_->record()});
+  device::Event event = queue_->record();
+  if (!event.state()->obstacle().empty()) return nullptr;  // Its capture has begun meanwhile.
+  recorded_.push_back({until, std::move(event)});
   return &recorded_.back();
 }
 

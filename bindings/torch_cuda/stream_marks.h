@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "spillway/device/device.h"
@@ -42,6 +43,8 @@ class StreamMarks : public std::enable_shared_from_this<StreamMarks> {
 
   bool is_done(std::uint64_t number);
   device::Outcome wait(std::uint64_t number);
+  std::string obstacle(std::uint64_t number);
+  std::string text_of_capture() const;
   const Recorded* covering_locked(std::uint64_t number);
   void forget_done_locked();
 

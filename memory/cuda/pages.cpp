@@ -29,8 +29,7 @@ class CudaPages final : public PageMemory, private FramesInUse {
 
   ~CudaPages() override {
     for (std::size_t page = 0; page < pages_.size(); ++page)
-      if (pages_[page].frame != kEmpty || pages_[page].ended_in.is_some() ||
-          pages_[page].has_moved_on)
+      if (pages_[page].has_memory())
         memory_->unmap(pages_begin_ + page * page_bytes(), page_size());
     for (std::size_t frame = 0; frame < chunks_.size(); ++frame)
       if (chunks_[frame].memory.is_some()) drop_chunk(static_cast<Frame>(frame));
@@ -68,8 +67,10 @@ class CudaPages final : public PageMemory, private FramesInUse {
   // is as if the page had ended with this frame: if it does, nothing is left to be undone.
   void prepare_map(PageIndex page, SlotId slot) override {
     CudaVirtualMemory::Chunk chunk;
+    std::size_t admissions = 0;
     {
       const std::lock_guard lock(mutex_);
+      admissions = admissions_;
       SPILLWAY_ASSERT(pages_[page].frame == kEmpty);
       make_bare_locked(page);
       take_from_ended_locked(slots_[slot.value()]);
@@ -77,6 +78,8 @@ class CudaPages final : public PageMemory, private FramesInUse {
     }
     or_end([&] { memory_->map(span_of(page).data, chunk, page_size()); });
     const std::lock_guard lock(mutex_);
+    if (admissions != admissions_)
+      or_end([&] { memory_->renew_access(span_of(page).data, page_size()); });
     pages_[page].ended_in = slot;
     chunks_[slots_[slot.value()]].ended = page;
   }
@@ -131,6 +134,15 @@ class CudaPages final : public PageMemory, private FramesInUse {
     unmap_page(from);
   }
 
+  // Aliases are for the device's own copies.
+  void admit(device::DeviceId peer) {
+    const std::lock_guard lock(mutex_);
+    memory_->admit(peer);
+    ++admissions_;
+    for (PageIndex page = 0; page < pages_.size(); ++page)
+      if (pages_[page].has_memory()) memory_->renew_access(span_of(page).data, page_size());
+  }
+
   void copy(SlotId, PageIndex) override { SPILLWAY_ASSERT(false); }  // Its frames always move.
   void drop(PageIndex) override { SPILLWAY_ASSERT(false); }
 
@@ -144,6 +156,8 @@ class CudaPages final : public PageMemory, private FramesInUse {
     Frame frame = kEmpty;
     SlotId ended_in;  ///< Where the frame rests that lies beneath it still; none: no frame does.
     bool has_moved_on = false;  ///< Its frame is another page's, and lies beneath it still.
+
+    bool has_memory() const { return frame != kEmpty || ended_in.is_some() || has_moved_on; }
   };
   struct Chunk {
     CudaVirtualMemory::Chunk memory;
@@ -243,6 +257,7 @@ class CudaPages final : public PageMemory, private FramesInUse {
   std::vector<Frame> slots_;
   std::vector<Chunk> chunks_;   ///< Of each frame; none: it does not exist.
   std::vector<Frame> numbers_;  ///< Of frames that do not exist.
+  std::size_t admissions_ = 0;  ///< Of peers so far.
 };
 
 }  // namespace
@@ -256,6 +271,10 @@ std::unique_ptr<PageMemory> make_cuda_pages(std::shared_ptr<device::Device> devi
     throw ConfigError("device {} has no pages of {}: give a power of two from {} on", device->id(),
                       size, least);
   return std::make_unique<CudaPages>(std::move(device), std::move(memory), size);
+}
+
+void admit_peer(PageMemory& pages, device::DeviceId peer) {
+  dynamic_cast<CudaPages&>(pages).admit(peer);
 }
 
 }  // namespace spillway::memory

@@ -10,4 +10,6 @@ std::unique_ptr<PageMemory> make_cuda_pages(std::shared_ptr<device::Device> devi
   throw UnsupportedError("device {} has no pages: {}", device->id(), device::cuda_facts().reason);
 }
 
+void admit_peer(PageMemory& /*pages*/, device::DeviceId /*peer*/) { SPILLWAY_ASSERT(false); }
+
 }  // namespace spillway::memory

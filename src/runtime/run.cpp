@@ -306,6 +306,13 @@ void Run::finish(Runtime::Ending ending) noexcept {
     attempt([&] { write_profiles(); });
 }
 
+void Run::before_drivers_end() noexcept {
+  for (const DeviceRun* device : devices()) {
+    device->parts.runtime->engine().stop_moving_ahead();
+    if (device->parts.trace != nullptr) device->parts.trace->settle();
+  }
+}
+
 /// Other ranks of this machine may use the other devices.
 void Run::warn_of_needless_settings() const {
   if (surroundings_.ranks_here > 1) return;

@@ -47,9 +47,10 @@ class ChunkedRange {
   void map_chunk_of(const ChunkedRange& other) {
     EXPECT_EQ(SPILLWAY_DRIVER(cuMemMap)(address_, bytes_, 0, other.chunk_, 0), CUDA_SUCCESS);
   }
-  void give_access() {
+  void give_access(int device = 0) {
     CUmemAccessDesc who{};
     who.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    who.location.id = device;
     who.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     EXPECT_EQ(SPILLWAY_DRIVER(cuMemSetAccess)(address_, bytes_, &who, 1), CUDA_SUCCESS);
   }

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -185,6 +186,85 @@ TEST_F(EmulatedDriverDeathTest, AddressesMayNotGoWhileTheMemoryIsUsedByThem) {
     both.one().unmap();
   };
   EXPECT_DEATH(program(), "not ordered: 'cuMemUnmap' on the host takes away memory at");
+}
+
+/// A stream of the second device, and memory of the first one that is no chunk.
+class OtherDevice {
+ public:
+  OtherDevice() {
+    EXPECT_EQ(cudaSetDevice(1), cudaSuccess);
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+    EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+    EXPECT_EQ(cudaMalloc(&memory_, kBytes), cudaSuccess);
+  }
+  static constexpr std::size_t kBytes = 4096;
+  cudaStream_t stream() const { return stream_; }
+  void* memory() const { return memory_; }
+  void use(const void* address) const {
+    emu_cuda_begin(stream_);
+    emu_cuda_use(stream_, address, kBytes, 1, "a kernel");
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  void* memory_ = nullptr;
+};
+
+TEST_F(EmulatedDriverDeathTest, AChunkIsOpenToTheDevicesThatWereNamed) {
+  const auto with_range = [](const auto& program) {
+    const OtherDevice other;
+    ChunkedRange range;
+    range.map();
+    range.give_access();
+    program(other, range);
+    range.unmap();
+    std::exit(testing::Test::HasFailure() ? 1 : 0);
+  };
+  constexpr const char* kRefusal =
+      "of device 1 uses memory at 0x[0-9a-f]+, where cuMemSetAccess has given access to other "
+      "devices alone";
+  EXPECT_DEATH(
+      with_range([](const OtherDevice& other, ChunkedRange& range) { other.use(range.data()); }),
+      kRefusal);
+  EXPECT_DEATH(with_range([](const OtherDevice& other, ChunkedRange& range) {
+                 cudaMemcpyAsync(range.data(), other.memory(), OtherDevice::kBytes,
+                                 cudaMemcpyDeviceToDevice, other.stream());
+               }),
+               kRefusal);
+  EXPECT_EXIT(with_range([](const OtherDevice& other, ChunkedRange& range) {
+                EXPECT_EQ(cudaMemcpyPeerAsync(range.data(), 0, other.memory(), 0,
+                                              OtherDevice::kBytes, other.stream()),
+                          cudaSuccess);
+                EXPECT_EQ(cudaStreamSynchronize(other.stream()), cudaSuccess);
+                range.give_access(1);
+                other.use(range.data());
+                EXPECT_EQ(cudaStreamSynchronize(other.stream()), cudaSuccess);
+              }),
+              testing::ExitedWithCode(0), "");
+}
+
+TEST_F(EmulatedDriverDeathTest, OtherMemoryIsOpenToPeersThatWereEnabled) {
+  EXPECT_DEATH(
+      {
+        const OtherDevice other;
+        other.use(other.memory());
+      },
+      "of device 1 uses memory at 0x[0-9a-f]+ of device 0, and cudaDeviceEnablePeerAccess was not "
+      "called");
+  const OtherDevice other;
+  EXPECT_EQ(cudaSetDevice(1), cudaSuccess);
+  EXPECT_EQ(cudaDeviceEnablePeerAccess(0, 0), cudaSuccess);
+  EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+  other.use(other.memory());
+}
+
+TEST_F(EmulatedDriver, EndsByAFunctionAtExit) {
+  const auto program = [] {
+    std::atexit([] { std::_Exit(cudaMalloc(new void*, 1) == cudaErrorCudartUnloading ? 0 : 1); });
+    const DeviceBytes memory(64);
+    std::exit(1);
+  };
+  EXPECT_EXIT(program(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

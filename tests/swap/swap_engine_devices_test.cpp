@@ -11,6 +11,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -64,8 +65,9 @@ class SwapEngineDevicesTest : public PagesTest {
   }
 
   std::unique_ptr<SwapEngine> engine(std::size_t pages,
-                                     std::unique_ptr<SpillStore> store = ram_store(256)) {
-    SwapEngineOptions options;
+                                     std::unique_ptr<SpillStore> store = ram_store(256),
+                                     const SwapEngineOptions& chosen = {}) {
+    SwapEngineOptions options = chosen;
     options.budget = page_size() * pages;
     options.arena_size = 1_GiB;
     return make_engine(options, std::move(store), clock_);
@@ -148,6 +150,97 @@ TEST_P(SwapEngineDevicesTest, WhatIsUsedAgainBeforeTheDeviceIsDoneDoesNotLeaveFo
   while (swap->statistics().spilled < page_size()) std::this_thread::yield();
   EXPECT_EQ(swap->statistics().spilled, page_size());
   EXPECT_EQ(swap->resident(), page_size() * 3);
+}
+
+/// One of a stream, of which nothing is told as long as the test says so.
+class AskedMoment final : public device::EventState {
+ public:
+  struct Stream {
+    std::atomic<bool> has_ended{false};
+    std::string obstacle;
+    std::atomic<int> questions{0};
+  };
+  AskedMoment(device::DeviceId device, Stream& stream) : EventState(device), stream_(stream) {}
+
+  bool is_done() const override {
+    ++stream_.questions;
+    return stream_.has_ended;
+  }
+  device::Outcome wait() const override { return {}; }
+  Duration time_since(const EventState& /*earlier*/) const override { return {}; }
+  const void* line() const override { return &stream_; }
+  std::string obstacle() const override { return stream_.has_ended ? "" : stream_.obstacle; }
+
+ private:
+  Stream& stream_;
+};
+
+TEST_P(SwapEngineDevicesTest, WhereThereIsRoomAnOperatorAsksTheDeviceSeldom) {
+  constexpr int kOperators = 1000;
+  AskedMoment::Stream stream;
+  auto swap = engine(8);
+  const auto used = swap->allocate(page_size(), nullptr);
+  const device::Event moment(std::make_shared<AskedMoment>(kernels_->device(), stream));
+  for (int i = 0; i < kOperators; ++i) {
+    PinSet pins;
+    const RangeUse use = swap->find(used.address);
+    const ResidencyOrders orders;
+    swap->pin(pins, {&use, 1}, nullptr, &orders);
+    swap->unpin(pins, &orders, moment);
+  }
+  EXPECT_GE(stream.questions.load(), 1);
+  EXPECT_LE(stream.questions.load(), 8);
+  stream.has_ended = true;
+  swap->allocate(page_size() * 8, nullptr);
+}
+
+TEST_P(SwapEngineDevicesTest, RoomThatOnlyTheProgramCanMakeIsNotWaitedForForEver) {
+  if (!running.device) GTEST_SKIP() << "the host takes what an operator holds, which notices";
+  AskedMoment::Stream stream;
+  stream.obstacle = "the stream is being captured";
+  SwapEngineOptions options;
+  options.patience = std::chrono::milliseconds(1);
+  auto swap = engine(4, ram_store(256), options);
+  const auto used = swap->allocate(page_size() * 3, nullptr);
+  {
+    PinSet pins;
+    const RangeUse use = swap->find(used.address);
+    swap->pin(pins, {&use, 1});
+    swap->unpin(pins, nullptr,
+                device::Event(std::make_shared<AskedMoment>(kernels_->device(), stream)));
+  }
+  EXPECT_THAT([&] { swap->allocate(page_size() * 2, nullptr); },
+              testing::ThrowsMessage<NotToldError>(
+                  testing::HasSubstr("uses the rest: the stream is being captured; give")));
+  stream.has_ended = true;
+  swap->allocate(page_size() * 2, nullptr);
+}
+
+TEST_P(SwapEngineDevicesTest, BeforeTheEndNothingIsMovedAheadOfNeed) {
+  std::atomic<bool> holds{true};
+  std::atomic<int> started{0};
+  auto swap = engine(8, std::make_unique<HeldWritesStore>(ram_store(64), holds, started));
+  const auto first = swap->allocate(page_size(), nullptr);
+  const auto second = swap->allocate(page_size(), nullptr);
+  word(second.address, 0) = 7;
+  finish_operators();
+  write_out(*swap, RangePart(first.storage), 1);
+  while (started < 1) std::this_thread::yield();
+  std::atomic<bool> has_stopped{false};
+  std::thread end([&] {
+    swap->stop_moving_ahead();
+    has_stopped = true;
+  });
+  EXPECT_FALSE(has_stopped);
+  holds = false;
+  end.join();
+  EXPECT_EQ(swap->statistics().spilled, page_size());
+  write_out(*swap, RangePart(second.storage), 1);
+  // What is needed comes all the same.
+  const auto all = swap->allocate(page_size() * 8, nullptr);
+  EXPECT_EQ(swap->statistics().spilled, page_size() * 2);
+  swap->release(all.storage);
+  EXPECT_EQ(word(second.address, 0), 7U);
 }
 
 TEST_P(SwapEngineDevicesTest, AReleasedStorageKeepsItsMemoryUntilTheDeviceHasUsedIt) {

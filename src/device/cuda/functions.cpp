@@ -121,7 +121,9 @@ std::string why_incomplete(const Library& library, CudaFunctions& found) {
 }
 
 bool is_lost(cudaError_t error) {
-  return std::find(kOfALostDevice.begin(), kOfALostDevice.end(), error) != kOfALostDevice.end();
+  // CUDA ends by a function at exit, and threads run on.
+  return error == cudaErrorCudartUnloading ||
+         std::find(kOfALostDevice.begin(), kOfALostDevice.end(), error) != kOfALostDevice.end();
 }
 
 // The runtime has the driver's numbers for what both know.
@@ -154,6 +156,8 @@ std::string CudaFunctions::failure(DeviceId device, cudaError_t error) const {
 std::string CudaFunctions::failure(DeviceId device, CUresult result) const {
   return told(device, *this, error_of(result));
 }
+
+bool CudaFunctions::is_of_a_lost_device(cudaError_t error) { return is_lost(error); }
 
 bool CudaFunctions::is_of_a_lost_device(CUresult result) { return is_lost(error_of(result)); }
 

@@ -42,6 +42,7 @@ namespace spillway::device {
   F(cudaStreamCreateWithFlags)        \
   F(cudaStreamDestroy)                \
   F(cudaStreamIsCapturing)            \
+  F(cudaStreamSynchronize)            \
   F(cudaStreamWaitEvent)              \
   F(cudaThreadExchangeStreamCaptureMode)
 #define SPILLWAY_CUDA_DRIVER(F)    \
@@ -77,6 +78,7 @@ struct CudaFunctions {
   /// The same for a call of the driver, which leaves nothing with the thread.
   std::string failure(DeviceId device, CUresult result) const;
 
+  static bool is_of_a_lost_device(cudaError_t error);
   static bool is_of_a_lost_device(CUresult result);
 
   /// Whether a graph is made of what the stream is given; also where CUDA does not tell.

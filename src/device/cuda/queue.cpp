@@ -18,25 +18,28 @@
 namespace spillway::device {
 namespace {
 
-/// A moment of a CudaQueue. Without an event of CUDA, where that was refused, it is past.
+/// A moment of a CudaQueue. Without an event of CUDA, where that was refused, it is past if
+/// `is_past`, and else nobody is told when it is reached.
 class CudaMoment final : public EventState {
  public:
-  CudaMoment(std::shared_ptr<CudaContext> context, Timing timing, cudaEvent_t event,
+  CudaMoment(std::shared_ptr<CudaContext> context, Timing timing, cudaEvent_t event, bool is_past,
              std::shared_ptr<const CudaFailures> failures)
       : EventState(context->device(), timing),
         context_(std::move(context)),
         event_(event),
         failures_(std::move(failures)),
-        is_done_(event == nullptr) {}
+        is_done_(is_past) {}
 
   ~CudaMoment() override {
     if (event_ != nullptr) context_->put_back(event_, timing());
   }
 
   cudaEvent_t event() const { return event_; }
+  bool is_past() const { return event_ == nullptr && is_done_.load(std::memory_order_acquire); }
 
   bool is_done() const override {
     if (is_done_.load(std::memory_order_acquire)) return true;
+    if (event_ == nullptr) return false;
     const OnDevice on(*context_);
     const cudaError_t error = cuda().cudaEventQuery(event_);
     // A device that is lost reaches no more events, and `wait` says so.
@@ -47,13 +50,18 @@ class CudaMoment final : public EventState {
   }
 
   Outcome wait() const override {
-    if (!is_done_.load(std::memory_order_acquire)) {
+    if (!is_done_.load(std::memory_order_acquire) && event_ != nullptr) {
       const OnDevice on(*context_);
       const cudaError_t error = cuda().cudaEventSynchronize(event_);
       if (error != cudaSuccess) return {cuda().failure(device(), error)};
       is_done_.store(true, std::memory_order_release);
     }
     return {failures_->first()};
+  }
+
+  std::string obstacle() const override {
+    if (event_ != nullptr || is_past()) return {};
+    return message("{} has refused an event", device());
   }
 
   Duration time_since(const EventState& earlier) const override {
@@ -198,14 +206,28 @@ Event CudaQueue::do_record(Timing timing) {
     if (error != cudaSuccess) context_->put_back(std::exchange(event, nullptr), timing);
   }
   note("an event", error);
-  return Event(std::make_shared<CudaMoment>(
-      context_, timing, event, std::exchange(failures_, std::make_shared<CudaFailures>())));
+  const bool is_past = event == nullptr && has_ended_after(error);
+  return Event(
+      std::make_shared<CudaMoment>(context_, timing, event, is_past,
+                                   std::exchange(failures_, std::make_shared<CudaFailures>())));
+}
+
+/// Whether all that the stream was given has ended, where `error` was the answer to an event for
+/// that. Taken for yes, memory would go from under work that goes on: so the host waits, but for a
+/// stream that is captured, which nobody may wait for.
+bool CudaQueue::has_ended_after(cudaError_t error) const {
+  if (CudaFunctions::is_of_a_lost_device(error)) return true;
+  if (is_captured()) return false;
+  const cudaError_t waited = context_->cuda().cudaStreamSynchronize(stream_);
+  if (waited != cudaSuccess) context_->cuda().cudaGetLastError();
+  return waited == cudaSuccess || CudaFunctions::is_of_a_lost_device(waited);
 }
 
 void CudaQueue::do_wait(const std::shared_ptr<const EventState>& event) {
   if (const auto* const moment = dynamic_cast<const CudaMoment*>(event.get())) {
-    if (moment->event() == nullptr) return;
+    if (moment->is_past()) return;
     const std::lock_guard lock(mutex_);
+    if (moment->event() == nullptr) return note("a wait for an event", cudaErrorNotReady);
     const OnDevice on(*context_);
     note("a wait", context_->cuda().cudaStreamWaitEvent(stream_, moment->event(), 0));
     return;

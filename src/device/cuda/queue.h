@@ -46,6 +46,7 @@ class CudaQueue final : public Queue {
 
   /// Under `mutex_`: the piece of work that has just been given came to `error`.
   void note(const char* what, cudaError_t error);
+  bool has_ended_after(cudaError_t error) const;
   cudaError_t start_copy(DeviceSpan to, DeviceSpan from);
   static void run_on_driver_thread(void* work);
 

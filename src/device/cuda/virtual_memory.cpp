@@ -1,5 +1,7 @@
 #include "spillway/device/cuda/virtual_memory.h"
 
+#include <algorithm>
+
 #include "device.h"
 #include "spillway/base/error.h"
 
@@ -55,7 +57,9 @@ void require(const CudaContext& context, CUresult result, const char* call, cons
 }  // namespace
 
 CudaVirtualMemory::CudaVirtualMemory(const Device& device)
-    : context_(context_of(device)), granularity_(granularity_on(*context_)) {}
+    : context_(context_of(device)),
+      granularity_(granularity_on(*context_)),
+      admitted_{context_->device()} {}
 
 CudaVirtualMemory::~CudaVirtualMemory() = default;
 
@@ -106,10 +110,28 @@ void CudaVirtualMemory::map(std::byte* address, Chunk chunk, Bytes size) {
   const CudaFunctions& cuda = context_->cuda();
   require(*context_, cuda.cuMemMap(number_of(address), size.count(), 0, chunk.value(), 0),
           "cuMemMap", address);
-  CUmemAccessDesc access{};
-  access.location = location_of(device());
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  require(*context_, cuda.cuMemSetAccess(number_of(address), size.count(), &access, 1),
+  renew_access(address, size);
+}
+
+void CudaVirtualMemory::admit(DeviceId peer) {
+  const std::lock_guard lock(mutex_);
+  if (std::find(admitted_.begin(), admitted_.end(), peer) == admitted_.end())
+    admitted_.push_back(peer);
+}
+
+std::vector<DeviceId> CudaVirtualMemory::admitted() const {
+  const std::lock_guard lock(mutex_);
+  return admitted_;
+}
+
+void CudaVirtualMemory::renew_access(std::byte* address, Bytes size) {
+  std::vector<CUmemAccessDesc> access;
+  for (const DeviceId device : admitted())
+    access.push_back({location_of(device), CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
+  const OnDevice on(*context_);
+  require(*context_,
+          context_->cuda().cuMemSetAccess(number_of(address), size.count(), access.data(),
+                                          access.size()),
           "cuMemSetAccess", address);
 }
 

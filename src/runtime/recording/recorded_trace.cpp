@@ -261,6 +261,11 @@ std::vector<const StepTraceRecorder::Step*> StepTraceRecorder::shown_locked() co
   return steps;
 }
 
+void StepTraceRecorder::settle() {
+  const std::lock_guard lock(mutex_);
+  settle_moments_locked();
+}
+
 RecordedTrace StepTraceRecorder::trace(const std::string& program) {
   const std::lock_guard lock(mutex_);
   settle_moments_locked();

@@ -67,6 +67,8 @@ TEST(OperatorFacts, CollectivesGoOn) {
   for (const char* name : {"c10d::allreduce_", "c10d::broadcast_", "_c10d_functional::all_reduce"})
     EXPECT_TRUE(facts_of(name).goes_on) << name;
   EXPECT_FALSE(facts_of("aten::sum").goes_on);
+  EXPECT_TRUE(facts_of("c10d::allgather_").fills_in_secret);
+  EXPECT_FALSE(facts_of("_c10d_functional::all_reduce").fills_in_secret);
 }
 
 TEST(OperatorFactsCache, GivesTheSameFactsAgain) {

@@ -2,6 +2,7 @@
 """Trainers in Python that do one awkward thing of CUDA each; they know nothing of Spillway. Prints what two runs must
 have in common: `python_cases.py CASE...`. EMU_OPERATORS names the library of operators that an emulated GPU needs.
 """
+import ctypes
 import hashlib
 import io
 import os
@@ -305,6 +306,13 @@ def threads():
         note_model(model)
 
 
+def note_copies(x, other):
+    """As they are, by a kernel that converts, and by one that goes by strides."""
+    strided = torch.empty(WIDTH, BATCH, device=other).t()
+    for copy in (x.to(other), x.to(other, torch.float64), strided.copy_(x, non_blocking=True)):
+        note("copy", copy)
+
+
 def two_devices():
     """One model, half of it on each GPU."""
     torch.cuda.manual_seed_all(5)
@@ -318,10 +326,35 @@ def two_devices():
         loss.backward()
         optimizer.step()
         note("loss", loss)
+        note_copies(x, "cuda:1")
+        note_copies(y, "cuda:0")
     note_model(first)
     note_model(second)
     second.to("cuda:0")
     note_model(second)
+
+
+def crossing_copies():
+    """Two threads copy between two GPUs, the other way round: each needs most of both."""
+    rows = 12 * BATCH  # 3 MiB.
+    sums = {}
+
+    def copy(source, target):
+        mine = torch.ones(rows, WIDTH, device=source)
+        for turn in range(8):
+            theirs = torch.zeros(rows, WIDTH, device=target)
+            theirs.copy_(mine)
+            mine.copy_(theirs.add_(1))
+            mine = mine.to(target).to(source)
+        sums[source] = mine.sum()
+
+    threads = [threading.Thread(target=copy, args=pair) for pair in (("cuda:0", "cuda:1"), ("cuda:1", "cuda:0"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for source in sorted(sums):
+        note("sum", sums[source])
 
 
 def data_parallel():
@@ -425,6 +458,20 @@ def anomaly():
     optimizer.zero_grad()
     note("loss", step(model, optimizer, batch()))
     note_model(model)
+
+
+def own_streams():
+    """Memory made past the operators on streams of the program's own, which are gone when it is freed."""
+    runtime = ctypes.CDLL("libcudart.so.13")
+    for _ in range(8):
+        handle = ctypes.c_void_p()
+        assert runtime.cudaStreamCreateWithFlags(ctypes.byref(handle), 1) == 0
+        with torch.cuda.stream(torch.cuda.ExternalStream(handle.value)):
+            storage = torch.UntypedStorage(1 << 20, device="cuda")
+        torch.cuda.synchronize()
+        assert runtime.cudaStreamDestroy(handle) == 0
+        del storage
+    plain()
 
 
 def exported():

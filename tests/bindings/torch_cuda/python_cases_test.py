@@ -17,7 +17,7 @@ SETTINGS = {**SMALL_GPU, "PYTHONPATH": os.environ["SPILLWAY_TEST_EMULATED"]}
 SLOW = {"EMU_CUDA_DELAY_US": "300", "EMU_CUDA_DELAY_PCT": "10", "EMU_CUDA_SEED": "3"}
 BUDGET = "4MiB"
 ALL = ("streams loader memory_functions checkpointing saved_on_cpu save_and_resume overflowing_amp moving_model "
-       "storage_exchange optimizers smaller_batch private_pool anomaly exported convolutions").split()
+       "storage_exchange optimizers smaller_batch private_pool anomaly own_streams exported convolutions").split()
 
 
 class GpuRuns(unittest.TestCase):
@@ -66,8 +66,8 @@ class CasesOnGpus(GpuRuns):
         self.assert_equal(["threads"])
         self.assert_paged(self.devices(self.file))
 
-    def test_a_model_over_two_gpus(self):
-        self.assert_equal(["two_devices"], EMU_CUDA_DEVICES="2")
+    def test_a_model_over_two_gpus_and_copies_both_ways(self):
+        self.assert_equal(["two_devices", "crossing_copies"], EMU_CUDA_DEVICES="2")
         first, second = self.devices(self.file)
         self.assertEqual([first["device"], second["device"]], ["cuda:0", "cuda:1"])
         self.assert_paged([first, second])
@@ -117,7 +117,7 @@ class RanksOnGpus(GpuRuns):
             self.assertEqual(device["device"], f"cuda:{rank}")
             self.assert_paged([device])
 
-    def test_buckets_of_ddp(self):
+    def test_buckets_of_ddp_and_lists(self):
         self.assert_ranks_equal("ddp", "nccl", outside=True)
 
     def test_a_hook_of_ddp(self):

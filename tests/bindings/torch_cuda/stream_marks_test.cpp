@@ -79,6 +79,21 @@ TEST_F(StreamMarksTest, OneEventServesAllThatWereMadeBeforeSomebodyAsks) {
   EXPECT_EQ(recorded_events(), before + 1);
 }
 
+TEST_F(StreamMarksTest, AQuestionCostsOneCallWhileTheStreamGoesOn) {
+  std::promise<void> end;
+  give(end);
+  const device::Event first = marks_->mark();
+  EXPECT_FALSE(first.is_done());
+  const device::Event second = marks_->mark();
+  const auto before = emu_cuda_calls("cudaEventQuery");
+  EXPECT_FALSE(first.is_done());
+  EXPECT_FALSE(second.is_done());
+  EXPECT_EQ(emu_cuda_calls("cudaEventQuery"), before + 2);
+  EXPECT_EQ(first.state()->line(), second.state()->line());
+  end.set_value();
+  EXPECT_EQ(second.wait().error, "");
+}
+
 TEST_F(StreamMarksTest, AnIdleStreamIsSeenAtOnce) {
   const device::Event mark = marks_->mark();
   mark.wait();
@@ -91,6 +106,7 @@ TEST_F(StreamMarksTest, AStreamThatIsCapturedIsLeftAlone) {
   const auto before = recorded_events();
   EXPECT_FALSE(mark.is_done());
   EXPECT_THAT(mark.wait().error, HasSubstr("a stream of cuda:0 is being captured into a graph"));
+  EXPECT_EQ(mark.state()->obstacle(), mark.wait().error);
   EXPECT_EQ(recorded_events(), before);
   is_capturing_ = false;
   EXPECT_EQ(mark.wait().error, "");

@@ -4,9 +4,11 @@
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <future>
+#include <thread>
 #include <utility>
 
 #include "spillway/base/error.h"
@@ -102,6 +104,41 @@ TEST_F(CudaBackend, TellsFactsOfDevicesWithoutAContext) {
     EXPECT_EQ(emu_cuda_calls("cudaInitDevice"), 0U);
     EXPECT_EQ(emu_cuda_calls("cuDevicePrimaryCtxRetain"), 0U);
   });
+}
+
+/// A stream of the other device refuses events of this one, and can be waited for.
+TEST_F(CudaBackend, AMomentWhoseEventIsRefusedComesOnceTheStreamHasDoneItsWork) {
+  const auto device = open_cuda();
+  const auto other = open_cuda(kSecond);
+  const auto stream = other->make_queue("of the other");
+  const auto queue = queue_over_stream(*device, stream_of(*stream));
+  const auto waits_before = emu_cuda_calls("cudaStreamSynchronize");
+  std::atomic<bool> is_told{false};
+  std::atomic<bool> has_ended{false};
+  stream->run([&] {
+    while (emu_cuda_calls("cudaStreamSynchronize") == waits_before && !is_told)
+      std::this_thread::yield();
+    has_ended = true;
+    return Outcome{};
+  });
+  const Event moment = queue->record();
+  EXPECT_TRUE(moment.is_done());
+  EXPECT_TRUE(has_ended);
+  is_told = true;
+  EXPECT_THAT(moment.wait().error, HasSubstr("an event on cuda:0: "));
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+}
+
+TEST_F(CudaBackend, AMomentOfAStreamThatIsGoneIsNeverCalledPast) {
+  const auto device = open_cuda();
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  const auto queue = queue_over_stream(*device, stream);
+  ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  const Event moment = queue->record();
+  EXPECT_FALSE(moment.is_done());
+  EXPECT_EQ(moment.state()->obstacle(), "cuda:0 has refused an event");
+  EXPECT_THAT(moment.wait().error, HasSubstr("was destroyed or never made"));
 }
 
 std::string refusal_of(Device& device, Bytes size) {

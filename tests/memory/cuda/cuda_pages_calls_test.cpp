@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <optional>
 #include <random>
@@ -41,6 +42,7 @@ class Pages {
   Pages() { memory_->reserve(8, 4, sink_); }
   PageMemory* operator->() const { return memory_.get(); }
   device::Device& device() const { return *device_; }
+  void admit(device::DeviceId peer) const { admit_peer(*memory_, peer); }
 
  private:
   std::shared_ptr<device::Device> device_ =
@@ -147,19 +149,47 @@ TEST_F(CudaPageCalls, ADeviceWithoutVirtualMemoryIsRefusedWithTheWayToMendIt) {
   });
 }
 
-TEST_F(CudaPageCalls, OnALostDeviceFramesMoveWithoutAWord) {
-  EXPECT_HOLDS_WITH("EMU_CUDA_DEVICES", "1", [] {
+/// Its threads may move pages when CUDA has ended by its own function at exit.
+TEST_F(CudaPageCalls, OnADeviceThatIsLostOrHasEndedFramesMoveWithoutAWord) {
+  const auto move_frames = [](const std::function<void()>& lose) {
     const Pages pages;
     pages->make_frame(SlotId(0));
     pages->make_frame(SlotId(1));
     pages->map(0, SlotId(0), Access::kWrite);
-    emu_cuda_lose(0, cudaErrorIllegalAddress);
+    lose();
     pages->map(1, SlotId(1), Access::kWrite);
     EXPECT_EQ(pages->unmap(SlotId(0), 0), MoveResult::kMoved);
     EXPECT_EQ(pages->unmap(SlotId(1), 1), MoveResult::kMoved);
     EXPECT_THAT([&] { pages->make_frame(SlotId(2)); },
                 ThrowsMessage<Error>(HasSubstr("device cuda:0 is lost to this process")));
-  });
+  };
+  EXPECT_HOLDS_WITH("EMU_CUDA_DEVICES", "1",
+                    [&] { move_frames([] { emu_cuda_lose(0, cudaErrorIllegalAddress); }); });
+  EXPECT_HOLDS_WITH("EMU_CUDA_DEVICES", "1", [&] { move_frames(&emu_cuda_deinitialize); });
+}
+
+TEST_F(CudaPageCalls, KernelsOfAPeerReachThePagesOnceItIsAdmitted) {
+  const auto program = [](bool is_admitted) {
+    ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+    cudaStream_t stream = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+    const Pages pages;
+    for (std::uint32_t i = 0; i < 3; ++i) pages->make_frame(SlotId(i));
+    pages->map(0, SlotId(0), Access::kWrite);
+    if (is_admitted) pages.admit({device::DeviceKind::kCuda, 1});
+    pages->map(1, SlotId(1), Access::kWrite);
+    pages->prepare_map(2, SlotId(2));
+    pages->map(2, SlotId(2), Access::kWrite);
+    for (PageIndex page = 0; page < 3; ++page) {
+      emu_cuda_begin(stream);
+      emu_cuda_use(stream, pages->span_of(page).data, kPage.count(), 1, "a kernel");
+    }
+    EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  };
+  EXPECT_HOLDS_WITH("EMU_CUDA_DEVICES", "2", [&] { program(true); });
+  EXPECT_DEATH(run_with("EMU_CUDA_DEVICES", "2", [&] { program(false); }),
+               "'a kernel' of device 1 uses memory at .* access to other devices alone");
 }
 
 /// Sets all of a page by a copy, which ends before this does.

@@ -89,6 +89,10 @@ class SwapEngine final : public StorageMemory,
   void unpin(PinSet& set, const ResidencyOrders* orders = nullptr,
              const device::Event& until = {}) override;
   Bytes make_room(Bytes wanted) override;
+  /// From now on nothing is moved ahead of need. Returns once what is under way has ended, or after
+  /// `patience` without an end of something. For the end of the process: drivers end before
+  /// threads.
+  void stop_moving_ahead();
   /// Lets pages that `set` holds, or will hold, leave where there is no other room, until it is
   /// released; they come back when they are touched. For an operator that needs more than the
   /// budget: right, but slow. Without it, or where the memory of the device reports no touches,

@@ -31,6 +31,12 @@ class PinnedByKernelError : public BudgetError {
   using BudgetError::BudgetError;
 };
 
+/// It would fit, but a device tells nothing of the work that uses the rest.
+class NotToldError : public BudgetError {
+ public:
+  using BudgetError::BudgetError;
+};
+
 /// Tensors take all addresses that are reserved for them, in memory and on disk together. Nothing
 /// was changed.
 class AddressesError : public UnsupportedError {

@@ -29,6 +29,12 @@ bool whole(std::size_t bytes) { return bytes != 0 && bytes % settings().grain ==
 
 }  // namespace
 
+CUmemAccess_flags Mappings::Mapping::most_access() const {
+  CUmemAccess_flags most = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  for (const auto& [device, flags] : access) most = std::max(most, flags);
+  return most;
+}
+
 Mappings& Mappings::of_process() {
   static auto* all = new Mappings;  // Leaked: workers use it to the end.
   return *all;
@@ -118,7 +124,7 @@ CUresult Mappings::map(std::uintptr_t address, std::size_t bytes,
                       static_cast<off_t>(chunk->offset));
   if (mapped == MAP_FAILED) die_of("mmap");
   ++chunk->references;
-  mappings_[address] = {bytes, chunk, CU_MEM_ACCESS_FLAGS_PROT_NONE};
+  mappings_[address] = {bytes, chunk, {}};
   return CUDA_SUCCESS;
 }
 
@@ -143,17 +149,20 @@ bool Mappings::is_whole(std::uintptr_t address, std::size_t bytes) const {
   return is_whole_locked(address, bytes);
 }
 
-CUresult Mappings::set_access(std::uintptr_t address, std::size_t bytes, CUmemAccess_flags flags) {
+CUresult Mappings::set_access(std::uintptr_t address, std::size_t bytes, int device,
+                              CUmemAccess_flags flags) {
   const std::lock_guard lock(mutex_);
   if (!is_whole_locked(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  int access = PROT_NONE;
-  if (flags == CU_MEM_ACCESS_FLAGS_PROT_READ) access = PROT_READ;
-  if (flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) access = PROT_READ | PROT_WRITE;
-  if (mprotect(pointer(address), bytes, access) != 0) die_of("mprotect");
   for (auto at = mappings_.find(address); at != mappings_.end() && at->first < address + bytes;
        ++at) {
     Mapping& mapping = at->second;
-    mapping.access = flags;
+    mapping.access[device] = flags;
+    // For the host, who works for all devices.
+    const CUmemAccess_flags most = mapping.most_access();
+    int access = PROT_NONE;
+    if (most == CU_MEM_ACCESS_FLAGS_PROT_READ) access = PROT_READ;
+    if (most == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) access = PROT_READ | PROT_WRITE;
+    if (mprotect(pointer(at->first), mapping.bytes, access) != 0) die_of("mprotect");
     if (!settings().poison || mapping.chunk->filled || (access & PROT_WRITE) == 0) continue;
     std::memset(pointer(at->first), 0xFF, mapping.bytes);
     mapping.chunk->filled = true;
@@ -184,12 +193,24 @@ std::optional<Mappings::Hole> Mappings::first_hole(std::uintptr_t address,
     --mapping;
     const std::uintptr_t end = mapping->first + mapping->second.bytes;
     if (at >= end) return Hole{at, "nothing is mapped"};
-    if (mapping->second.access == CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+    if (mapping->second.most_access() == CU_MEM_ACCESS_FLAGS_PROT_NONE) {
       return Hole{at, "a chunk is mapped that cuMemSetAccess was not called for"};
     }
     at = end;
   }
   return std::nullopt;
+}
+
+bool Mappings::is_open_to(int device, std::uintptr_t address, std::size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  auto at = mappings_.upper_bound(address);
+  if (at != mappings_.begin()) --at;
+  for (; at != mappings_.end() && at->first < address + bytes; ++at) {
+    const auto flags = at->second.access.find(device);
+    if (flags == at->second.access.end() || flags->second == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+      return false;
+  }
+  return true;
 }
 
 std::vector<Mappings::Piece> Mappings::beneath(std::uintptr_t address, std::size_t bytes) const {

@@ -34,7 +34,8 @@ class Mappings {
   std::optional<int> device_of(CUmemGenericAllocationHandle handle) const;
 
   CUresult map(std::uintptr_t address, std::size_t bytes, CUmemGenericAllocationHandle handle);
-  CUresult set_access(std::uintptr_t address, std::size_t bytes, CUmemAccess_flags flags);
+  CUresult set_access(std::uintptr_t address, std::size_t bytes, int device,
+                      CUmemAccess_flags flags);
   bool any_in(std::uintptr_t address, std::size_t bytes) const;
   /// Whether the range is exactly a number of whole mappings.
   bool is_whole(std::uintptr_t address, std::size_t bytes) const;
@@ -46,6 +47,8 @@ class Mappings {
     const char* why;
   };
   std::optional<Hole> first_hole(std::uintptr_t address, std::size_t bytes) const;
+  /// Whether the device may use all that is mapped there.
+  bool is_open_to(int device, std::uintptr_t address, std::size_t bytes) const;
 
   /// Bytes of physical memory that lie side by side beneath addresses that do, too.
   struct Piece {
@@ -60,7 +63,9 @@ class Mappings {
   struct Mapping {
     std::size_t bytes;
     Chunk* chunk;
-    CUmemAccess_flags access;
+    std::map<int, CUmemAccess_flags> access;  ///< Of each device that was named.
+
+    CUmemAccess_flags most_access() const;
   };
 
   Mappings();

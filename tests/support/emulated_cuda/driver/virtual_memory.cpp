@@ -104,18 +104,17 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
   return Mappings::of_process().map(address, bytes, handle);
 }
 
-// Who may is not told apart: what one device may, all may.
 CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* who,
                         size_t count) {
   SPILLWAY_COUNT_CALL();
   if (const CUresult lost = loss_at(address); lost != CUDA_SUCCESS) return lost;
   if (count == 0) return CUDA_ERROR_INVALID_VALUE;
-  CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < count; ++i)
     if (!on_a_device(who[i].location)) return CUDA_ERROR_INVALID_DEVICE;
-    flags = std::max(flags, who[i].flags);
-  }
-  return Mappings::of_process().set_access(address, bytes, flags);
+  CUresult result = CUDA_SUCCESS;
+  for (size_t i = 0; i < count && result == CUDA_SUCCESS; ++i)
+    result = Mappings::of_process().set_access(address, bytes, who[i].location.id, who[i].flags);
+  return result;
 }
 
 // Does not wait for the device: who unmaps too early takes the memory from under its work.

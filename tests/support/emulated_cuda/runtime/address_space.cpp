@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "../driver/mappings.h"
+#include "devices.h"
 #include "failure.h"
 #include "faults.h"
 #include "settings.h"
@@ -162,6 +163,21 @@ void check_mapped(const void* address, std::size_t bytes, const std::string& wha
     die("'" + what + "' uses device memory at " + hex(reinterpret_cast<void*>(hole->address)) +
         ", where " + hole->why);
   }
+}
+
+void check_access(int device, const void* address, std::size_t bytes, const char* what, By by) {
+  const auto range = AddressSpace::of_process().find(address);
+  if (bytes == 0 || !range) return;
+  std::string here = "'";
+  here.append(what).append("' of device ").append(std::to_string(device));
+  here.append(" uses memory at ").append(hex(address));
+  if (range->kind == Kind::kReserved &&
+      !Mappings::of_process().is_open_to(device, number(address), bytes))
+    die(here + ", where cuMemSetAccess has given access to other devices alone");
+  if (range->kind == Kind::kDevice && by == By::kKernel && range->device != device &&
+      !is_peer_enabled(device, range->device))
+    die(here + " of device " + std::to_string(range->device) +
+        ", and cudaDeviceEnablePeerAccess was not called");
 }
 
 }  // namespace spillway::emulated

@@ -85,6 +85,13 @@ enum class Moment : std::uint8_t { kSubmission, kExecution };
 /// looked at.
 void check_mapped(const void* address, std::size_t bytes, const std::string& what, Moment moment);
 
+/// Who works on the bytes: a kernel of the device, whose peers have to be enabled for the one that
+/// they are on, or a copy, which reaches all but chunks.
+enum class By : std::uint8_t { kKernel, kCopy };
+
+/// Dies with `what` where the device may not use the bytes, which are mapped memory of one.
+void check_access(int device, const void* address, std::size_t bytes, const char* what, By by);
+
 /// Of the host, and of allocations that are no chunks.
 constexpr std::size_t kPage = 4096;
 std::size_t whole_pages(std::size_t bytes);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -95,6 +96,8 @@ CallCounter* CallCounter::first() { return head().load(); }
 
 void need_driver_files(const char* call) {
   static const DriverFile file;
+  static const bool ends_at_exit = std::atexit(&emu_cuda_deinitialize) == 0;
+  if (!ends_at_exit) die("atexit is refused");
   thread_local const bool is_open_here = file.is_open();
   if (is_open_here) return;
   // Who has other descriptors may have another standard error, too.

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "address_space.h"
@@ -73,9 +74,16 @@ void wait_for(CUstream_st& stream) {
   ordering::host_learns(known);
 }
 
+// Which device a copy goes by to either side; none: that of its stream.
+struct Devices {
+  std::optional<int> to;
+  std::optional<int> from;
+};
+
 // Pageable memory is read before the call returns, and written before it returns; only pinned
 // memory is used later.
-cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t handle, bool waits) {
+cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t handle, bool waits,
+                 const Devices& devices = {}) {
   if (settings().devices.empty()) return fail(cudaErrorNoDevice);
   CUstream_st* stream = stream_of(handle);
   if (stream == nullptr)
@@ -95,6 +103,8 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t han
   ordering::begin(stream->id());
   ordering::use_protected(stream->id(), from, bytes, Use::kRead, name);
   ordering::use_protected(stream->id(), to, bytes, Use::kWrite, name);
+  check_access(devices.from.value_or(stream->device()), from, bytes, name, By::kCopy);
+  check_access(devices.to.value_or(stream->device()), to, bytes, name, By::kCopy);
   std::shared_ptr<std::vector<char>> staged;
   if (work.from_place == Place::kPageable && work.to_place != Place::kPageable) {
     staged = std::make_shared<std::vector<char>>(work.from, work.from + bytes);
@@ -116,6 +126,7 @@ cudaError_t fill(void* address, std::size_t bytes, cudaStream_t handle, std::fun
   order_with_legacy(*stream);
   ordering::begin(stream->id());
   ordering::use(stream->id(), address, bytes, Use::kWrite, "fill");
+  check_access(stream->device(), address, bytes, "fill", By::kCopy);
   stream->push("fill", CUstream_st::Delay::kBySettings, [address, bytes, run = std::move(run)] {
     check_mapped(address, bytes, "fill", Moment::kExecution);
     run();
@@ -140,15 +151,16 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind)
   return copy(to, from, bytes, nullptr, true);
 }
 
-cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes,
-                                cudaStream_t stream) {
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
+                                size_t bytes, cudaStream_t stream) {
   SPILLWAY_COUNT_CALL();
-  return copy(to, from, bytes, stream, false);
+  return copy(to, from, bytes, stream, false, {to_device, from_device});
 }
 
-cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t bytes) {
+cudaError_t cudaMemcpyPeer(void* to, int to_device, const void* from, int from_device,
+                           size_t bytes) {
   SPILLWAY_COUNT_CALL();
-  return copy(to, from, bytes, nullptr, true);
+  return copy(to, from, bytes, nullptr, true, {to_device, from_device});
 }
 
 cudaError_t cudaMemsetAsync(void* address, int value, size_t bytes, cudaStream_t stream) {

@@ -88,8 +88,7 @@ int attribute(cudaDeviceAttr which, int device) {
   }
 }
 
-// Which devices may reach which; kernels on one that touch another's memory without it are not
-// noticed.
+// Which devices may reach which.
 struct Peers {
   std::mutex mutex;
   std::set<std::pair<int, int>> enabled;
@@ -125,6 +124,11 @@ bool is_device(int device) {
   return device >= 0 && device < static_cast<int>(settings().devices.size());
 }
 
+bool is_peer_enabled(int device, int peer) {
+  const std::lock_guard lock(peers().mutex);
+  return peers().enabled.count({device, peer}) != 0;
+}
+
 cudaError_t loss_of(int device) {
   const std::lock_guard lock(mutex_of_lost);
   const auto& all = lost_devices(lock);
@@ -146,6 +150,10 @@ extern "C" {
 void emu_cuda_lose(int device, cudaError_t error) {
   const std::lock_guard lock(mutex_of_lost);
   lost_devices(lock)[device] = error;
+}
+
+void emu_cuda_deinitialize() {
+  for (int device = 0; is_device(device); ++device) emu_cuda_lose(device, cudaErrorCudartUnloading);
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {

@@ -30,8 +30,9 @@ void emu_cuda_begin(cudaStream_t handle) {
 
 void emu_cuda_use(cudaStream_t stream, const void* address, size_t bytes, int writes,
                   const char* what) {
-  ordering::use(living_stream(stream).id(), address, bytes, writes != 0 ? Use::kWrite : Use::kRead,
-                what);
+  const CUstream_st& used = living_stream(stream);
+  ordering::use(used.id(), address, bytes, writes != 0 ? Use::kWrite : Use::kRead, what);
+  check_access(used.device(), address, bytes, what, By::kKernel);
 }
 
 void emu_cuda_set_running(const char* what) { running() = what; }

@@ -64,6 +64,10 @@ void emu_cuda_add_launcher(const char* name,
 /// kernel; the functions of the host that wait in its streams are not called.
 void emu_cuda_lose(int device, cudaError_t error);
 
+/// What CUDA does by a function at exit, which the first call of it registers here, too: from now
+/// on all devices answer cudaErrorCudartUnloading.
+void emu_cuda_deinitialize();
+
 /// Bytes of the device's memory that are allocated, chunks of virtual memory included.
 size_t emu_cuda_used(int device);
 

@@ -46,6 +46,7 @@ constexpr Known kKnown[] = {
     SPILLWAY_KNOWN(cudaSuccess, "no error"),
     SPILLWAY_KNOWN(cudaErrorInvalidValue, "invalid argument"),
     SPILLWAY_KNOWN(cudaErrorMemoryAllocation, "out of memory"),
+    SPILLWAY_KNOWN(cudaErrorCudartUnloading, "driver shutting down"),
     SPILLWAY_KNOWN(cudaErrorInvalidConfiguration, "invalid configuration argument"),
     SPILLWAY_KNOWN(cudaErrorMissingConfiguration, "__global__ function call is not configured"),
     SPILLWAY_KNOWN(cudaErrorNoDevice, "no CUDA-capable device is detected"),

@@ -37,6 +37,12 @@ class EventState {
   virtual Outcome wait() const = 0;
   /// `earlier` is of the same backend, and both are done and keep their time.
   virtual Duration time_since(const EventState& earlier) const = 0;
+  /// Stands for the order in which this and others of its kind are reached, a stream as a rule;
+  /// null: none is known.
+  virtual const void* line() const { return nullptr; }
+  /// Why it is not reached however long one waits, unless the program does something; empty: it
+  /// will be.
+  virtual std::string obstacle() const { return {}; }
 
  private:
   const DeviceId device_;

@@ -69,6 +69,10 @@ class Run {
   /// whoever writes them. What fails is told by the log and costs none of the others. Any thread.
   void finish(Runtime::Ending ending) noexcept;
 
+  /// The drivers of devices end now, before the run does: takes the times that they tell, and stops
+  /// moving what nobody waits for. Any thread.
+  void before_drivers_end() noexcept;
+
   /// How the run went so far. Takes milliseconds: see Runtime::report.
   RunStatistics statistics() const;
 

@@ -17,4 +17,9 @@ namespace spillway::memory {
 std::unique_ptr<PageMemory> make_cuda_pages(std::shared_ptr<device::Device> device,
                                             std::optional<Bytes> page_size = {});
 
+/// Lets kernels of another GPU, which the machine allows to reach this one's memory, read and write
+/// pages that are there, from now on. `pages`: made by `make_cuda_pages`. Throws Error where the
+/// driver refuses. Any thread.
+void admit_peer(PageMemory& pages, device::DeviceId peer);
+
 }  // namespace spillway::memory

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 #include "spillway/base/bytes.h"
 #include "spillway/base/strong_id.h"
@@ -46,9 +48,19 @@ class CudaVirtualMemory {
   void map(std::byte* address, Chunk chunk, Bytes size);
   void unmap(std::byte* address, Bytes size);
 
+  /// Lets another device, which has to be able to, read and write what is mapped from now on.
+  void admit(DeviceId peer);
+  /// Gives those that were admitted since what lies beneath `address`. Throws Error where the
+  /// driver refuses.
+  void renew_access(std::byte* address, Bytes size);
+
  private:
+  std::vector<DeviceId> admitted() const;
+
   const std::shared_ptr<CudaContext> context_;
   const Bytes granularity_;
+  mutable std::mutex mutex_;
+  std::vector<DeviceId> admitted_;  ///< The device itself first.
 };
 
 }  // namespace spillway::device

@@ -107,6 +107,9 @@ class StepTraceRecorder final : public swap::TransferObserver, public swap::Disk
   /// of transfers that go on at once each is shown from the end of the one before.
   RecordedTrace trace(const std::string& program);
 
+  /// Asks the device for the times of what it has done so far, while it can still be asked.
+  void settle();
+
  private:
   enum class What : std::uint8_t { kOp, kReplay, kWaitForInputs, kWaitForRoom };
   static constexpr std::uint32_t kNoNumber = static_cast<std::uint32_t>(-1);
