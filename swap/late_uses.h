@@ -19,8 +19,8 @@ class LateUses {
  public:
   bool empty() const { return count_ == 0; }
   /// So many that they are to be asked for although nobody needs them. A program may give a device
-  /// work for long before any of it ends, so that is said again when there are twice as many.
-  bool are_many() const { return count_ >= many_; }
+  /// work for long before any of it ends, so that is said again only when some more have come.
+  bool are_many() const { return count_ >= kMany && since_question_ >= kApart; }
   /// How many have ended so far.
   std::size_t ended() const { return ended_; }
 
@@ -31,6 +31,7 @@ class LateUses {
     if (line == lines_.end()) line = lines_.insert(lines_.end(), Line{of, {}});
     line->uses.push_back({until, std::move(held)});
     ++count_;
+    ++since_question_;
   }
 
   /// Calls `end(held)` for those that have ended, as far as it asks for them. Returns whether there
@@ -40,7 +41,7 @@ class LateUses {
     const std::size_t before = ended_;
     for (Line& line : lines_) end_some_of(line, end);
     std::erase_if(lines_, [](const Line& line) { return line.uses.empty(); });
-    many_ = std::max(kMany, 2 * count_);
+    since_question_ = 0;
     return ended_ > before;
   }
 
@@ -62,6 +63,7 @@ class LateUses {
 
  private:
   static constexpr std::size_t kMany = 64;
+  static constexpr std::size_t kApart = 16;
 
   struct Use {
     device::Event until;
@@ -94,7 +96,7 @@ class LateUses {
   std::vector<Line> lines_;
   std::size_t count_ = 0;
   std::size_t ended_ = 0;
-  std::size_t many_ = kMany;
+  std::size_t since_question_ = 0;  ///< So many have come.
 };
 
 }  // namespace spillway::swap
