@@ -23,11 +23,11 @@ constexpr std::string_view kPrefix = "SPILLWAY_";
 
 // Variables with our prefix that choose nothing for a run: the marks that `spillway run` leaves,
 // and what the build, its scripts and the tests read.
-constexpr std::array<std::string_view, 12> kOtherVariables{
-    "SPILLWAY_ACTIVE",      "SPILLWAY_PRIVATE_FILES", "SPILLWAY_JOINED",
-    kHiddenLauncher,        "SPILLWAY_LIBTORCH_DIR",  "SPILLWAY_SHARD",
-    "SPILLWAY_SHARD_WORDS", "SPILLWAY_SKIP_",         "SPILLWAY_WITH_",
-    "SPILLWAY_BUILD_",      "SPILLWAY_TEST_",         "SPILLWAY_REFERENCE_DATA"};
+constexpr std::array<std::string_view, 13> kOtherVariables{
+    "SPILLWAY_ACTIVE",        "SPILLWAY_PRIVATE_FILES", "SPILLWAY_JOINED", kHiddenLauncher,
+    "SPILLWAY_LIBTORCH_DIR",  "SPILLWAY_LIBTORCH",      "SPILLWAY_SHARD",  "SPILLWAY_SHARD_WORDS",
+    "SPILLWAY_SKIP_",         "SPILLWAY_WITH_",         "SPILLWAY_BUILD_", "SPILLWAY_TEST_",
+    "SPILLWAY_REFERENCE_DATA"};
 
 // A name that ends in '_' stands for all that begin so.
 bool is_other_variable(std::string_view name) {

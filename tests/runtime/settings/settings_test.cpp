@@ -257,6 +257,8 @@ TEST(LoadSettings, IgnoresForeignVariablesAndThoseOfTheBuild) {
                              {{"HOME", "/home/me"},
                               {"SPILLWAY_ACTIVE", "1"},
                               {"SPILLWAY_LIBTORCH_DIR", "/opt/torch"},
+                              // `SPILLWAY_LIBTORCH=2.11 ./quickstart.sh`, which starts runs.
+                              {"SPILLWAY_LIBTORCH", "2.11"},
                               {"SPILLWAY_SKIP_PACKAGES", "1"},
                               {"SPILLWAY_BUDGET", ""}}});
             }),
