@@ -161,7 +161,8 @@ def about_device(context):
     checks = {check["subject"]: check for check in json.loads(done.stdout)["checks"]}
     if "cuda:0" not in checks:
         about = checks.get("CUDA", {})
-        raise Skipped(f"no GPU: {about.get('mend') or about.get('value') or 'this LibTorch is for the CPU alone'}")
+        why = about.get("mend") or about.get("value") or f"no libcudart.so.13 was found for {context.place.torch}"
+        raise Skipped(f"no GPU: {why}")
     name = checks["cuda:0"]["value"]
     if name.startswith("Emulated GPU") != context.place.emulated:
         raise Skipped(f"{name}: figures of an emulated GPU are made with --emulated, and no others")

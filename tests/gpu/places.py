@@ -42,11 +42,13 @@ def installed_torch():
         words = ["python3", "-c", "import importlib.util as u; s = u.find_spec('torch'); "
                  "print(s.submodule_search_locations[0] if s else '')"]
         named = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+    cure = (f"name the folder `torch` of LibTorch {SERVED}x for CUDA 13: export SPILLWAY_LIBTORCH_DIR=/path/to/torch; "
+            "a machine without a GPU can rehearse: ./test.sh --gpu --emulated")
     if not named:
-        raise Unusable("no LibTorch: SPILLWAY_LIBTORCH_DIR names none, and python3 has no torch")
+        raise Unusable(f"no LibTorch: SPILLWAY_LIBTORCH_DIR names none, and python3 has no torch ({cure})")
     torch = pathlib.Path(named)
     if not (torch / "lib/libtorch_cuda.so").exists():
-        raise Unusable(f"the LibTorch in {torch} has no CUDA part (torch {SERVED}0+cu130 has)")
+        raise Unusable(f"the LibTorch in {torch} has no CUDA part ({cure})")
     version_file = torch / "version.py"
     if version_file.exists():
         version = re.search(r"__version__ = '([^']*)'", version_file.read_text(encoding="utf-8"))
@@ -73,11 +75,19 @@ class Place:
         self.variables = {"LD_LIBRARY_PATH": ":".join(map(str, search)), "SPILLWAY_LIBTORCH_DIR": str(self.torch),
                           **(SMALL_GPU if emulated else {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"})}
 
+    def require(self, tests):
+        """All programs and libraries that parts use, and these test programs; before anything is measured."""
+        names = [*(f"{name}{self.suffix}" for name in (*EXAMPLES, "spillway_gpu_figures")), "spillway",
+                 "spillway-planning", *(f"spillway_{name}_test" for name in tests)]
+        files = [*(self.bin / name for name in names), *(self.lib / name for name in LIBRARIES)]
+        missing = [f"{file.parent.name}/{file.name}" for file in files if not file.exists()]
+        if missing:
+            target = "spillway_emulated_programs" if self.emulated else "spillway_gpu_programs"
+            raise Unusable(f"{self.bin.parent} lacks {', '.join(missing)} (built by: cmake --preset release && "
+                           f"cmake --build --preset release --target {target})")
+
     def program(self, name):
-        path = self.bin / name
-        if not path.exists():
-            raise Unusable(f"{path} is missing: build spillway_gpu_programs first")
-        return path
+        return self.bin / name
 
     def example(self, name):
         return self.program(name + self.suffix)
@@ -133,7 +143,8 @@ def pack(build, folder):
     for source in (*(build / "bin" / name for name in PROGRAMS), *(build / "lib" / name for name in LIBRARIES)):
         target = folder / source.parent.name / source.name
         if not source.exists():
-            raise Unusable(f"{source} is missing: build spillway_gpu_programs first")
+            raise Unusable(f"{source} is missing (built by: cmake --build --preset release --target "
+                           "spillway_gpu_programs)")
         subprocess.run(["strip", "-o", str(target), str(source)], check=True)
         copied.append(source)
     for name, path in needed_libraries(copied).items():

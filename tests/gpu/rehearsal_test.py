@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import subprocess
+import tempfile
 import unittest
 
 import gpu_test
@@ -15,13 +16,16 @@ NEED_A_GPU = {"sanitizer": "it checks kernels of a real GPU", "managed": "the em
 
 
 class GpuRehearsal(unittest.TestCase):
+    def start(self, *words, **variables):
+        return subprocess.run([REPOSITORY / "test.sh", "--gpu", "--emulated", *words], capture_output=True, text=True,
+                              check=False, env={**os.environ, **variables})
+
     def rehearse(self, *words, status=0, **variables):
         """The record, the summary."""
         WORK.mkdir(exist_ok=True)
         file = WORK / f"{self._testMethodName}.json"
         file.unlink(missing_ok=True)
-        done = subprocess.run([REPOSITORY / "test.sh", "--gpu", "--emulated", "--build", BUILD, "--into", file, *words],
-                              capture_output=True, text=True, check=False, env={**os.environ, **variables})
+        done = self.start("--build", BUILD, "--into", file, *words, **variables)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         return json.loads(file.read_text(encoding="utf-8")), done.stdout
 
@@ -45,7 +49,7 @@ class GpuRehearsal(unittest.TestCase):
         self.assertGreater(half["spilled_bytes"], 0)
         self.assertLessEqual(half["peak_bytes"], half["budget_bytes"])
         # Nothing that could be taken for figures of a GPU.
-        self.assertIn("Its times and rates are none of a GPU", summary)
+        self.assertIn("An emulated GPU: these parts work. Its times and rates are none of a GPU", summary)
         for unit in ("GB/s", "µs", "% of in-core"):
             self.assertNotIn(unit, summary)
 
@@ -81,9 +85,33 @@ class GpuRehearsal(unittest.TestCase):
         self.assertIn("time", record["parts"]["speed"]["skipped"])
 
     def test_says_that_there_is_no_gpu(self):
-        record, summary = self.rehearse(EMU_CUDA_DRIVER="0")
+        record, summary = self.rehearse(status=1, EMU_CUDA_DRIVER="0")
         self.assertEqual(list(record["parts"]), ["device"])
         self.assertIn("device: skipped: no GPU: no driver of NVIDIA is loaded", summary)
+
+    def test_names_what_is_not_built(self):
+        """Of a tree that somebody has configured and built a part of."""
+        with tempfile.TemporaryDirectory() as tree:
+            for folder in ("bin", "lib"):
+                (pathlib.Path(tree) / folder).symlink_to(f"{BUILD}/{folder}")
+            (pathlib.Path(tree) / "lib").unlink()
+            done = self.start("--build", tree)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertRegex(done.stdout, r"\Anothing was measured: .* lacks lib/libspillway_preload.so, "
+                         r"lib/libspillway_core_2.11.so, lib/libspillway_core_2.11_cuda.so, .*"
+                         r"--target spillway_emulated_programs\)\n\Z")
+
+    def test_a_machine_without_libtorch_is_told_how_to_go_on(self):
+        done = subprocess.run([REPOSITORY / "test.sh", "--gpu", "--build", BUILD], capture_output=True, text=True,
+                              check=False, env={**os.environ, "SPILLWAY_LIBTORCH_DIR": "/none"})
+        self.assertEqual(done.returncode, 1, done.stdout)
+        for words in ("nothing was measured: ", "export SPILLWAY_LIBTORCH_DIR=", "./test.sh --gpu --emulated"):
+            self.assertIn(words, done.stdout)
+
+    def test_a_failed_part_is_not_said_to_work(self):
+        record = {"emulated": True, "date": "2026-11-27", "device": "Emulated GPU 0", "parts": {
+            "device": {"seconds": 1.0, "figures": {}}, "cases": {"seconds": 1.0, "failed": "one"}}}
+        self.assertIn("An emulated GPU: not every part works", gpu_test.summary_of(record))
 
 
 if __name__ == "__main__":
