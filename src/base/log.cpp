@@ -5,10 +5,13 @@
 
 #include <atomic>
 
+#include "spillway/base/told_errors.h"
+
 namespace spillway {
 namespace {
 
 std::atomic<LogLevel> threshold_now{LogLevel::kWarning};
+std::atomic<std::uint64_t> errors{0};
 
 // Leaked on purpose: threads may still log while static destructors run.
 spdlog::logger& logger() {
@@ -42,7 +45,10 @@ void configure_log(LogLevel threshold, const std::string& rank) {
 bool log_enabled(LogLevel level) { return level >= threshold_now.load(std::memory_order_relaxed); }
 
 void log_line(LogLevel level, std::string_view text) {
+  if (level == LogLevel::kError) errors.fetch_add(1, std::memory_order_relaxed);
   logger().log(spdlog_level(level), spdlog::string_view_t(text.data(), text.size()));
 }
+
+std::uint64_t errors_told() { return errors.load(std::memory_order_relaxed); }
 
 }  // namespace spillway

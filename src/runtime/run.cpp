@@ -16,7 +16,9 @@
 #include <vector>
 
 #include "spillway/base/error.h"
+#include "spillway/base/launcher.h"
 #include "spillway/base/log.h"
+#include "spillway/base/told_errors.h"
 #include "spillway/runtime/reporting/profile_summary.h"
 #include "spillway/runtime/reporting/summary.h"
 #include "spillway/runtime/settings/device_budget.h"
@@ -54,6 +56,12 @@ bool is_silent_rank(const Settings& settings) {
   return settings.split && launched_rank().value_or("0") != "0";
 }
 
+/// Where several processes have one terminal, as in the lines of the log.
+std::string rank_in_front(const Settings& settings) {
+  const auto launcher = find_launcher();
+  return !settings.split && launcher && launcher->ranks > 1 ? std::to_string(launcher->rank) : "";
+}
+
 bool shows_progress(const Settings& settings) {
   if (is_silent_rank(settings)) return false;
   return settings.progress == ProgressMode::kOn ||
@@ -89,6 +97,7 @@ Run::Run(const Settings& settings, const RunSurroundings& surroundings, const Cl
       surroundings_(surroundings),
       clock_(clock),
       start_(clock.now()),
+      errors_before_(errors_told()),
       statistics_before_(state_of(output_path(settings, settings.stats))),
       parts_(build_runtime(settings, surroundings, clock)),
       progress_(shows_progress(settings), clock) {
@@ -170,6 +179,7 @@ RunStatistics Run::statistics() const {
   statistics.program = program_invocation_name;
   statistics.process_id = ::getpid();
   statistics.rank = launched_rank();
+  statistics.has_told_errors = has_told_errors();
   statistics.peak_rss = peak_resident_set();
   if (settings_.store != swap::StoreKind::kRam) statistics.endurance = parts_.endurance;
   statistics.recompute = facts.records_calls;
@@ -181,6 +191,8 @@ RunStatistics Run::statistics() const {
   statistics.verify = settings_.verify;
   return statistics;
 }
+
+bool Run::has_told_errors() const { return errors_told() > errors_before_; }
 
 /// That of the host, and then of each device as a process of its own.
 std::vector<RecordedTrace> Run::recorded_traces() const {
@@ -315,17 +327,25 @@ void Run::before_drivers_end() noexcept {
 
 /// Other ranks of this machine may use the other devices.
 void Run::warn_of_needless_settings() const {
-  if (surroundings_.ranks_here > 1) return;
+  // A device that could not be served was used, and an error has told why.
+  if (surroundings_.ranks_here > 1 || has_told_errors()) return;
   std::vector<device::DeviceId> used;
   const std::string& planned = parts_.plan_elsewhere;
   const auto is_planned = [&](const DeviceRun* run) { return run->parts.plan != nullptr; };
   const auto all = devices();
+  for (const DeviceRun* device : all) used.push_back(device->id);
   if (!planned.empty() && std::none_of(all.begin(), all.end(), is_planned))
     log_warning("the plan {} had no effect: it is for {}, which the program has not used",
                 settings_.plan, planned);
-  for (const DeviceRun* device : devices()) used.push_back(device->id);
-  for (const std::string& name : needless_budgets(settings_, used))
-    log_warning("the budget of {} had no effect: the program has not used that device", name);
+  const std::vector<std::string> needless = needless_budgets(settings_, used);
+  if (needless.empty()) return;
+  const std::string why = used.empty() && why_no_gpu ? why_no_gpu() : std::string();
+  // Such a launcher may have started a program that uses them.
+  const bool made_nothing = parts_.runtime->report().memory.live_peak == Bytes() && used.empty();
+  if (made_nothing && why.empty()) return;
+  for (const std::string& name : needless)
+    log_warning("the budget of {} had no effect: the program has used {}{}{}", name,
+                used.empty() ? "no GPU" : "other devices", why.empty() ? "" : "; ", why);
 }
 
 /// A launcher that loads LibTorch and makes no tensor has nothing to tell where a program that it
@@ -345,7 +365,8 @@ void Run::tell_statistics() {
     log_error("the figures of other ranks are missing: {}", error.what());
   }
   progress_.end_line();
-  if (!settings_.quiet && !is_silent_rank(settings_)) std::fputs(summary(result).c_str(), stderr);
+  if (!settings_.quiet && !is_silent_rank(settings_))
+    std::fputs(summary(result, rank_in_front(settings_)).c_str(), stderr);
   if (writes(settings_, settings_.stats))
     write_statistics(output_path(settings_, settings_.stats), result);
 }

@@ -267,15 +267,19 @@ std::string advice(const RunStatistics& s) {
 
 class Screen {
  public:
+  explicit Screen(const std::string& rank)
+      : begin_(rank.empty() ? "[spillway] " : "[spillway " + rank + "] ") {}
+
   void line(std::string_view word, const std::string& text) {
     constexpr std::size_t kColumn = 9;
-    out_ << "[spillway] " << word;
+    out_ << begin_ << word;
     for (std::size_t i = word.size(); i < kColumn; ++i) out_ << ' ';
     out_ << text << '\n';
   }
   std::string text() const { return out_.str(); }
 
  private:
+  std::string begin_;
   std::ostringstream out_;
 };
 
@@ -322,13 +326,18 @@ std::vector<std::string> all_advice(const RunStatistics& s) {
     lines.push_back(message("{}: {}", device.device, advice(device)));
   const std::string of_memory = advice(s);
   if (lines.empty() || !of_memory.starts_with("nothing")) lines.push_back(of_memory);
+  if (!s.has_told_errors) return lines;
+  std::erase_if(lines, [](const std::string& line) {
+    return line.starts_with("nothing") || line.find(": nothing") != std::string::npos;
+  });
+  if (lines.empty()) lines.emplace_back("what the error above says");
   return lines;
 }
 
 }  // namespace
 
-std::string summary(const RunStatistics& s) {
-  Screen screen;
+std::string summary(const RunStatistics& s, const std::string& rank) {
+  Screen screen(rank);
   screen.line("needed", message("{}  of tensors alive at once{}, wherever they were{}",
                                 s.memory.live_peak, s.has_whole_step ? "" : " so far",
                                 s.has_whole_step ? ""

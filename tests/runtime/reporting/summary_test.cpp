@@ -174,6 +174,21 @@ TEST(Summary, AdvisesOnTheBudgetOfADevice) {
   EXPECT_THAT(summary(s), HasSubstr("cuda:0: give a budget of at least cuda:0=3GiB"));
 }
 
+TEST(Summary, AdvisesNothingOfItsOwnBehindAnError) {
+  RunStatistics s = device_run();
+  s.has_told_errors = true;
+  EXPECT_THAT(summary(s), HasSubstr("[spillway] advice   what the error above says\n"));
+  s.devices[0].refusal = {RefusalCause::kBudget, "it does not fit"};
+  s.devices[0].smallest_budget = 3_GiB;
+  EXPECT_THAT(summary(s), HasSubstr("advice   cuda:0: give a budget of at least cuda:0=3GiB"));
+}
+
+TEST(Summary, NamesTheRankWhereSeveralHaveOneTerminal) {
+  const std::string text = summary(device_run(), "1");
+  EXPECT_THAT(text, HasSubstr("\n[spillway 1] cuda:0   needed 5.00 GiB"));
+  EXPECT_THAT(text, Not(HasSubstr("[spillway] ")));
+}
+
 TEST(Summary, FitsOnAScreen) {
   const std::string text = summary(busy_run());
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 24);

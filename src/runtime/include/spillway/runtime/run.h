@@ -65,6 +65,10 @@ class Run {
   /// written. Where it `joins` the ranks, the first one writes a file for all.
   std::function<RanksTrace(std::vector<RecordedTrace> mine, bool joins)> trace_of_ranks;
 
+  /// The same: why this process could have used no GPU; empty: it could. For a run that has used
+  /// none.
+  std::function<std::string()> why_no_gpu;
+
   /// Writes the files that the settings name and the summary: once. Returns when they are written,
   /// whoever writes them. What fails is told by the log and costs none of the others. Any thread.
   void finish(Runtime::Ending ending) noexcept;
@@ -89,6 +93,7 @@ class Run {
   RunStatistics statistics_of(const RunParts& parts) const;
   void show_progress(Duration step);
   void end_on_endless_op(Runtime& runtime);
+  bool has_told_errors() const;
   void warn_of_needless_settings() const;
   bool is_told_by_another(const RunStatistics& mine) const;
   void tell_statistics();
@@ -104,6 +109,7 @@ class Run {
   RunSurroundings surroundings_;  ///< Changed by `add_device`.
   const Clock& clock_;
   TimePoint start_;
+  const std::uint64_t errors_before_;    ///< Those that were told when the run began.
   const std::string statistics_before_;  ///< State of their file when the run began.
   RunParts parts_;
   std::mutex adding_mutex_;           ///< Held while a runtime is built, which takes its time.

@@ -44,6 +44,9 @@ struct RunStatistics : RuntimeReport {
   std::optional<std::string> rank;
   std::optional<RanksReport> ranks;  ///< Of a split program, on its first rank.
 
+  /// Spillway has told an error, so that "nothing" is no advice.
+  bool has_told_errors = false;
+
   Bytes budget;
   std::string budget_origin;     ///< As ResolvedBudget tells it.
   bool is_budget_auto = false;   ///< As ResolvedBudget tells it.

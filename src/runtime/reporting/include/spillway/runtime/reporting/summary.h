@@ -14,8 +14,9 @@ namespace spillway::runtime {
 /// The text at exit, at most one screen, each line with "[spillway] " in front: what the trainer
 /// needed and was given, what moved where, where time was lost, what to change. Scripts may rely on
 /// one line each that begins with `needed … SIZE`, `budget … SIZE` and `peak … SIZE`, and on one
-/// for each other device: `cuda:0 needed SIZE …, budget SIZE …, peak SIZE …`.
-std::string summary(const RunStatistics& statistics);
+/// for each other device: `cuda:0 needed SIZE …, budget SIZE …, peak SIZE …`. With a `rank` that is
+/// "[spillway 0] ", as in lines of the log.
+std::string summary(const RunStatistics& statistics, const std::string& rank = {});
 
 /// Figures of the progress line.
 struct Progress {
