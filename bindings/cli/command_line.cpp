@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <exception>
 #include <iostream>
@@ -74,6 +75,13 @@ class HelpFormat final : public CLI::Formatter {
     if (!option->get_group().empty())
       for (const std::string& each : option->get_lnames()) names.push_back("--" + each);
   const std::vector<std::string_view> views(names.begin(), names.end());
+  // What other programs and users call it.
+  constexpr std::array<std::string_view, 4> kHostMemory{"--host", "--host-memory", "--ram",
+                                                        "--pinned"};
+  if (std::find(kHostMemory.begin(), kHostMemory.end(), name) != kHostMemory.end() &&
+      std::find(names.begin(), names.end(), "--nvme") != names.end())
+    throw ConfigError("unknown option {} (host memory before the disks is --nvme ram:SIZE,DIR)",
+                      name);
   // A list of all of them says nothing of what they mean.
   if (!nearest_name(name, views))
     throw ConfigError("unknown option {} (spillway {} --help explains all)", name, app.get_name());

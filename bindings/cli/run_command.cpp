@@ -26,6 +26,7 @@
 #include "spillway/base/log.h"
 #include "spillway/preload/active.h"
 #include "spillway/runtime/settings/budget.h"
+#include "spillway/runtime/settings/device_budget.h"
 #include "spillway/runtime/settings/spill_directories.h"
 #include "spillway/topology/disk_rates.h"
 #include "spillway/transport/mpi.h"
@@ -57,6 +58,7 @@ void check_settings(const runtime::Settings& settings, const std::vector<std::st
   check_files(settings, program);
   if (!settings.profile_out.empty() && !settings.prefetch)
     throw ConfigError("a profile needs --prefetch on: it is made of learned steps");
+  runtime::check_device_budgets(settings);
   // Ranks that ended before they meet would keep the others waiting: these tell of it together.
   if (settings.split && runtime::launched_rank()) return;
   const auto budget = runtime::resolve_budget(settings, topology::discover_machine());

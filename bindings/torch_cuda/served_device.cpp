@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -29,12 +28,9 @@ device::DeviceId id_of(c10::DeviceIndex index) {
   return {device::DeviceKind::kCuda, static_cast<std::uint16_t>(index)};
 }
 
-/// A storage is at least half a page. Mapping costs by the page, so larger ones are faster: see
-/// benchmarks/what_does_mapping_cost_on_a_gpu.
-Bytes page_size_for(const device::Device& device, Bytes min_storage) {
-  constexpr Bytes kMost = 32_MiB;
-  const Bytes wanted(std::bit_floor(2 * min_storage.count()));
-  return std::max(std::min(wanted, kMost), device::CudaVirtualMemory(device).granularity());
+Bytes page_size_for(const device::Device& device, const runtime::Settings& settings) {
+  return std::max(runtime::device_page_size(settings),
+                  device::CudaVirtualMemory(device).granularity());
 }
 
 std::string name_of(device::DeviceId id) {
@@ -68,8 +64,7 @@ ServedDevice& ServedDevice::of(c10::DeviceIndex index) {
 ServedDevice::ServedDevice(c10::DeviceIndex index)
     : device_(device::open_device(id_of(index), std::array{device::cuda_backend()})) {
   const runtime::Settings& settings = run_of_this_process().settings();
-  auto pages =
-      memory::make_cuda_pages(device_, page_size_for(*device_, settings.device_min_storage));
+  auto pages = memory::make_cuda_pages(device_, page_size_for(*device_, settings));
   pages_ = pages.get();
   min_storage_ = runtime::least_paged(settings, pages->page_size());
   runtime_ = &run_of_this_process().add_device(

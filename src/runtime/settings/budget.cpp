@@ -57,7 +57,7 @@ void check_host_tier(const Settings& settings, const topology::Machine& machine,
   const auto usable = topology::usable_memory(machine.memory);
   if (!usable || settings.host_tier <= usable->bytes / sharers) return;
   throw ConfigError("{} of memory before the disks (ram: of --nvme) are more than this process can "
-                    "use, {} ({}){}",
+                    "use, {} ({}){}: name less",
                     settings.host_tier, usable->bytes, usable->limited_by,
                     sharers > 1 ? message(" for {} ranks", sharers) : std::string());
 }

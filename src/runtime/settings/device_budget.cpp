@@ -1,6 +1,7 @@
 #include "spillway/runtime/settings/device_budget.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "spillway/base/error.h"
 
@@ -14,6 +15,10 @@ constexpr std::uint64_t kPagesOfAddresses = std::uint64_t{1} << 19;
 
 // One for what stays there, one for those on their way to the disks.
 constexpr std::uint64_t kLeastPagesOnHost = 2;
+
+constexpr std::uint64_t kLeastPages = 2;
+
+constexpr Bytes kLargestPage = 32_MiB;
 
 /// Whose budget it is, and how much.
 struct Request {
@@ -48,7 +53,35 @@ ResolvedBudget budget_of_card(const BudgetRequest& request, const DeviceFacts& f
   return result;
 }
 
+/// `least`: what any GPU needs, as pages may be larger on one with coarser memory.
+std::string why_too_small(const Settings& settings, const BudgetRequest& request,
+                          const std::string& device, Bytes page_size, const char* least) {
+  const bool has_large_pages = page_size > device_page_size({});
+  return message("a budget of {} is too small for {}: tensors move in pages of {}, so {} is the "
+                 "least{}, and a trainer needs what its largest operator holds (give more with "
+                 "--budget {}=SIZE{})",
+                 request.size, device, page_size, kLeastPages * page_size, least, device,
+                 has_large_pages
+                     ? message(", or a smaller --min-storage than {}, which makes pages "
+                               "smaller",
+                               settings.device_min_storage)
+                     : std::string());
+}
+
 }  // namespace
+
+Bytes device_page_size(const Settings& settings) {
+  return std::min(Bytes(std::bit_floor(2 * settings.device_min_storage.count())), kLargestPage);
+}
+
+void check_device_budgets(const Settings& settings) {
+  const Bytes page_size = device_page_size(settings);
+  for (const DeviceBudget& each : settings.device_budgets)
+    if (each.device != "cpu" && each.request.kind == BudgetRequest::Kind::kSize &&
+        each.request.size < kLeastPages * page_size)
+      throw ConfigError("{}",
+                        why_too_small(settings, each.request, each.device, page_size, " of any"));
+}
 
 Bytes default_device_reserve(Bytes total) { return std::min(kMostReserve, total / 8); }
 
@@ -81,10 +114,10 @@ ResolvedBudget resolve_device_budget(const Settings& settings, const DeviceFacts
                   "program ends when it needs more than that",
                   request.size, facts.id, facts.name, facts.memory.free, facts.memory.total));
   }
-  if (result.budget < 2 * facts.page_size)
-    throw ConfigError("a budget of {} is too small for {}: tensors move in pages of {}, so {} is "
-                      "the least, and a trainer needs what its largest operator holds",
-                      result.budget, facts.id, facts.page_size, 2 * facts.page_size);
+  if (result.budget < kLeastPages * facts.page_size)
+    throw ConfigError(
+        "{}", why_too_small(settings, {.kind = BudgetRequest::Kind::kSize, .size = result.budget},
+                            to_string(facts.id), facts.page_size, ""));
   result.arena = kPagesOfAddresses * facts.page_size;
   return result;
 }
@@ -93,9 +126,11 @@ std::vector<std::string> needless_budgets(const Settings& settings,
                                           std::span<const device::DeviceId> used) {
   std::vector<std::string> names;
   for (const DeviceBudget& each : settings.device_budgets) {
-    const bool is_one = each.device.find(':') != std::string::npos;
-    const auto is_this = [&](device::DeviceId id) { return device::to_string(id) == each.device; };
-    if (is_one && std::none_of(used.begin(), used.end(), is_this)) names.push_back(each.device);
+    if (each.device == device::name_of(device::DeviceKind::kCpu)) continue;
+    const auto is_for = [&](device::DeviceId id) {
+      return each.device == device::to_string(id) || each.device == device::name_of(id.kind);
+    };
+    if (std::none_of(used.begin(), used.end(), is_for)) names.push_back(each.device);
   }
   return names;
 }

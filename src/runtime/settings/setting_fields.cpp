@@ -68,13 +68,22 @@ BudgetRequest parse_budget(std::string_view text) {
   return request;
 }
 
-void check_device(std::string_view name) {
-  if (name == "cpu" || name == "cuda") return;
+bool is_device(std::string_view name) {
+  if (name == "cpu" || name == "cuda") return true;
   constexpr std::string_view kNumbered = "cuda:";
   std::uint16_t index = 0;
   if (name.starts_with(kNumbered))
     std::from_chars(name.data() + kNumbered.size(), name.data() + name.size(), index);
-  if (name != device::to_string({device::DeviceKind::kCuda, index}))
+  return name == device::to_string({device::DeviceKind::kCuda, index});
+}
+
+[[noreturn]] void refuse_missing_budget(std::string_view device) {
+  throw ConfigError("{} is given no budget (write for example {}=4GiB, {}=50% or {}=auto)", device,
+                    device, device, device);
+}
+
+void check_device(std::string_view name) {
+  if (!is_device(name))
     throw ConfigError("'{}' is no device (write cpu, cuda:0, cuda:1 and so on, or cuda for each "
                       "GPU that is not named)",
                       name);
@@ -83,6 +92,7 @@ void check_device(std::string_view name) {
 // "DEVICE=BUDGET".
 void add_budget(std::string_view text, std::vector<DeviceBudget>& budgets) {
   const auto equals = text.find('=');
+  if (is_device(text)) refuse_missing_budget(text);
   if (equals == Text::npos)
     throw ConfigError("'{}' is the budget of no device (write for example cuda=4GiB)", text);
   const std::string_view name = text.substr(0, equals);
@@ -90,14 +100,20 @@ void add_budget(std::string_view text, std::vector<DeviceBudget>& budgets) {
   for (const DeviceBudget& other : budgets)
     if (other.device == name)
       throw ConfigError("{} is given a budget twice (leave one of them out)", name);
-  budgets.push_back({std::string(name), parse_budget(text.substr(equals + 1))});
+  const Text budget = text.substr(equals + 1);
+  if (budget.empty()) refuse_missing_budget(name);
+  try {
+    budgets.push_back({std::string(name), parse_budget(budget)});
+  } catch (const ConfigError& error) {
+    throw ConfigError("of {}: {}", name, error.what());
+  }
 }
 
 // One budget for each device, or "cuda:0=20GiB,cuda=10GiB,cpu=64GiB".
 void assign_budgets(Settings& settings, std::string_view text) {
   std::vector<DeviceBudget> budgets;
   BudgetRequest host;
-  if (text.find('=') == Text::npos) {
+  if (text.find('=') == Text::npos && !is_device(text)) {
     host = parse_budget(text);
   } else {
     for (auto comma = text.find(','); comma != Text::npos; comma = text.find(',')) {

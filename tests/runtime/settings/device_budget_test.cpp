@@ -117,6 +117,7 @@ TEST(NeedlessBudgets, AreThoseOfDevicesThatNobodyUses) {
   };
   EXPECT_THAT(needless("cuda:0=2GiB,cuda:1=1GiB,cuda=1GiB,cpu=4GiB"), ElementsAre("cuda:1"));
   EXPECT_THAT(needless("4GiB"), IsEmpty());
+  EXPECT_THAT(needless_budgets(settings_with("cuda=1GiB,cpu=4GiB"), {}), ElementsAre("cuda"));
 }
 
 TEST(ResolveDeviceBudget, WarnsWhereOthersHoldTheMemory) {
@@ -128,10 +129,35 @@ TEST(ResolveDeviceBudget, WarnsWhereOthersHoldTheMemory) {
 TEST(ResolveDeviceBudget, RefusesWhatIsTooLittle) {
   EXPECT_THAT(refusal_of_budget("3MiB", card()),
               AllOf(HasSubstr("a budget of 3.00 MiB is too small for cuda:0"),
-                    HasSubstr("4.00 MiB is the least")));
+                    HasSubstr("4.00 MiB is the least"), HasSubstr("--budget cuda:0=SIZE")));
   EXPECT_THAT(refusal_of_budget("auto", card(16_GiB, 1_GiB)),
               AllOf(HasSubstr("no budget is left on cuda:0 (Fast 16): 1.00 GiB free of 16.0 GiB"),
                     HasSubstr("give the budget as a size")));
+}
+
+std::string refusal_before_start(const std::string& budget, Bytes min_storage) {
+  Settings settings = settings_with(budget);
+  settings.device_min_storage = min_storage;
+  try {
+    check_device_budgets(settings);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(CheckDeviceBudgets, RefusesWhatIsTooLittleForAnyGpu) {
+  EXPECT_EQ(refusal_before_start("cuda=7MiB,cpu=1GiB", 2_MiB),
+            "a budget of 7.00 MiB is too small for cuda: tensors move in pages of 4.00 MiB, so "
+            "8.00 MiB is the least of any, and a trainer needs what its largest operator holds "
+            "(give more with --budget cuda=SIZE)");
+  for (const char* budget : {"cuda=8MiB", "cuda=auto", "cpu=5MiB,cuda=1GiB", "5MiB"})
+    EXPECT_EQ(refusal_before_start(budget, 2_MiB), "accepted");
+  EXPECT_EQ(refusal_before_start("cuda=128KiB", 32_KiB), "accepted");
+  // What makes it too small is the other option.
+  EXPECT_THAT(refusal_before_start("cuda:1=40MiB", 100_GiB),
+              AllOf(HasSubstr("pages of 32.0 MiB, so 64.0 MiB is the least"),
+                    HasSubstr("or a smaller --min-storage than 100 GiB")));
 }
 
 TEST(HostMemoryBehind, IsAsLargeAsTheBudgetWhereThereIsPlenty) {

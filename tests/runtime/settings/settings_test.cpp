@@ -120,8 +120,12 @@ TEST(LoadSettings, RefusesBudgetsOfNoDevice) {
 TEST(LoadSettings, RefusesABudgetTwiceOrWithoutSense) {
   EXPECT_EQ(refusal_of_option("budget", "cuda:1=4GiB,cpu=2GiB,cuda:1=8GiB"),
             "--budget: cuda:1 is given a budget twice (leave one of them out)");
-  EXPECT_THAT(refusal_of_option("budget", "cuda="), HasSubstr("for example 4GiB, 50% or auto"));
-  EXPECT_THAT(refusal_of_option("budget", "cuda=4"), HasSubstr("unit"));
+  for (const char* text : {"cuda=", "cuda", "cpu=2GiB,cuda", "cuda,cpu=2GiB"})
+    EXPECT_EQ(refusal_of_option("budget", text),
+              "--budget: cuda is given no budget (write for example cuda=4GiB, cuda=50% or "
+              "cuda=auto)");
+  EXPECT_THAT(refusal_of_option("budget", "cuda=4"),
+              AllOf(HasSubstr("of cuda: "), HasSubstr("unit")));
   EXPECT_THAT(refusal_of_option("budget", "cuda=0GiB"), HasSubstr("zero"));
   EXPECT_THAT(refusal_of_option("budget", "cuda=101%"), HasSubstr("101%"));
 }

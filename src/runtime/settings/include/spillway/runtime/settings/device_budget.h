@@ -24,6 +24,14 @@ struct DeviceFacts {
 /// 1 GiB, or an eighth of a smaller one.
 Bytes default_device_reserve(Bytes total);
 
+/// The pages of a GPU, where its memory is not coarser: a storage is at least half of one. Mapping
+/// costs by the page, so larger ones are faster: see benchmarks/what_does_mapping_cost_on_a_gpu.
+Bytes device_page_size(const Settings& settings);
+
+/// Throws ConfigError where a budget is too small for any GPU. For who starts a program, as a run
+/// sees its GPUs only at their first tensors.
+void check_device_budgets(const Settings& settings);
+
 /// The smallest tensor of a device that has pages of its own: half a page or more, so that little
 /// is wasted.
 Bytes least_paged(const Settings& settings, Bytes page_size);
@@ -34,7 +42,7 @@ Bytes least_paged(const Settings& settings, Bytes page_size);
 /// GPUs, when nothing sensible remains, or where the size is below two pages.
 ResolvedBudget resolve_device_budget(const Settings& settings, const DeviceFacts& facts);
 
-/// The devices named by the budgets of `settings`, each by itself, that are none of `used`.
+/// What the budgets of `settings` name that is none of `used`: a device, or all GPUs.
 std::vector<std::string> needless_budgets(const Settings& settings,
                                           std::span<const device::DeviceId> used);
 
