@@ -52,7 +52,11 @@ class HeldStorages {
     return found == held_.end() ? nullptr : remove_locked(found);
   }
 
-  /// That were ever held at once beside an operator.
+  /// That are held now beside an operator, and that ever were at once.
+  std::uint64_t pages() const {
+    const std::lock_guard lock(mutex_);
+    return pages_;
+  }
   std::uint64_t most_pages() const { return most_pages_.load(std::memory_order_relaxed); }
 
  private:
@@ -96,7 +100,7 @@ class HeldStorages {
   }
 
   swap::SwapEngine& engine_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   All held_;
   std::atomic<std::size_t> until_used_{0};  ///< So many of them.
   std::uint64_t pages_ = 0;

@@ -128,10 +128,12 @@ std::string Runtime::why_refused(const OpContext& op, std::uint64_t need, Bytes 
                    "them{}.",
                    sizes_that_stay(options_, page_size_), small, budget_text(options_), op.name(),
                    so_far);
-  const std::string beside = needed <= options_.budget
-                                 ? message(" beside {} of tensors {}, which never leave memory",
-                                           small, sizes_that_stay(options_, page_size_))
-                                 : "";
+  std::string beside;
+  if (needed <= options_.budget && small > Bytes())
+    beside = message(" beside {} of tensors {}, which never leave memory", small,
+                     sizes_that_stay(options_, page_size_));
+  if (const Bytes kept = page_size_ * held_->pages(); needed <= options_.budget && kept > Bytes())
+    beside += message("{} {} that kernels keep", beside.empty() ? " beside" : ", and", kept);
   return message("{} does not fit into {}: it needs {} at once{}{}.", op.name(),
                  budget_text(options_), needed, beside, so_far);
 }

@@ -121,6 +121,23 @@ TEST_P(DeviceRuntimeTest, HoldsWhatOperatorsDoNotHandOut) {
   EXPECT_EQ(start_kernel(all).wait().error, "");
 }
 
+/// Else "8 pages do not fit into 8" is all that is told.
+TEST_P(DeviceRuntimeTest, TellsWhatKernelsKeepBesideAnOperatorThatDoesNotFit) {
+  const auto runtime = make(8);
+  void* const of_kernels = runtime->allocate(page_size().count());
+  runtime->hold_until_freed(runtime->find(of_kernels).storage);
+  std::string told;
+  try {
+    result_of_op(*runtime, 8);
+  } catch (const Error& error) {
+    told = error.what();
+  }
+  EXPECT_NE(told.find(message("it needs {} at once beside {} that kernels keep.", 8 * page_size(),
+                              page_size())),
+            std::string::npos)
+      << told;
+}
+
 TEST_P(DeviceRuntimeTest, LetsGoOfWhatWasMadeOutsideWhenAnOperatorUsesIt) {
   const auto runtime = make(8);
   void* const loaded = runtime->allocate(page_size().count());
