@@ -408,8 +408,9 @@ StoreReport TieredStore::do_report() const {
   report.host.demoted = Bytes(totals_.demoted);
   if (!totals_.was_refused) return report;
   report.refusal = lower.refusal.empty() ? demotion_failure_ : lower.refusal;
-  report.refusal += message("{}the {} of host memory before it are full",
-                            report.refusal.empty() ? "" : "; ", report.host.capacity);
+  report.refusal +=
+      message("{}the {} of host memory before it are full", report.refusal.empty() ? "" : "; ",
+              slabs_->slab_size() * slabs_->count());  // As it was given.
   return report;
 }
 
