@@ -154,6 +154,21 @@ TEST(ParseChromeTrace, GivesBackWhatWasWritten) {
   EXPECT_EQ(read.marks.at(1).name, "end");
 }
 
+TEST(ParseChromeTrace, TakesTheTraceOfADeviceOutOfSeveral) {
+  StepTrace gpu = small_trace();
+  gpu.title = "cuda:0 (Card): " + gpu.title;
+  gpu.process = process_of_rank(1, TraceSource::kRun);
+  StepTrace other = gpu;
+  other.title = "cuda:1 (Card): measured";
+  other.process = process_of_rank(2, TraceSource::kRun);
+  const std::string text = to_chrome_trace(std::array{small_trace(), gpu, other});
+  EXPECT_EQ(to_chrome_trace(parse_chrome_trace(text, "x", "cuda:0")), to_chrome_trace(gpu));
+  EXPECT_EQ(to_chrome_trace(parse_chrome_trace(text, "x", "cuda:1")), to_chrome_trace(other));
+  EXPECT_EQ(parse_chrome_trace(text, "x", "cpu").process, small_trace().process);
+  EXPECT_THROW(parse_chrome_trace(text, "x", "cuda:2"), ConfigError);
+  EXPECT_THROW(parse_chrome_trace(text, "x"), ConfigError);
+}
+
 TEST(ParseChromeTrace, GivesBackLanesAndArrowsOfARank) {
   const std::string text = to_chrome_trace(trace_of_rank(1));
   const StepTrace read = parse_chrome_trace(text, "run.json");

@@ -118,11 +118,12 @@ profile::StepTrace predicted_trace(const PlanningStep& step, const Simulated& si
   return trace_of(step, simulated.plan, events, estimate);
 }
 
-std::optional<profile::StepTrace> trace_of_run(const std::string& file) {
+/// Of a run with several devices, that of the one whose step was recorded.
+std::optional<profile::StepTrace> trace_of_run(const std::string& file, const PlanningStep& step) {
   if (file.empty()) return std::nullopt;
   const std::string text =
       topology::text_of_file(file, message("spillway run --trace {} -- PROGRAM", shell_word(file)));
-  profile::StepTrace trace = profile::parse_chrome_trace(text, file);
+  profile::StepTrace trace = profile::parse_chrome_trace(text, file, step.profile.origin.device);
   if (trace.source != profile::TraceSource::kRun)
     throw ConfigError("--beside {} is {}, not the trace of a run (spillway run --trace FILE -- "
                       "PROGRAM writes one)",
@@ -143,7 +144,7 @@ int simulate_plan(const SimulateOptions& options, std::ostream& out, const Clock
   read.push_back({"--beside", options.beside});
   check_outputs(read, {{"--trace", options.trace}});
   const PlanningStep step = load_step(options.common.profile);
-  const std::optional<profile::StepTrace> run = trace_of_run(options.beside);
+  const std::optional<profile::StepTrace> run = trace_of_run(options.beside, step);
   const Simulated simulated =
       options.plan.empty() ? new_plan(options, step, clock) : stored_plan(options, step);
   std::vector<profile::StepTrace> traces;

@@ -116,8 +116,12 @@ std::string to_chrome_trace(const StepTrace& trace);
 /// Several, of different `process`, in one file: they lie on top of each other from moment 0 on.
 std::string to_chrome_trace(std::span<const StepTrace> traces);
 
-/// Reads what `to_chrome_trace` wrote of one trace. Throws ConfigError that begins with `name` (the
-/// file) for text that is something else, was cut short, or holds several traces.
-StepTrace parse_chrome_trace(std::string_view text, const std::string& name);
+/// Reads what `to_chrome_trace` wrote of one trace; of several that one run wrote for its devices,
+/// that of `device` ("cpu", or "cuda:0", whose title begins with
+/// "cuda:0 ("). Throws ConfigError that begins with `name` (the file) for
+/// text that is something else, was cut short, or holds several traces and none or more of that
+/// device, as those of ranks.
+StepTrace parse_chrome_trace(std::string_view text, const std::string& name,
+                             const std::string& device = {});
 
 }  // namespace spillway::profile
