@@ -142,12 +142,19 @@ ordered_json causes_json(const std::vector<StallCause>& causes, const char* what
   return list;
 }
 
+/// As `spillway run --budget` takes it: of a GPU for that one alone.
+std::string budget_of_run(const PlanningStep& step, Bytes size) {
+  const std::string& device = step.profile.origin.device;
+  return device.starts_with("cuda:") ? message("{}={}", device, as_option(size)) : as_option(size);
+}
+
 // Plans in files keep pages that small tensors share in memory, and runs that plan for themselves
 // do not.
 std::string smallest_of_runs(const PlanningStep& step) {
   const auto& needs = step.profile.program_needs;
   if (!needs || needs->budget >= step.smallest) return {};
-  return message("; a run without a plan from here takes --budget {}", as_option(needs->budget));
+  return message("; a run without a plan from here takes --budget {}",
+                 budget_of_run(step, needs->budget));
 }
 
 }  // namespace
@@ -157,7 +164,7 @@ std::string step_text(const PlanningStep& step, const ChosenRates& rates) {
   text += line("needed", message("{} of tensors alive at once in the step", step.needed));
   const std::string small = small_text(step);
   if (!small.empty()) text += line("small", small);
-  text += line("smallest", message("--budget {}, set by {}{}", as_option(step.smallest),
+  text += line("smallest", message("--budget {}, set by {}{}", budget_of_run(step, step.smallest),
                                    neediest_text(step), smallest_of_runs(step)));
   return text + line("rates", message("{} ({})", rates_text(rates), source_text(rates)));
 }
@@ -168,7 +175,7 @@ std::string plan_text(const PlanningStep& step, const ChosenRates& rates,
   const double share = static_cast<double>(figures.budget.count()) /
                        static_cast<double>(std::max<std::uint64_t>(1, step.needed.count()));
   text += line("budget", message("{}, {} of what is needed; in a run: --budget {}", figures.budget,
-                                 percent_text(share), as_option(figures.budget)));
+                                 percent_text(share), budget_of_run(step, figures.budget)));
   text += line("strategy", figures.source.empty()
                                ? figures.strategy
                                : message("{}, after {}", figures.strategy, figures.source));
@@ -191,7 +198,7 @@ std::string comparison_text(const PlanningStep& step, const ChosenRates& rates,
   std::string text = step_text(step, rates);
   if (!plans.empty())
     text += line("budget", message("{}; in a run: --budget {}", plans.front().budget,
-                                   as_option(plans.front().budget)));
+                                   budget_of_run(step, plans.front().budget)));
   std::vector<std::vector<std::string>> rows{
       {"strategy", "step", "x in-core", "gap", "out", "in", "recomputed", "peak", "planned"}};
   std::string sources;

@@ -283,6 +283,16 @@ ChosenRates rates_of_profile(const TransferRates& rates) {
                          guesses_write ? "out" : "in")};
 }
 
+/// As a file of `bench-io` and the directories of `nvme` are about what a step of two tiers has.
+bool measures_tiers_of_profile(const RateOptions& options, const profile::StepProfile& profile) {
+  return profile.disks && given_of({{"--link-out", &options.link_out},
+                                    {"--link-in", &options.link_in},
+                                    {"--duplex", &options.duplex},
+                                    {"--disk-out", &options.disk_out},
+                                    {"--disk-in", &options.disk_in}})
+                              .empty();
+}
+
 /// A link and disks behind it, as the run that was recorded had them.
 ChosenRates tiers_of_profile(const RateOptions& options, const profile::StepProfile& profile) {
   const std::string source = "of the profile, from where it was recorded";
@@ -291,6 +301,25 @@ ChosenRates tiers_of_profile(const RateOptions& options, const profile::StepProf
   ChosenRates chosen{*profile.rates, source};
   chosen.far =
       DisksBehind{profile.disks->rates, host_memory, rates_of_profile(profile.disks->rates).source};
+  return chosen;
+}
+
+/// The same, with the rates of what the file knows of: of the link, of disks, or of both.
+ChosenRates measured_tiers(const RateOptions& options, const profile::StepProfile& profile) {
+  ChosenRates chosen = tiers_of_profile(options, profile);
+  const auto known = topology::DiskRates::load(
+      options.rates.empty() ? topology::default_disk_rates_path() : options.rates);
+  const bool names_link = !options.rates.empty() && !known.links().empty();
+  if (names_link || !options.gpu.empty()) {
+    const ChosenRates link = measured_link(options);
+    chosen.rates = link.rates;
+    chosen.source = link.source;
+  }
+  if (known.all().empty() && options.nvme.empty()) return chosen;
+  const ChosenRates disks = measured_rates(options, profile);
+  chosen.far->rates = disks.rates;
+  chosen.far->rates.interference_seconds_per_byte = 0.0;
+  chosen.far->source = disks.source;
   return chosen;
 }
 
@@ -306,6 +335,7 @@ double rate_in(const std::string& text, const char* option) {
 
 ChosenRates choose_rates(const RateOptions& options, const profile::StepProfile& profile) {
   if (has_tiers_of_profile(options, profile)) return tiers_of_profile(options, profile);
+  if (measures_tiers_of_profile(options, profile)) return measured_tiers(options, profile);
   refuse_half_tiers(options);
   if (!options.host_memory.empty()) {
     const bool link_is_measured = options.link_out.empty() && options.link_in.empty();

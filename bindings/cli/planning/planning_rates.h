@@ -38,10 +38,10 @@ struct ChosenRates {
 
 /// Rates of a link or of measured disks, whichever the words name, else of the profile, else
 /// defaults. With host memory there are two tiers: the link first, which may be that of a measured
-/// GPU, and the disks behind it; those of a profile that has both, where at most the size of its
-/// host memory is named. Throws
-/// ConfigError for words that contradict each other, for rates that no link or disk has, with their
-/// value, and for a directory that was not measured; IoError for a file that is not there.
+/// GPU, and the disks behind it; those of a profile that has both, of which a file
+/// of rates and the size of the host memory take the place of what they name. Throws ConfigError
+/// for words that contradict each other, for rates that no link or disk has, with their value, and
+/// for a directory that was not measured; IoError for a file that is not there.
 ChosenRates choose_rates(const RateOptions& options, const profile::StepProfile& profile);
 
 /// A rate in GB/s as bytes per second. Throws ConfigError with option and text.

@@ -466,6 +466,16 @@ TEST_F(PlanningCommand, SaysWhatToGiveToARun) {
   EXPECT_THAT(plan(asked), HasSubstr("budget    500 MiB; in a run: --budget 500MiB\n"));
 }
 
+TEST_F(PlanningCommand, GivesARunTheBudgetOfTheGpuAlone) {
+  PlanOptions asked = options("500MiB");
+  auto profile = chain_profile();
+  profile.origin.device = "cuda:0";
+  asked.common.profile = in_folder("gpu.json");
+  write(asked.common.profile, profile::to_text(profile));
+  EXPECT_THAT(plan(asked), AllOf(HasSubstr("; in a run: --budget cuda:0=500MiB\n"),
+                                 HasSubstr("smallest  --budget cuda:0=")));
+}
+
 TEST_F(PlanningCommand, ShowsTheCommandThatWasProfiled) {
   auto profile = chain_profile();
   profile.origin.command = "./chain --layers 6";

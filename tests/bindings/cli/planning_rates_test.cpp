@@ -323,6 +323,33 @@ TEST_F(RatesFile, HasTheLinkOfAGpuToo) {
   EXPECT_THAT(refusal({.rates = path_, .gpu = "Card"}), HasSubstr("belongs to --host-memory"));
 }
 
+TEST_F(RatesFile, IsAboutTheTiersOfAProfileThatHasThem) {
+  profile::StepProfile profile = with_rates();
+  profile.disks = {{.write_bytes_per_second = 1e9, .read_bytes_per_second = 1e9}, 12};
+  const RateOptions options{.rates = path_, .nvme = "/fast"};
+  const ChosenRates of_disks = choose_rates(options, profile);
+  EXPECT_EQ(of_disks.rates, *profile.rates);  // The file has no link.
+  ASSERT_TRUE(of_disks.far.has_value());
+  EXPECT_EQ(of_disks.far->host_memory, 12 * profile.page_size);
+  EXPECT_EQ(of_disks.far->rates.write_bytes_per_second, 2e9);
+  topology::LinkRate link;
+  link.name = "Card";
+  link.out_bytes_per_second = 5e10;
+  link.in_bytes_per_second = 4e10;
+  rates_.record(link);
+  rates_.save(path_);
+  const ChosenRates of_both = choose_rates(options, profile);
+  EXPECT_EQ(of_both.rates.write_bytes_per_second, 5e10);
+  EXPECT_EQ(of_both.far->rates.write_bytes_per_second, 2e9);
+  topology::DiskRates link_alone;
+  link_alone.record(link);
+  link_alone.save(path_);
+  const ChosenRates of_link = choose_rates({.rates = path_, .host_memory = "8MiB"}, profile);
+  EXPECT_EQ(of_link.rates.write_bytes_per_second, 5e10);
+  EXPECT_EQ(of_link.far->host_memory, 8_MiB);
+  EXPECT_EQ(of_link.far->rates.write_bytes_per_second, 1e9);
+}
+
 TEST_F(RatesFile, MustBeThere) {
   EXPECT_THAT(refusal({.rates = path_ + ".old"}), HasSubstr("does not exist"));
 }
