@@ -135,7 +135,7 @@ programs=(bin/spillway bin/brain_unet)
 if [[ -e build/release/bin/spillway-planning ]]; then
   programs+=(bin/spillway-planning)
 fi
-build "${programs[@]}" lib/libspillway_preload.so spillway_core
+build "${programs[@]}" lib/libspillway_preload.so spillway_cores
 
 python3 "$setup/demo.py" --bin build/release/bin --out build/quickstart --steps "$steps" \
   --seed "$seed" "$@"

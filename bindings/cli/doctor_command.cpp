@@ -7,6 +7,7 @@
 #include "doctor_ranks.h"
 #include "exit_codes.h"
 #include "findings.h"
+#include "gpu_findings.h"
 #include "gpu_trial.h"
 #include "installation.h"
 #include "installed_torches.h"
@@ -28,9 +29,10 @@ Finding check_installation(const Installation& here) {
     return {"installation", here.library_folder, Verdict::kProblem,
             here.preload.empty() ? "libspillway_preload.so is missing: install Spillway again"
                                  : "libspillway_core_*.so is missing: install Spillway again"};
-  std::string value = here.library_folder + ", for LibTorch";
-  for (const std::string& minor : here.served) value += " " + minor;
-  return {"installation", value, Verdict::kOk, {}};
+  return {"installation",
+          here.library_folder + ", for LibTorch " + here.list_of_served(),
+          Verdict::kOk,
+          {}};
 }
 
 // Checks the LibTorches that there are; `torches` takes them.
@@ -189,10 +191,15 @@ Finding check_dispatch_key(const runtime::Settings& settings, const Installation
 }
 
 // That there are no GPUs is told without it.
-std::vector<Finding> check_cuda_of(const std::vector<FoundTorch>& torches,
+std::vector<Finding> check_cuda_of(const std::vector<FoundTorch>& torches, const Installation& here,
                                    const topology::Machine& machine) {
-  for (const FoundTorch& torch : torches)
-    if (!torch.cuda_runtime.empty()) return try_gpus(own_path(), torch.cuda_runtime);
+  for (const FoundTorch& torch : torches) {
+    if (torch.cuda_runtime.empty()) continue;
+    std::vector<Finding> findings = try_gpus(own_path(), torch.cuda_runtime);
+    const bool finds_gpus = findings.size() > 1;  // Else the one line tells why there are none.
+    if (finds_gpus) append(findings, check_cuda_part(torch.version, here));
+    return findings;
+  }
   if (machine.gpus.empty() || torches.empty()) return {};
   return {{"CUDA", "LibTorch is for the CPU alone", Verdict::kWarning,
            "programs use these GPUs with a LibTorch that was built for CUDA 13 (cu130)"}};
@@ -210,14 +217,14 @@ Examination examine_process(const runtime::NamedTexts& given, const DoctorOption
   result.machine = topology::discover_machine();
   const topology::Machine& machine = result.machine;
   std::vector<FoundTorch> torches;
+  const Installation here = find_installation(own_path());
   if (sees_machine) {
-    const Installation here = find_installation(own_path());
     findings.push_back(check_installation(here));
     append(findings, check_torches(options, here, torches));
     findings.push_back(check_dispatch_key(settings, here, torches));
   }
   append(findings, check_machine(machine));
-  append(findings, check_cuda_of(torches, machine));
+  append(findings, check_cuda_of(torches, here, machine));
   const auto [budget, resolved] = check_budget(settings, machine);
   result.budget = resolved.budget;
   findings.push_back(check_address_space(machine.limits, resolved));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "installation.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/runtime/settings/budget.h"
@@ -116,7 +117,7 @@ Finding check_huge_pages(const topology::Kernel& kernel) {
 }
 
 Finding check_gpus(const std::vector<topology::Gpu>& gpus) {
-  if (gpus.empty()) return ok("GPUs", "none; trainers run on the CPU");
+  if (gpus.empty()) return ok("GPUs", "none on the PCI bus");
   std::string value;
   for (const topology::Gpu& gpu : gpus)
     value += message("{}{} ({})", value.empty() ? "" : ", ", gpu.name, gpu.bus_address);
@@ -301,7 +302,7 @@ Finding check_torch(const FoundTorch& torch, const std::vector<std::string>& ser
   for (const std::string& minor : served) (list += list.empty() ? "" : ", ") += minor;
   Finding finding{
       "LibTorch of " + torch.user, message("{}, {}", torch.version, torch.path), Verdict::kOk, {}};
-  const std::string minor = torch.version.substr(0, torch.version.rfind('.'));
+  const std::string minor = minor_of(torch.version);
   if (torch.version.empty()) {
     finding.value = "unknown version, " + torch.path;
     finding.verdict = Verdict::kProblem;

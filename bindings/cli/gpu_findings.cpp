@@ -1,6 +1,9 @@
 #include "gpu_findings.h"
 
+#include <algorithm>
+
 #include "spillway/base/error.h"
+#include "spillway/preload/cuda_part.h"
 
 namespace spillway::cli {
 namespace {
@@ -60,6 +63,15 @@ std::vector<Finding> check_cuda(const device::CudaFacts& facts,
   for (std::size_t i = 0; i < opened.size(); ++i)
     findings.push_back(check_gpu(facts.devices[i], opened[i]));
   return findings;
+}
+
+std::vector<Finding> check_cuda_part(const std::string& torch_version, const Installation& here) {
+  if (here.core_for(torch_version).empty()) return {};
+  const std::string minor = minor_of(torch_version);
+  const auto& on_gpus = here.served_on_gpus;
+  if (std::find(on_gpus.begin(), on_gpus.end(), minor) != on_gpus.end()) return {};
+  return {{"CUDA tensors", "no budget would limit them: the core has no part for CUDA",
+           Verdict::kProblem, preload::cure_without_cuda_part(minor)}};
 }
 
 Finding check_nccl(const transport::NcclFacts& facts, std::size_t gpus) {

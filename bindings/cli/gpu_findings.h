@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "findings.h"
+#include "installation.h"
 #include "spillway/device/cuda/cuda_backend.h"
 #include "spillway/transport/nccl/nccl_transport.h"
 
@@ -19,6 +20,11 @@ struct OpenedGpu {
 /// with the reason why there are none. `opened` has one entry for each device. Free of I/O.
 std::vector<Finding> check_cuda(const device::CudaFacts& facts,
                                 const std::vector<OpenedGpu>& opened);
+
+/// Where the core for that LibTorch ("2.11.0") has no part for CUDA, that runs would leave the GPUs
+/// to LibTorch. Nothing where it has one, or where there is no core, which is told elsewhere. Free
+/// of I/O.
+std::vector<Finding> check_cuda_part(const std::string& torch_version, const Installation& here);
 
 /// What several GPUs speak to one another with. `gpus`: how many there are. Free of I/O.
 Finding check_nccl(const transport::NcclFacts& facts, std::size_t gpus);

@@ -7,15 +7,30 @@
 #include <system_error>
 
 #include "spillway/base/error.h"
+#include "spillway/preload/cuda_part.h"
 
 namespace spillway::cli {
 
 namespace fs = std::filesystem;
 
+std::string minor_of(const std::string& torch_version) {
+  return torch_version.substr(0, torch_version.rfind('.'));
+}
+
 std::string Installation::core_for(const std::string& torch_version) const {
-  const std::string minor = torch_version.substr(0, torch_version.rfind('.'));
+  const std::string minor = minor_of(torch_version);
   if (std::find(served.begin(), served.end(), minor) == served.end()) return {};
   return (fs::path(library_folder) / message("libspillway_core_{}.so", minor)).string();
+}
+
+std::string Installation::list_of_served() const {
+  std::string list;
+  for (const std::string& minor : served) {
+    const auto& on_gpus = served_on_gpus;
+    const bool has_gpus = std::find(on_gpus.begin(), on_gpus.end(), minor) != on_gpus.end();
+    list += message("{}{} ({})", list.empty() ? "" : ", ", minor, has_gpus ? "CPU, CUDA" : "CPU");
+  }
+  return list;
 }
 
 Installation find_installation(const std::string& command_path) {
@@ -31,9 +46,13 @@ Installation find_installation(const std::string& command_path) {
     if (name.rfind(kCoreStart, 0) != 0 || entry.path().extension() != ".so") continue;
     const std::string minor = name.substr(kCoreStart.size(), name.size() - kCoreStart.size() - 3);
     // Its part for CUDA lies beside it.
-    if (minor.find_first_not_of("0123456789.") == std::string::npos) found.served.push_back(minor);
+    if (minor.find_first_not_of("0123456789.") != std::string::npos) continue;
+    found.served.push_back(minor);
+    if (fs::exists(folder / preload::cuda_part_of(name), error))
+      found.served_on_gpus.push_back(minor);
   }
   std::sort(found.served.begin(), found.served.end());
+  std::sort(found.served_on_gpus.begin(), found.served_on_gpus.end());
   return found;
 }
 

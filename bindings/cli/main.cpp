@@ -144,10 +144,9 @@ int bench_io(const Words& words) {
 }
 
 int print_version() {
-  std::string served;
-  for (const std::string& minor : find_installation(own_path()).served) (served += ' ') += minor;
-  std::cout << "spillway " << SPILLWAY_VERSION << "\nserves LibTorch"
-            << (served.empty() ? " versions: none installed" : served) << '\n';
+  const std::string served = find_installation(own_path()).list_of_served();
+  std::cout << "spillway " << SPILLWAY_VERSION << "\nserves LibTorch "
+            << (served.empty() ? "versions: none installed" : served) << '\n';
   return kDone;
 }
 

@@ -1,6 +1,7 @@
 #include "device_library.h"
 
 #include <dlfcn.h>
+#include <torch/headeronly/version.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -8,6 +9,8 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
+#include "spillway/device/device_span.h"
+#include "spillway/preload/cuda_part.h"
 #include "spillway/split/split_program.h"
 
 namespace spillway::torch_binding {
@@ -27,10 +30,14 @@ std::string path_of_cuda_library() {
   if (::dladdr(reinterpret_cast<void*>(&open_cuda_library), &here) == 0 ||
       here.dli_fname == nullptr)
     return {};
-  std::string path = here.dli_fname;
-  const std::string suffix = ".so";
-  const auto end = path.rfind(suffix);
-  return end == std::string::npos ? std::string() : path.substr(0, end) + "_cuda" + suffix;
+  return preload::cuda_part_of(here.dli_fname);
+}
+
+/// A budget that nobody would keep is refused, as it may be what the machine can bear.
+void refuse_budgets_without_cuda(const std::string& why) {
+  for (const runtime::DeviceBudget& each : run_of_this_process().settings().device_budgets)
+    if (each.device.rfind(device::name_of(device::DeviceKind::kCuda), 0) == 0)
+      throw UnsupportedError("the budget of {} cannot be kept: {}", each.device, why);
 }
 
 }  // namespace
@@ -38,19 +45,33 @@ std::string path_of_cuda_library() {
 bool has_torch_cuda() { return ::dlopen("libc10_cuda.so", RTLD_LAZY | RTLD_NOLOAD) != nullptr; }
 
 void open_cuda_library(const std::string& objection) {
-  if (!has_torch_cuda()) return;
+  if (!has_torch_cuda()) {
+    run_of_this_process().why_no_gpu = [] { return "its LibTorch is for the CPU alone"; };
+    return;
+  }
   objection_to_devices() = objection;
   if (!objection.empty()) return;
   const std::string path = path_of_cuda_library();
   if (path.empty() || ::access(path.c_str(), R_OK) != 0) {
-    objection_to_devices() = "this Spillway was built without CUDA";
+    const std::string minor = message("{}.{}", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR);
+    objection_to_devices() =
+        message("this Spillway has no part for CUDA beside its core for LibTorch {} ({})", minor,
+                preload::cure_without_cuda_part(minor));
+    refuse_budgets_without_cuda(objection_to_devices());
     return;
   }
   void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr)
     throw UnsupportedError("cannot load the library for CUDA: {}", ::dlerror());
   const auto serve = reinterpret_cast<void (*)()>(::dlsym(library, kServeCuda));
-  if (serve == nullptr) throw UnsupportedError("{} is of another build; install it again", path);
+  const auto why_none = reinterpret_cast<void (*)(std::string&)>(::dlsym(library, kWhyNoGpu));
+  if (serve == nullptr || why_none == nullptr)
+    throw UnsupportedError("{} is of another build; install it again", path);
+  run_of_this_process().why_no_gpu = [why_none] {
+    std::string why;
+    why_none(why);
+    return why;
+  };
   serve();
 }
 

@@ -9,9 +9,10 @@ namespace spillway::torch_binding {
 /// Whether the program has LibTorch's CUDA part.
 bool has_torch_cuda();
 
-/// Where it has, opens the library that serves its tensors, if it is
-/// installed beside this one. `objection`: why that cannot be; empty: it can. Throws
-/// UnsupportedError where it cannot be opened. Once, before the program has a CUDA tensor.
+/// Where it has, opens the library that serves its tensors, if it is installed beside this one.
+/// `objection`: why that cannot be; empty: it can. Throws UnsupportedError where it cannot be
+/// opened, and where it is missing and a GPU was given a budget. Once, before the program has a
+/// CUDA tensor.
 void open_cuda_library(const std::string& objection);
 
 /// Warns once that no budget limits CUDA tensors, and why. For tensors on a device that no runtime
@@ -30,5 +31,7 @@ runtime::Run& run_of_this_process();
 
 /// Of that library: `void()`, which begins to serve.
 inline constexpr const char* kServeCuda = "spillway_serve_cuda";
+/// Of that library: `void(std::string&)`, which says why the process sees no GPU; empty: it does.
+inline constexpr const char* kWhyNoGpu = "spillway_why_no_gpu";
 
 }  // namespace spillway::torch_binding

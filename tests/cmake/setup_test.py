@@ -635,7 +635,7 @@ class QuickStart(ScriptCase):
         self.assertNotIn("core", steps[1])
         newest = list(libtorch.served())[-1].rpartition(".")[0]
         self.assertTrue(steps[2].endswith(f"-DSPILLWAY_WITH_TORCH=ON -DSPILLWAY_LIBTORCH={newest}"), log)
-        self.assertRegex(steps[3], "bin/brain_unet .*spillway_core")
+        self.assertRegex(steps[3], "bin/brain_unet .*spillway_cores$")
         self.assertIn("demo.py", steps[4])
 
     def test_a_failed_fetch_ends_the_build(self):

@@ -64,7 +64,9 @@ class Help(CommandCase):
     def test_version_names_the_served_libtorch(self):
         code, output, _ = self.spillway("--version")
         self.assertEqual(code, 0)
-        self.assertRegex(output, r"\Aspillway \d+\.\d+\.\d+\nserves LibTorch 2\.11\n\Z")
+        self.assertRegex(output, r"\Aspillway \d+\.\d+\.\d+\nserves LibTorch 2\.11 \(CPU\)\n\Z")
+        (self.root / "lib/libspillway_core_2.11_cuda.so").touch()
+        self.assertIn("serves LibTorch 2.11 (CPU, CUDA)\n", self.spillway("--version")[1])
 
 
 class Running(CommandCase):
@@ -307,6 +309,8 @@ class Refusing(CommandCase):
                       self.refused("run", "--bugdet", "4GiB", "--", "true"))
         self.assertIn("did you mean '--quiet'?", self.refused("run", "--queit", "--", "true"))
         self.assertIn("did you mean '--json'?", self.refused("doctor", "--jsn"))
+        self.assertIn("--host (host memory before the disks is --nvme ram:SIZE,DIR)",
+                      self.refused("run", "--host", "1GiB", "--", "true"))
 
     def test_counts_behind_switches(self):
         self.assertIn("--quiet: unknown value '3'", self.refused("run", "--quiet=3", "--", "true"))

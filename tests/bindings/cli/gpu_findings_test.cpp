@@ -45,6 +45,22 @@ TEST(CheckCuda, TellsReleasesAndEachGpu) {
   EXPECT_EQ(worst(findings), Verdict::kOk);
 }
 
+TEST(CheckCudaPart, IsAProblemWhereACoreLacksIt) {
+  const Installation here{.library_folder = "/a/lib",
+                          .preload = {},
+                          .served = {"2.11", "2.13"},
+                          .served_on_gpus = {"2.11"}};
+  EXPECT_TRUE(check_cuda_part("2.11.0", here).empty());
+  EXPECT_TRUE(check_cuda_part("2.15.0", here).empty());
+  const auto of_other = check_cuda_part("2.13.1", here);
+  ASSERT_EQ(of_other.size(), 1U);
+  EXPECT_EQ(of_other[0].verdict, Verdict::kProblem);
+  EXPECT_THAT(of_other[0].mend, HasSubstr("served with LibTorch 2.11 alone, not with 2.13"));
+  const auto missing = check_cuda_part("2.11.0", {.served = {"2.11"}, .served_on_gpus = {}});
+  ASSERT_EQ(missing.size(), 1U);
+  EXPECT_THAT(missing[0].mend, HasSubstr("cmake --build build/release --target spillway_cores"));
+}
+
 TEST(CheckCuda, GivesTheReasonWhereThereAreNone) {
   device::CudaFacts facts;
   facts.reason = "no driver of NVIDIA is loaded: install one";

@@ -62,7 +62,9 @@ class CudaRefusals(unittest.TestCase):
 
     def test_no_gpu_that_can_be_used(self):
         """The trainer takes the CPU then, as it does without the command."""
-        for settings in ({"EMU_CUDA_DRIVER": "0"}, {"CUDA_VISIBLE_DEVICES": ""}, {"CUDA_VISIBLE_DEVICES": "9"}):
+        for settings, why in (({"EMU_CUDA_DRIVER": "0"}, "no driver of NVIDIA is loaded"),
+                              ({"CUDA_VISIBLE_DEVICES": ""}, "CUDA_VISIBLE_DEVICES is empty"),
+                              ({"CUDA_VISIBLE_DEVICES": "9"}, "CUDA_VISIBLE_DEVICES=9 names no GPU that is there")):
             plain = self.start([], TRAINING, settings)
             self.assertEqual(plain.returncode, 0, plain.stderr)
             self.assertNotIn("peak", plain.stderr)
@@ -70,6 +72,7 @@ class CudaRefusals(unittest.TestCase):
             self.assertEqual(run.returncode, 0, run.stderr)
             self.assertEqual(run.stdout, plain.stdout)
             self.assertNotIn("error", run.stderr)
+            self.assertIn(f"warning: the budget of cuda had no effect: the program has used no GPU; {why}", run.stderr)
             statistics = json.loads(self.statistics_file().read_text(encoding="utf-8"))
             self.assertEqual(statistics["devices"], [])
 
@@ -87,6 +90,33 @@ class CudaRefusals(unittest.TestCase):
         self.assert_refused(self.run_with(LITTLE, training=("shared",)),
                             "Spillway moves this tensor of 524288 bytes, so that no other process can use its memory: "
                             "send a copy on the host")
+
+    def test_a_core_without_its_part_for_cuda(self):
+        """A budget of a GPU is refused; without one the trainer runs, and the warning tells what to build."""
+        build = "cmake --build build/release --target spillway_cores"
+        for folder in ("bin", "lib"):
+            (self.folder / folder).mkdir()
+        command = self.folder / "bin/spillway"
+        command.hardlink_to(COMMAND)  # A link of names would lead to the libraries beside the real one.
+        for library in (pathlib.Path(COMMAND).parents[1] / "lib").glob("libspillway_*.so"):
+            if not library.name.endswith("_cuda.so"):
+                (self.folder / "lib" / library.name).symlink_to(library)
+        run = self.start([command, "run", "--budget", "cuda=48MiB"], TRAINING, {})
+        self.assert_refused(run, "[spillway] error: the budget of cuda cannot be kept: this Spillway has no part for "
+                                 "CUDA", build)
+        run = self.start([command, "run"], TRAINING, {})
+        self.assertEqual((run.returncode, run.stdout), (0, self.start([], TRAINING, {}).stdout), run.stderr)
+        self.assertRegex(run.stderr, "CUDA tensors are left to LibTorch, and no budget limits them: .*" + build)
+        said = subprocess.run([command, "doctor", "--skip-disks", "--", TRAINER], capture_output=True, text=True,
+                              check=False, env=clean_environment())
+        self.assertEqual(said.returncode, 1, said.stdout + said.stderr)
+        self.assertRegex(said.stdout, f"CUDA tensors .*no part for CUDA(.|\\n)*{build}")
+
+    def test_a_budget_too_small_for_any_gpu_is_told_before_the_start(self):
+        run = self.run_with(16384)
+        self.assertEqual((run.returncode, run.stdout), (2, ""))
+        self.assertRegex(run.stderr, r"\A\[spillway\] error: a budget of 16.0 KiB is too small for cuda: tensors move "
+                                     r"in pages of 64.0 KiB, so 128 KiB is the least.*\n\Z")
 
     def test_a_gpu_without_virtual_memory(self):
         self.assert_refused(self.run_with(LITTLE, EMU_CUDA_VIRTUAL="0"),
@@ -110,7 +140,7 @@ class CudaRefusals(unittest.TestCase):
 
     def test_a_full_disk_behind_full_host_memory(self):
         self.assert_refused(self.run_with(LITTLE, ram="4MiB", limit=":2MiB"), "No space left in",
-                            "of host memory before it are full", "name a directory with more room")
+                            "the 4.00 MiB of host memory before it are full", "name a directory with more room")
 
     def test_a_gpu_that_is_lost(self):
         self.assert_refused(self.run_with(LITTLE, training=(*TRAINING, "1")), "ECC")
