@@ -95,6 +95,7 @@ class Run {
   void end_on_endless_op(Runtime& runtime);
   bool has_told_errors() const;
   void warn_of_needless_settings() const;
+  void warn_of_missing_gpu() const;
   bool is_told_by_another(const RunStatistics& mine) const;
   void tell_statistics();
   std::vector<const DeviceRun*> profiled_devices() const;
