@@ -56,7 +56,9 @@ TEST(CheckCudaPart, IsAProblemWhereACoreLacksIt) {
   ASSERT_EQ(of_other.size(), 1U);
   EXPECT_EQ(of_other[0].verdict, Verdict::kProblem);
   EXPECT_THAT(of_other[0].mend, HasSubstr("served with LibTorch 2.11 alone, not with 2.13"));
-  const auto missing = check_cuda_part("2.11.0", {.served = {"2.11"}, .served_on_gpus = {}});
+  Installation without = here;
+  without.served_on_gpus.clear();
+  const auto missing = check_cuda_part("2.11.0", without);
   ASSERT_EQ(missing.size(), 1U);
   EXPECT_THAT(missing[0].mend, HasSubstr("cmake --build build/release --target spillway_cores"));
 }
