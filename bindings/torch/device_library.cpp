@@ -50,9 +50,9 @@ void open_cuda_library(const std::string& objection) {
     return;
   }
   objection_to_devices() = objection;
-  if (!objection.empty()) return;
   const std::string path = path_of_cuda_library();
   if (path.empty() || ::access(path.c_str(), R_OK) != 0) {
+    if (!objection.empty()) return;
     const std::string minor = message("{}.{}", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR);
     objection_to_devices() =
         message("this Spillway has no part for CUDA beside its core for LibTorch {} ({})", minor,
@@ -72,7 +72,7 @@ void open_cuda_library(const std::string& objection) {
     why_none(why);
     return why;
   };
-  serve();
+  if (objection.empty()) serve();
 }
 
 void tell_of_unserved_device() {

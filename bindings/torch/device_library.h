@@ -10,9 +10,9 @@ namespace spillway::torch_binding {
 bool has_torch_cuda();
 
 /// Where it has, opens the library that serves its tensors, if it is installed beside this one.
-/// `objection`: why that cannot be; empty: it can. Throws UnsupportedError where it cannot be
-/// opened, and where it is missing and a GPU was given a budget. Once, before the program has a
-/// CUDA tensor.
+/// `objection`: why they are left to LibTorch all the same; empty: they are not. Throws
+/// UnsupportedError where it cannot be opened, and where it is missing and a GPU was given a
+/// budget. Once, before the program has a CUDA tensor.
 void open_cuda_library(const std::string& objection);
 
 /// Warns once that no budget limits CUDA tensors, and why. For tensors on a device that no runtime
