@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -228,6 +229,41 @@ TEST_F(DeviceRunCase, WarnsOfTheBudgetOfADeviceThatWasNotUsed) {
               AllOf(HasSubstr("the budget of cuda:1 had no effect"), Not(HasSubstr("cuda:0"))));
   surroundings_.ranks_here = 2;
   EXPECT_THAT(told_at_end(), Not(HasSubstr("cuda:1")));
+}
+
+TEST_F(DeviceRunCase, TellsWhyGpusWereNotUsedWhereTheyHaveABudget) {
+  set("budget", "cuda=6MiB,cpu=16MiB");
+  const auto told_at_end = [&](const char* why) {
+    const auto run = start();
+    run->why_no_gpu = [why] { return std::string(why); };
+    testing::internal::CaptureStderr();
+    run->finish(Runtime::Ending::kByItself);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(told_at_end("no driver is loaded"),
+              HasSubstr("the budget of cuda had no effect: the program has used no GPU; no driver "
+                        "is loaded\n"));
+  // Without a tensor it was perhaps the launcher of what has used them.
+  EXPECT_THAT(told_at_end(""), Not(HasSubstr("had no effect")));
+}
+
+TEST_F(DeviceRunCase, TellsRanksWithoutGpusHowToShareOne) {
+  set("split", "on");
+  surroundings_.ranks_here = 2;
+  const auto told_at_end = [&](const char* visible, Runtime::Ending ending) {
+    const auto run = start();
+    run->why_no_gpu = [] { return std::string("none is there"); };
+    ::setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+    testing::internal::CaptureStderr();
+    run->finish(ending);
+    ::unsetenv("CUDA_VISIBLE_DEVICES");
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(told_at_end("1", Runtime::Ending::kBySignal),
+              HasSubstr("none is there; 2 ranks run on this host, and each has the GPU of its "
+                        "number: start fewer, or let them share one with CUDA_VISIBLE_DEVICES=0"));
+  EXPECT_THAT(told_at_end("0", Runtime::Ending::kBySignal), Not(HasSubstr("ranks run")));
+  EXPECT_THAT(told_at_end("1", Runtime::Ending::kByItself), Not(HasSubstr("ranks run")));
 }
 
 TEST_F(DeviceRunCase, TellsThatHostMemoryIsNotPinned) {
