@@ -336,6 +336,7 @@ TEST_F(RatesFile, IsAboutTheTiersOfAProfileThatHasThem) {
   link.name = "Card";
   link.out_bytes_per_second = 5e10;
   link.in_bytes_per_second = 4e10;
+  link.both_bytes_per_second = 4.5e10;
   rates_.record(link);
   rates_.save(path_);
   const ChosenRates of_both = choose_rates(options, profile);
