@@ -132,8 +132,8 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   std::uint32_t fetch_reserve_ = 0;
   std::deque<Fetch> fetches_;
   std::unique_ptr<SpillStore> store_;
-  /// The store's, where it has some.
-  std::shared_ptr<OwnDescriptors> descriptors_;
+  std::shared_ptr<OwnDescriptors> descriptors_;  ///< The store's, where it has some.
+  class WayToHost;
 
  private:
   void enter_locked(PinSet& set);
@@ -228,6 +228,7 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable {
   std::size_t waiters_ = 0;
   std::condition_variable drop_wanted_;
   DropBook drops_;
+  HostReads host_reads_;
   bool is_movable_locked(Lock& lock, memory::PageIndex index);
   bool adopt_page_locked(Lock& lock, memory::PageIndex target, memory::PageIndex source,
                          const PinSet& within);

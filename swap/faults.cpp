@@ -123,6 +123,7 @@ bool SwapEngine::State::begin_fault_locked(PageIndex index, Access access, TimeP
       kick_locked();
       break;
     case PageState::kReading:
+    case PageState::kOnHost:
       page.writable_on_arrival = true;
       is_news = note_waiting_fault_locked(index, start);
       break;

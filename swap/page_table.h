@@ -21,6 +21,7 @@ enum class PageState : std::uint8_t {
   kResident,     ///< Under its address.
   kWriteQueued,  ///< Resident, to be written.
   kWriting,      ///< Resident, write-protected, being written.
+  kOnHost,       ///< Out; the host works on its bytes, or they are on their way to where it may.
 };
 
 /// Why a page is out, which says what a wait for it starts.
@@ -95,6 +96,19 @@ struct Stray {
   memory::PageIndex page = 0;
   std::uint64_t releases = 0;
   std::uint32_t reports = 0;
+};
+
+/// A page that comes from a disk into host memory.
+struct HostRead {
+  memory::PageIndex page = 0;
+  ExtentId to;  ///< Held there.
+  std::byte* memory = nullptr;
+};
+
+struct HostReads {
+  std::deque<HostRead> waiting;  ///< For the store's queue.
+  std::vector<HostRead> under_way;
+  bool want_room = false;  ///< Somebody waits for pages to go on to the disks, which tell nobody.
 };
 
 /// An access that waits for its page.

@@ -8,6 +8,7 @@
 #include "spillway/base/assert.h"
 #include "spillway/base/signals_blocked.h"
 #include "spillway/memory/kernel_refusal.h"
+#include "way_to_host.h"
 
 namespace spillway::swap {
 
@@ -201,9 +202,10 @@ void SwapEngine::State::wait_locked(Lock& lock, bool holds_pins, Duration& waite
   const std::uint64_t wakes = wakes_;
   waiting_sets_ += holds_pins ? 1 : 0;
   ++waiters_;
-  // The time limit bounds how long it goes unnoticed that the kernel keeps a page no more, or that
-  // a device has done its work.
-  changed_.wait_for(lock, late_uses_.empty() ? kWaitMax : kLateWaitMax);
+  // The time limit bounds how long it goes unnoticed that the kernel keeps a page no more, that a
+  // device has done its work, or that there is room in host memory.
+  const bool is_asked_often = !late_uses_.empty() || host_reads_.want_room;
+  changed_.wait_for(lock, is_asked_often ? kLateWaitMax : kWaitMax);
   --waiters_;
   if (wakes == wakes_) waiting_sets_ -= holds_pins ? 1 : 0;
   const Duration passed = clock_.now() - start;
@@ -305,6 +307,7 @@ void SwapEngine::State::release_page_locked(PageIndex index) {
     case PageState::kOut:
     case PageState::kReadQueued: break;
     case PageState::kReading:
+    case PageState::kOnHost:
     case PageState::kWriting: return;
     case PageState::kResident:
     case PageState::kWriteQueued: leave_locked(index); break;
@@ -505,6 +508,24 @@ std::byte* SwapEngine::address_of(StorageId range) const {
 bool SwapEngine::adopt(StorageId dropped, StorageId from, PinSet& within) {
   SPILLWAY_ASSERT(within.engine_ == this);
   return state_->adopt(dropped, from, within);
+}
+
+HostHold::~HostHold() {
+  if (engine_ != nullptr) engine_->let_go_on_host(*this);
+}
+
+bool SwapEngine::hold_on_host(HostHold& hold, std::span<const HostUse> uses) {
+  SPILLWAY_ASSERT(hold.engine_ == nullptr);
+  if (state_->off_.load(std::memory_order_relaxed) || !State::WayToHost(*state_).hold(hold, uses))
+    return false;
+  hold.engine_ = this;
+  return true;
+}
+
+void SwapEngine::let_go_on_host(HostHold& hold) {
+  if (hold.engine_ == nullptr) return;
+  hold.engine_ = nullptr;
+  if (!state_->off_.load(std::memory_order_relaxed)) State::WayToHost(*state_).let_go(hold);
 }
 
 bool SwapEngine::guard(StorageId range) {

@@ -10,6 +10,7 @@
 #include "spillway/base/assert.h"
 #include "spillway/base/end_by_signal.h"
 #include "spillway/swap/transfer_observer.h"
+#include "way_to_host.h"
 
 namespace spillway::swap {
 
@@ -178,7 +179,8 @@ void SwapEngine::State::collect_locked(std::vector<Transfer>& batch) {
     start_evictions_locked();
   awaited_reads_ = 0;
   while (free_transfers_ > 0) {
-    if (collect_read_locked(fault_reads_, batch) || collect_read_locked(demand_reads_, batch)) {
+    if (collect_read_locked(fault_reads_, batch) || collect_read_locked(demand_reads_, batch) ||
+        WayToHost(*this).collect_locked(batch)) {
       ++awaited_reads_;
       continue;
     }
@@ -261,7 +263,9 @@ void SwapEngine::State::finish_locked(const TransferResult& result) {
   const auto index = static_cast<PageIndex>(result.transfer.tag);
   Range& range = range_of(pages_.get()[index]);
   ++free_transfers_;
-  if (result.transfer.direction == Direction::kRead) {
+  if (result.transfer.is_into_host) {
+    WayToHost(*this).finish_locked(index, result);
+  } else if (result.transfer.direction == Direction::kRead) {
     finish_read_locked(index, result);
   } else {
     finish_write_locked(index, result);
@@ -276,8 +280,10 @@ void SwapEngine::State::submit(const std::vector<Transfer>& batch) {
     const std::size_t index = batch[i].tag;
     const StorageId storage(pages_.get()[index].range,
                             addresses_.generation_of(static_cast<PageIndex>(index)));
-    for (TransferObserver* const observer : options_.observers)
+    for (TransferObserver* const observer : options_.observers) {
+      if (batch[i].is_into_host) break;  // It does not come to the device.
       observer->begin_transfer(batch[i], storage, i < awaited_reads_, clock_.now());
+    }
     store_->submit(batch[i]);
   }
 }
@@ -285,7 +291,9 @@ void SwapEngine::State::submit(const std::vector<Transfer>& batch) {
 /// Mapping the pages of a device may take long, and the trainer's threads wait for the mutex.
 void SwapEngine::State::prepare_pages(const std::vector<TransferResult>& results) {
   for (const TransferResult& result : results) {
-    if (result.transfer.direction != Direction::kRead || result.error != 0) continue;
+    const Transfer& transfer = result.transfer;
+    if (transfer.direction != Direction::kRead || transfer.is_into_host || result.error != 0)
+      continue;
     const auto index = static_cast<PageIndex>(result.transfer.tag);
     // This thread has chosen it, and it stays until the transfer has been finished.
     memory_->prepare_map(index, pages_.get()[index].slot);
@@ -336,6 +344,9 @@ void SwapEngine::State::run_transfers() {
     wake_waiters_locked();
     const Bytes resident = resident_locked();
     lock.unlock();
+    std::erase_if(results,
+                  [](const TransferResult& result) { return result.transfer.is_into_host; });
+    if (results.empty()) continue;
     for (TransferObserver* const observer : options_.observers)
       observer->end_transfers(results, ended, resident);
   }

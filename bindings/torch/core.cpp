@@ -196,6 +196,14 @@ Core::Core(const runtime::Settings& settings)
                  bytes_at_once(runtime().budget(), runtime().engine().page_size()), settings.split);
   // May throw; from here on LibTorch points to the runtime.
   interceptor_ = std::make_unique<Interceptor>(runtime(), settings.dispatch_key, settings.verify);
+  if (settings.update == runtime::UpdatePlace::kHost) {
+    if (!interceptor_->is_below_autograd())
+      throw ConfigError(
+          "--update host needs to see the operators of optimizers, and sees others by "
+          "way of {} (leave --update host or --dispatch-key out)",
+          interceptor_->key_name());
+    Interceptor::update_on_host();
+  }
   instance.store(this);  // From here on other threads may fork.
   watch_forks();
   install_cpu_allocator(runtime());

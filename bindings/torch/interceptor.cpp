@@ -25,6 +25,7 @@
 #include "cpu_allocator.h"
 #include "device_library.h"
 #include "device_ops.h"
+#include "host_update.h"
 #include "list_parts.h"
 #include "operator_facts.h"
 #include "out_of_memory.h"
@@ -66,6 +67,7 @@ struct ThreadState {
   StepSignal steps;
   AutogradWatch autograd;
   ParameterStorages parameters;
+  UpdatedTensors updated;  ///< With updates on the host alone.
   runtime::OpUses uses;
   runtime::OpUses shared;     ///< Of pages that small storages share.
   DeviceOps devices;          ///< The same of devices beside the host.
@@ -438,7 +440,12 @@ void intercept_whole(runtime::Runtime& runtime, ThreadState& thread, const Opera
   const SeenOp seen(runtime, thread, facts,
                     torch::jit::last(stack, op.schema().arguments().size()));
   tell_steps(runtime, thread, seen.event());
+  if (!HostUpdates::are_on())
+    return compute(runtime, thread, facts, seen.traits(), op, below, stack);
+  if (seen.event() == StepSignal::Event::kBegin) thread.updated.clear();
   compute(runtime, thread, facts, seen.traits(), op, below, stack);
+  if (thread.steps.is_after_backward())
+    thread.updated.note_made(op, torch::jit::last(stack, op.schema().returns().size()));
 }
 
 /// Runs an operator, whose arguments lie on the stack, for some members of its lists after the
@@ -457,6 +464,67 @@ void run_in_parts(const c10::OperatorHandle& op, torch::jit::Stack& stack,
     for (const at::Tensor& result : part.back().toTensorVector()) results.push_back(result);
   }
   if (!op.schema().returns().empty()) stack.emplace_back(std::move(results));
+}
+
+void intercept_here(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts& facts,
+                    const c10::OperatorHandle& op, c10::DispatchKeySet below,
+                    torch::jit::Stack& stack) {
+  if (facts.begins_with_list) {
+    const auto parts = parts_on_device(op, torch::jit::last(stack, op.schema().arguments().size()));
+    if (!parts.empty())
+      return run_in_parts(op, stack, parts, [&](torch::jit::Stack& part) {
+        intercept_whole(runtime, thread, facts, op, below, part);
+      });
+  }
+  intercept_whole(runtime, thread, facts, op, below, stack);
+}
+
+/// Members of lists that the host has left, and where the call makes results, these in their place.
+void compute_rest(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts& facts,
+                  const c10::OperatorHandle& op, c10::DispatchKeySet below,
+                  c10::ArrayRef<c10::IValue> arguments, const recompute::ListMembers& rest,
+                  std::vector<at::Tensor>& results) {
+  if (rest.empty()) return;
+  torch::jit::Stack part = recompute::arguments_for(arguments, rest);
+  intercept_here(runtime, thread, facts, op, below, part);
+  for (std::size_t i = 0; !results.empty() && i < rest.size(); ++i)
+    results[rest[i]] = part.back().toTensorVector()[i];
+}
+
+/// An optimizer's call by the host, and for what it cannot do by the GPU. False: nothing is done.
+bool intercept_on_host(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts& facts,
+                       const c10::OperatorHandle& op, c10::DispatchKeySet below,
+                       torch::jit::Stack& stack) {
+  const auto arguments = torch::jit::last(stack, op.schema().arguments().size());
+  if (!HostUpdates::may_be_of_update(op) || c10::GradMode::is_enabled() ||
+      !thread.steps.is_after_backward() ||
+      !thread.updated.may_go_on_with(op, arguments, thread.parameters))
+    return false;
+  HostCall call(op, arguments);
+  if (call.members().empty()) return false;
+  const SeenOp seen(runtime, thread, facts, arguments);
+  if (seen.traits().autograd.phase == OpPhase::kBackward) return false;
+  tell_steps(runtime, thread, seen.event());
+  if (CallRecorder* const host = recorder.load(std::memory_order_relaxed)) {
+    host->before_call(op, arguments);
+    DeviceRuntimes::for_each_record(
+        [&](CallRecorder& records) { records.before_call(op, arguments); });
+  }
+  const std::size_t size = facts.begins_with_list ? arguments[0].toListRef().size() : 1;
+  std::vector<at::Tensor> results(call.makes_results() ? size : 0);
+  recompute::ListMembers rest = call.run(results);
+  if (!facts.begins_with_list && !rest.empty()) return false;
+  for (std::size_t i = 0; i < size; ++i)
+    if (std::find(call.members().begin(), call.members().end(), i) == call.members().end())
+      rest.push_back(i);
+  compute_rest(runtime, thread, facts, op, below, arguments, rest, results);
+  torch::jit::Stack made;
+  if (facts.begins_with_list && call.makes_results()) made.emplace_back(std::move(results));
+  if (!facts.begins_with_list) made.emplace_back(results.empty() ? arguments[0] : results[0]);
+  thread.updated.note_updated(op, arguments, made);
+  torch::jit::drop(stack, op.schema().arguments().size());
+  for (c10::IValue& each : made) stack.push_back(std::move(each));
+  return true;
 }
 
 void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
@@ -491,14 +559,9 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
     carry_out_by_python(op, below, *stack, key);
     return;
   }
-  if (facts.begins_with_list) {
-    const auto parts = parts_on_device(op, torch::jit::last(*stack, count));
-    if (!parts.empty())
-      return run_in_parts(op, *stack, parts, [&](torch::jit::Stack& part) {
-        intercept_whole(*runtime, thread, facts, op, below, part);
-      });
-  }
-  intercept_whole(*runtime, thread, facts, op, below, *stack);
+  if (HostUpdates::are_on() && intercept_on_host(*runtime, thread, facts, op, below, *stack))
+    return;
+  intercept_here(*runtime, thread, facts, op, below, *stack);
 }
 
 /// The running operator of an observer that cannot wrap the call.
@@ -754,6 +817,8 @@ void Interceptor::before_pointer(const void* tensor, int writes) {
 }
 
 void Interceptor::tell_of_first_update(void (*tell)()) { at_first_update.store(tell); }
+
+void Interceptor::update_on_host() { HostUpdates::switch_on(key); }
 
 void Interceptor::disable_for_good() noexcept { served.store(nullptr); }
 

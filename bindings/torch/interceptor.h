@@ -46,6 +46,10 @@ class Interceptor {
   /// Calls it when an optimizer begins to write, once, on that thread.
   static void tell_of_first_update(void (*tell)());
 
+  /// Has optimizers write a GPU's tensors on the host from now on. Before the first operator; it
+  /// needs operators below autograd.
+  static void update_on_host();
+
   /// Lets operators pass untouched on all threads, in a forked child.
   static void disable_for_good() noexcept;
 

@@ -23,4 +23,9 @@ StepSignal::Event StepSignal::observe(bool is_in_backward, bool written_leaf) {
   return Event::kBegin;
 }
 
+bool StepSignal::is_after_backward() const {
+  if (phase_ != Phase::kForward) return !is_of_autograd_ || phase_ == Phase::kUpdated;
+  return of_autograd_.load(std::memory_order_relaxed) != seen_of_autograd_;
+}
+
 }  // namespace spillway::torch_binding

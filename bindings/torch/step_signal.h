@@ -20,6 +20,9 @@ class StepSignal {
     kBegin,   ///< The operator is the first one of a new step.
   };
   Event observe(bool is_in_backward, bool written_leaf);
+  /// Whether a backward pass has begun since the last step did, on another thread than one that
+  /// does nothing else.
+  bool is_after_backward() const;
 
  private:
   enum class Phase { kForward, kBackward, kUpdated };

@@ -153,6 +153,7 @@ RunStatistics Run::statistics_of(const RunParts& parts) const {
     statistics.given_plan = given_plan_in(*parts.plan, settings_.plan, statistics.learned);
   statistics.store = parts.store_name;
   statistics.prefetch = settings_.prefetch;
+  statistics.updates_on_host = settings_.update == UpdatePlace::kHost;
   return statistics;
 }
 

@@ -133,6 +133,7 @@ void* Runtime::allocate_small(std::size_t size, OpContext& op) {
 
 swap::SwapEngine::Allocation Runtime::allocate_paged(OpContext& op, std::size_t size) {
   swap::SwapEngine::Allocation made;
+  if (op.fills_on_host) return engine_->allocate_unfilled(Bytes(size));
   if (op.is_running && !op.fills && 8 * Bytes(size) > options_.budget) {
     with_room(op, 0, [&] { made = engine_->allocate_unfilled(Bytes(size)); });
     note_success(op);
@@ -192,6 +193,7 @@ void* Runtime::allocate(std::size_t size) {
 
 void Runtime::note_allocated(OpContext& op, StorageId storage, std::size_t size) {
   const auto pages = pages_of(size);
+  if (op.fills_on_host) return;  // Not the device's, and unknown to plans.
   if (!is_of_host()) {
     if (op.is_running)
       op.born.push_back(storage);

@@ -47,6 +47,7 @@ struct Runtime::OpContext {
   bool ran_out_of_room = false;  ///< In the latest rehearsal.
   Wait replay_wait;              ///< For pages or room, of the operator that runs again.
   bool has_replayed = false;     ///< It did run, and was not left out as needless.
+  bool fills_on_host = false;    ///< What it allocates: see HostWorkspace.
   bool replays = false;          ///< The running operator is none of the trainer's: it runs again.
   bool is_beside = false;        ///< The same: see OpTraits.
   StepGuide::Wish wish;

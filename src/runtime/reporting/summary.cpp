@@ -172,6 +172,19 @@ std::string recompute_text(const RunStatistics& s) {
   return text;
 }
 
+// Of a GPU, or of a program that used none.
+std::string updated(const RunStatistics& s) {
+  if (s.device_name.empty())
+    return "nothing in host memory: --update host is for GPUs, and the program used none";
+  if (s.memory.worked_on_host == Bytes())
+    return "nothing in host memory: no optimizer wrote tensors that can leave the GPU by operators "
+           "that the CPU can do, so --update host changed nothing";
+  std::string text = message("by the CPU, which rounds differently, on {} of pages in host memory",
+                             s.memory.worked_on_host);
+  if (s.steps > 0) text += message(" ({} per step)", s.memory.worked_on_host / s.steps);
+  return text + message("; waited {} for these", seconds_text(seconds(s.memory.host_wait)));
+}
+
 std::string verified(const RunStatistics& s) {
   const VerifiedReplays& v = s.verified;
   std::string text;
@@ -289,6 +302,8 @@ void show_work(Screen& screen, const RunStatistics& s) {
   if (s.all_disk_written() > Bytes(0) && s.endurance > Bytes(0) && s.run_seconds > kSteadySeconds)
     screen.line("wear", worn(s));
   if (s.replays > 0) screen.line("replayed", recompute_text(s));
+  if (s.updates_on_host && (s.devices.empty() || !s.device_name.empty()))
+    screen.line("updated", updated(s));
   if (s.verify) screen.line("verified", verified(s));
   screen.line("stalled", lost(s));
   if (share_of_run(s, s.stall_seconds()) > kNoticeableShare) {

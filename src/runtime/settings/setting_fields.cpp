@@ -194,6 +194,8 @@ constexpr std::array<Named<ChildPrograms>, 2> kChildren{
     {{"inherit", ChildPrograms::kInherit}, {"strip", ChildPrograms::kStrip}}};
 constexpr std::array<Named<GradientOrder>, 2> kGradientOrders{
     {{"ordered", GradientOrder::kOrdered}, {"fast", GradientOrder::kFast}}};
+constexpr std::array<Named<UpdatePlace>, 2> kUpdatePlaces{
+    {{"device", UpdatePlace::kDevice}, {"host", UpdatePlace::kHost}}};
 constexpr std::array<Named<PlanningMoment>, 2> kPlanningMoments{
     {{"background", PlanningMoment::kInBackground}, {"at-once", PlanningMoment::kAtOnce}}};
 constexpr std::array<Named<LogLevel>, 5> kLogLevels{{{"debug", LogLevel::kDebug},
@@ -229,7 +231,7 @@ std::string_view mapper_names() {
 }
 
 // clang-format off
-constexpr std::array<SettingField, 38> kFields{{
+constexpr std::array<SettingField, 39> kFields{{
   {{"budget", "SIZE|PERCENT%|auto", "auto",
     "Limit on the bytes of tensors in memory at once, of the CPU and of each GPU. auto is the memory that "
     "this process can use, less --reserve (on a GPU what is free there, less 1GiB); a percentage is a share of "
@@ -254,6 +256,12 @@ constexpr std::array<SettingField, 38> kFields{{
     "Recomputation: plans may drop tensors and rerun the operators that made them, with the same "
     "bits, where that is faster than the disk; off swaps only."},
    [](Settings& s, Text t) { s.recompute = parse_switch(t); }},
+  {{"update", {}, "device",
+    "Place where optimizers update tensors of a GPU. host: by the kernels of the CPU, in host memory, so that "
+    "moments need not come to the GPU, and parameters and gradients move once. That rounds differently. What the CPU "
+    "has no such kernel for, and what host memory before the disks has no room for, is updated on the GPU all the "
+    "same, as the run tells. Not with --split."},
+   [](Settings& s, Text t) { s.update = value_named(t, kUpdatePlaces, "place"); }, &names_of<kUpdatePlaces>},
   {{"strategy", "NAME", "spillway",
     "Strategy that decides what to swap and what to recompute: spillway, or a published one for "
     "comparison; spillway plan --help lists them."},

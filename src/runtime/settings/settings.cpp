@@ -274,6 +274,10 @@ Settings load_settings(const SettingSources& sources) {
   for (const auto& [key, value] : sources.options)
     assign_setting(settings, key, value, sources.options_origin + key);
   if (!settings.split) refuse_options_of_split(sources);
+  if (settings.split && settings.update == UpdatePlace::kHost)
+    throw ConfigError(
+        "--update host is not for --split: tensors of a GPU stay LibTorch's there (leave "
+        "one of both out)");
   return settings;
 }
 

@@ -22,9 +22,10 @@ std::uint32_t count_staging_slabs(const device::Device& device, const device::Ho
   return std::min(part, static_cast<std::uint32_t>(depth));
 }
 
-StoreFacts facts_before(const SpillStore& lower, const device::Device& device) {
+StoreFacts facts_before(const SpillStore& lower, const device::Device& device, HostExtents* host) {
   StoreFacts facts = lower.facts();
   facts.device = device.id();
+  facts.host = host;
   return facts;
 }
 
@@ -55,7 +56,7 @@ TieredStore::TieredStore(std::shared_ptr<device::Device> device,
                          std::unique_ptr<device::HostSlabs> slabs,
                          std::unique_ptr<SpillStore> lower, std::shared_ptr<Notifier> notifier,
                          DiskObserver* disks)
-    : SpillStore(facts_before(*lower, *device)),
+    : SpillStore(facts_before(*lower, *device, this)),
       device_(std::move(device)),
       slabs_(std::move(slabs)),
       wait_(notifier),
@@ -170,6 +171,39 @@ ExtentPlace TieredStore::do_locate(ExtentId extent) const {
   return in_memory;
 }
 
+// --- Extents that the host works on -----------------------------------------------------------
+
+HostExtents::Place TieredStore::place_of(ExtentId extent) const {
+  const std::lock_guard lock(mutex_);
+  const Held& held = held_[extent.value()];
+  if (held.slab == nullptr) return Place::kElsewhere;
+  return held.is_demoting ? Place::kLeaving : Place::kThere;
+}
+
+std::byte* TieredStore::hold(ExtentId extent, std::size_t size) {
+  const std::lock_guard lock(mutex_);
+  Held& held = held_[extent.value()];
+  if (held.slab == nullptr || held.is_demoting) return nullptr;
+  if (held.age != 0) demotable_.erase(std::exchange(held.age, 0));
+  held.size = size;
+  return held.slab->span().data;
+}
+
+void TieredStore::let_go(ExtentId extent) {
+  const std::lock_guard lock(mutex_);
+  Held& held = held_[extent.value()];
+  if (held.slab == nullptr || held.is_demoting || held.age != 0) return;
+  held.tier = StoreTier::kAny;
+  held.age = ++latest_age_;
+  demotable_.emplace(held.age, extent);
+}
+
+bool TieredStore::is_making_room() const {
+  const std::lock_guard lock(mutex_);
+  if (demoting_ > 0) return true;
+  return spare_slabs_ > 0 && !demotable_.empty() && !is_lower_full_ && demotion_failure_.empty();
+}
+
 // --- Transfers --------------------------------------------------------------------------------
 
 void TieredStore::do_submit(const Transfer& transfer) {
@@ -182,7 +216,8 @@ void TieredStore::do_submit(const Transfer& transfer) {
     return;
   }
   if (held.slab == nullptr) {
-    const auto kind = staging_slabs_ > 0 ? LowerKind::kStaged : LowerKind::kDirect;
+    const bool is_staged = staging_slabs_ > 0 && !transfer.is_into_host;
+    const auto kind = is_staged ? LowerKind::kStaged : LowerKind::kDirect;
     backlog_.push_back({kind, transfer, held.lower});
     lock.unlock();
     advance_lower();

@@ -29,7 +29,7 @@ namespace spillway::swap {
 ///
 /// A slab that came back is given out by `reserve` only, so that nobody writes to it while whoever
 /// reserves, the engine, stands still for a fork: a child finds each extent where its table says.
-class TieredStore final : public SpillStore {
+class TieredStore final : public SpillStore, private HostExtents {
  public:
   TieredStore(std::shared_ptr<device::Device> device, std::unique_ptr<device::HostSlabs> slabs,
               std::unique_ptr<SpillStore> lower, std::shared_ptr<Notifier> notifier,
@@ -87,6 +87,11 @@ class TieredStore final : public SpillStore {
   ExtentPlace do_locate(ExtentId extent) const override;
   StoreReport do_report() const override;
 
+  Place place_of(ExtentId extent) const override;
+  std::byte* hold(ExtentId extent, std::size_t size) override;
+  void let_go(ExtentId extent) override;
+  bool is_making_room() const override;
+
   ExtentId new_extent_locked();
   bool find_place_locked(Held& held);
   void settle_locked(ExtentId extent);
@@ -130,10 +135,10 @@ class TieredStore final : public SpillStore {
   std::vector<LowerJob> lower_jobs_;  // By the tag that the lower store sees.
   std::vector<std::size_t> idle_;     // Indices into lower_jobs_.
   std::deque<LowerJob> backlog_;
-  std::deque<LowerJob> copied_;      // Staged, and now for the lower store.
-  std::vector<SharedSlab> staging_;  // Idle ones.
-  std::vector<Transfer> deferred_;   // Writes to extents that are being demoted.
-  std::size_t demoting_ = 0;
+  std::deque<LowerJob> copied_;           // Staged, and now for the lower store.
+  std::vector<SharedSlab> staging_;       // Idle ones.
+  std::vector<Transfer> deferred_;        // Writes to extents that are being demoted.
+  std::atomic<std::size_t> demoting_{0};  // Others read it.
   std::vector<TransferResult> scratch_;
   const std::unique_ptr<SpillStore> lower_;  // Waits for what it carries, from the slabs above.
   std::array<Lane, 2> lanes_;                // By direction. Last: they end their work first.

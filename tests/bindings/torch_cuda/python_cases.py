@@ -276,6 +276,49 @@ def optimizers():
         note_model(model)
 
 
+def mirrored(forms=((torch.optim.Adam, {"foreach": True}),
+                    (torch.optim.AdamW, {"fused": True, "amsgrad": True}),
+                    (torch.optim.SGD, {"momentum": 0.9, "fused": True, "weight_decay": 0.01}),
+                    (torch.optim.Adagrad, {"fused": False, "foreach": True, "weight_decay": 0.01}))):
+    """Gradients update copies on the CPU, too, which the CPU's kernels give the bits that the GPU's tensors have."""
+    for kind, form in forms:
+        model = net(6, dropout=0).cuda()
+        copies = [parameter.detach().cpu().requires_grad_() for parameter in model.parameters()]
+        optimizer, of_copies = (kind(parameters, 1e-2, **form) for parameters in (model.parameters(), copies))
+        for _ in range(4):
+            optimizer.zero_grad()
+            x = batch()
+            loss = torch.nn.functional.mse_loss(model(x), x)
+            loss.backward()
+            for parameter, copy in zip(model.parameters(), copies):
+                copy.grad = parameter.grad.cpu()
+            optimizer.step()
+            of_copies.step()
+            note("loss", loss)
+        note_model(model)
+        for parameter, copy in zip(model.parameters(), copies):
+            assert torch.equal(parameter.cpu(), copy)
+            for name, value in of_copies.state[copy].items():
+                assert torch.equal(optimizer.state[parameter][name].cpu(), value), name
+
+
+def mirrored_adam():
+    mirrored(((torch.optim.Adam, {"foreach": True}),))
+
+
+def mirrored_tensors():
+    mirrored(((torch.optim.Adam, {"foreach": False}),
+              (torch.optim.SGD, {"momentum": 0.9, "foreach": False, "weight_decay": 0.01})))
+
+
+def wide():
+    """Tensors of 2 MiB."""
+    model = torch.nn.Sequential(torch.nn.Linear(WIDTH, 8 * WIDTH), torch.nn.Linear(8 * WIDTH, WIDTH)).cuda()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3, foreach=True)
+    for _ in range(2):
+        note("loss", step(model, optimizer, batch()))
+
+
 def threads():
     """Two trainers in one process, each on a stream of its own."""
     torch.zeros(1, device="cuda")

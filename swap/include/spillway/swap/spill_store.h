@@ -45,6 +45,9 @@ struct Transfer {
   std::byte* memory = nullptr;  ///< Of the store's device, aligned to 4096 bytes.
   std::size_t size = 0;         ///< Multiple of 4096, at most one page.
   std::uint64_t tag = 0;        ///< Comes back with the completion.
+  /// A read whose memory is the host's, whatever the store's device is: of HostExtents, from an
+  /// extent that is not there.
+  bool is_into_host = false;
 };
 
 /// The outcome of a transfer. `error` is 0 or an errno value; `detail` names file and reason.
@@ -87,6 +90,21 @@ struct HostTierReport {
   Bytes demoted;  ///< Went on from there to the disks, and counts as written only once.
 };
 
+/// Extents in host memory, as places where the host may change the bytes. Any thread.
+class HostExtents {
+ public:
+  virtual ~HostExtents() = default;
+  enum class Place : std::uint8_t { kThere, kLeaving, kElsewhere };
+  virtual Place place_of(ExtentId extent) const = 0;
+  /// Where an extent that is there lies, with `size` bytes; it stays there until `let_go`, or until
+  /// it is released. Null where it is not there, or has begun to leave.
+  virtual std::byte* hold(ExtentId extent, std::size_t size) = 0;
+  /// From now on it may go on to the disks.
+  virtual void let_go(ExtentId extent) = 0;
+  /// Whether more room is to be expected, as pages go on to the disks.
+  virtual bool is_making_room() const = 0;
+};
+
 /// What a store has done since it was opened, and what it can hold.
 struct StoreReport {
   Bytes written;  ///< By transfers that succeeded.
@@ -119,6 +137,7 @@ struct StoreFacts {
   /// Whose memory its transfers move: the host's, or that of a device whose queues copy it.
   device::DeviceId device = {};
   Bytes extent_size = Bytes(kExtentBytes);  ///< Of each extent; no transfer is larger.
+  HostExtents* host = nullptr;              ///< Part of the store; null: it has none.
 };
 
 /// Holds spilled pages. Extents are reserved and released by any thread; transfers are submitted

@@ -11,6 +11,7 @@
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
 #include "spillway/memory/page_memory.h"
+#include "spillway/swap/host_work.h"
 #include "spillway/swap/residency.h"
 #include "spillway/swap/spill_store.h"
 #include "spillway/swap/storage_range.h"
@@ -51,6 +52,8 @@ struct SwapStatistics {
   Duration fetch_wait{0};    ///< Operators waiting for their inputs.
   Duration room_wait{0};     ///< Operators waiting for room for their outputs.
   Duration fault_wait{0};    ///< Faults, from their first report until the access was allowed.
+  Bytes worked_on_host;      ///< Pages that the host worked on in place of the device.
+  Duration host_wait{0};     ///< For these to be in host memory.
   std::uint64_t cancelled_writes = 0;
   StoreReport store;
 };
@@ -63,6 +66,7 @@ class SwapEngine final : public StorageMemory,
                          public ResidencyAdvice,
                          public DroppedStorages,
                          public WriteGuards,
+                         public HostWork,
                          public ForkHooks {
  public:
   SwapEngine(const SwapEngineOptions& options, std::unique_ptr<memory::PageMemory> memory,
@@ -115,6 +119,9 @@ class SwapEngine final : public StorageMemory,
   bool guard(StorageId storage) override;
   bool is_write_awaited(StorageId storage) const override;
   void unguard(StorageId storage) override;
+
+  bool hold_on_host(HostHold& hold, std::span<const HostUse> uses) override;
+  void let_go_on_host(HostHold& hold) override;
 
   std::byte* address_of(StorageId storage) const override;
 

@@ -86,8 +86,7 @@ class Runtime {
   /// of what depends on what.
   bool wants_record() const noexcept;
   void keep(std::optional<recompute::RecordedCall> call);
-  /// A point in time, with the bytes that all transfers had moved and the time that this thread had
-  /// waited for them until then.
+  /// A moment, with what all transfers had moved and this thread had waited for them until then.
   struct Mark {
     TimePoint at;
     Bytes moved;
@@ -150,6 +149,7 @@ class Runtime {
 
  private:
   friend class Rehearsal;
+  friend class HostWorkspace;
   struct OpContext;
   struct OpContexts;
   struct Oversize;

@@ -78,6 +78,7 @@ struct RunStatistics : RuntimeReport {
   std::string store;
   std::vector<std::string> directories;
   bool prefetch = true;
+  bool updates_on_host = false;  ///< As asked for.
   bool verify = false;
 
   /// Time in which the trainer waited for Spillway.

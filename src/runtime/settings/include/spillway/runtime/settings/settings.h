@@ -30,6 +30,7 @@ struct DeviceBudget {
 
 enum class ProgressMode : std::uint8_t { kAuto, kOn, kOff };
 enum class ChildPrograms : std::uint8_t { kInherit, kStrip };
+enum class UpdatePlace : std::uint8_t { kDevice, kHost };
 enum class GradientOrder : std::uint8_t { kOrdered, kFast };
 
 /// Settings of a user. Each field is one key of the config file, one variable SPILLWAY_<KEY>
@@ -49,6 +50,7 @@ struct Settings {
   std::string dispatch_key = "auto";
   bool prefetch = true;
   bool recompute = true;
+  UpdatePlace update = UpdatePlace::kDevice;
   std::string strategy = "spillway";
   std::string plan;  ///< Path of a stored plan, or empty.
   PlanningMoment planning = PlanningMoment::kInBackground;

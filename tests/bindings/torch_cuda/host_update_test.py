@@ -1,0 +1,53 @@
+"""With --update host optimizers give the bits of the CPU's kernels on copies there, and moments do not move."""
+import unittest
+
+from python_cases_test import HERE, SLOW, GpuRuns
+
+PAGES_OF_STATE = 6 * 4  # Weights of a model, and pages in each of its tensors.
+
+
+class HostUpdates(GpuRuns):
+    def train(self, cases, ram, *options, budget="2MiB", **settings):
+        """What the program prints, what the run says, and statistics of the GPU."""
+        before = [word.replace("ram:2MiB", f"ram:{ram}") for word in self.served(budget)]
+        run = self.start([*before, *options], [str(HERE / "python_cases.py"), *cases.split()], settings)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        device, = self.devices(self.file)
+        return run.stdout, run.stderr, device
+
+    def test_lists_of_tensors_are_updated_in_host_memory(self):
+        """Parameters, gradients and Adam's moments are about four times the budget."""
+        on_gpu, text, device = self.train("mirrored_adam", "64MiB")
+        self.assertEqual(device["host_update_bytes"], 0)
+        self.assertNotIn("updated", text)
+        on_host, text, host = self.train("mirrored_adam", "64MiB", "--update", "host", **SLOW)
+        self.assertEqual(on_host, on_gpu)
+        self.assertGreater(host["host_update_bytes"], 0)
+        self.assertIn("[spillway] updated  by the CPU, which rounds differently", text)
+        # Eight bytes of each parameter in each of the steps, both ways: its moments.
+        moments = 4 * 2 * PAGES_OF_STATE * (64 << 10)
+        self.assertLess(host["fetched_bytes"], device["fetched_bytes"] - moments)
+        self.assertLess(host["spilled_bytes"], device["spilled_bytes"] - moments)
+        print({key: [device[key], host[key]] for key in ("fetched_bytes", "spilled_bytes")})
+
+    def test_all_forms_with_disks_behind_host_memory(self):
+        for cases in ("mirrored", "mirrored_tensors"):
+            _, _, host = self.train(cases, "3MiB", "--update", "host", **SLOW)
+            self.assertGreater(host["demoted_bytes"], 0)
+            self.assertGreater(host["host_update_bytes"], 8 * PAGES_OF_STATE * (64 << 10))
+
+    def test_what_it_cannot_do_is_said(self):
+        _, text, host = self.train("wide", "2MiB", "--update", "host", budget="16MiB")
+        self.assertEqual(host["host_update_bytes"], 0)
+        self.assertIn("--update host: aten::_foreach_", text)
+        self.assertIn("updates a tensor on its GPU, because host memory before the disks has no room for it", text)
+        _, text, host = self.train("convolutions", "64MiB", "--update", "host")
+        self.assertEqual(host["host_update_bytes"], 0)  # Its tensors are too small to leave the GPU.
+        self.assertIn("so --update host changed nothing", text)
+        refused = self.start([*self.served(), "--update", "host", "--split"], ["-c", "pass"], {})
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("--update host is not for --split", refused.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
