@@ -276,7 +276,7 @@ Settings load_settings(const SettingSources& sources) {
   if (!settings.split) refuse_options_of_split(sources);
   if (settings.split && settings.update == UpdatePlace::kHost)
     throw ConfigError(
-        "--update host is not for --split: tensors of a GPU stay LibTorch's there (leave "
+        "--update host is not for --split, whose ranks update what they own on their GPUs (leave "
         "one of both out)");
   return settings;
 }

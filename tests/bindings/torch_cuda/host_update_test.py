@@ -31,8 +31,8 @@ class HostUpdates(GpuRuns):
         print({key: [device[key], host[key]] for key in ("fetched_bytes", "spilled_bytes")})
 
     def test_all_forms_with_disks_behind_host_memory(self):
-        for cases in ("mirrored", "mirrored_tensors"):
-            _, _, host = self.train(cases, "3MiB", "--update", "host", **SLOW)
+        for cases, settings in (("mirrored", {}), ("mirrored_tensors", SLOW)):
+            _, _, host = self.train(cases, "3MiB", "--update", "host", **settings)
             self.assertGreater(host["demoted_bytes"], 0)
             self.assertGreater(host["host_update_bytes"], 8 * PAGES_OF_STATE * (64 << 10))
 
