@@ -1,7 +1,7 @@
 """With --update host optimizers give the bits of the CPU's kernels on copies there, and moments do not move."""
 import unittest
 
-from python_cases_test import HERE, SLOW, GpuRuns
+from python_cases_test import COMMAND, HERE, SLOW, GpuRuns
 
 PAGES_OF_STATE = 6 * 4  # Weights of a model, and pages in each of its tensors.
 
@@ -9,7 +9,8 @@ PAGES_OF_STATE = 6 * 4  # Weights of a model, and pages in each of its tensors.
 class HostUpdates(GpuRuns):
     def train(self, cases, ram, *options, budget="2MiB", **settings):
         """What the program prints, what the run says, and statistics of the GPU."""
-        before = [word.replace("ram:2MiB", f"ram:{ram}") for word in self.served(budget)]
+        before = [COMMAND, "run", "--budget", f"cuda={budget},cpu=4GiB", "--min-storage", "32KiB",
+                  "--nvme", f"ram:{ram},{self.folder}", "--stats", str(self.file)]
         run = self.start([*before, *options], [str(HERE / "python_cases.py"), *cases.split()], settings)
         self.assertEqual(run.returncode, 0, run.stderr)
         device, = self.devices(self.file)
