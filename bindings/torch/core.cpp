@@ -12,6 +12,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 
 #include "call_recorder.h"
@@ -29,6 +30,7 @@
 #include "spillway/preload/active.h"
 #include "spillway/preload/hooks.h"
 #include "spillway/runtime/endings.h"
+#include "spillway/runtime/settings/device_budget.h"
 #include "spillway/split/refusals.h"
 #include "spillway/split/split_placement.h"
 #include "spillway_version.h"
@@ -158,6 +160,13 @@ std::unique_ptr<transport::MpiTransport> make_transport() {
   }
 }
 
+/// Where memory is LibTorch's own, nothing is paged.
+Bytes least_paged_of(c10::Device gpu) {
+  runtime::Runtime* const runtime = DeviceRuntimes::of(gpu);
+  if (runtime == nullptr) return Bytes(std::numeric_limits<std::uint64_t>::max());
+  return runtime::least_paged(core().run().settings(), runtime->engine().page_size());
+}
+
 /// Each rank may have a copy of its own.
 std::string contents_of(const std::string& plan) {
   if (plan.empty()) return "no plan";
@@ -284,6 +293,7 @@ void Core::split_over_ranks() {
   split_ = std::make_unique<split::SplitProgram>(
       split::SplitOptions{.runtime = runtime(),
                           .transport = shards_->transport(),
+                          .job_transport = *transport_,
                           .job = shards_->job(),
                           .exchange = shards_->exchange(),
                           .hosts = transport_->job().hosts,
@@ -299,6 +309,7 @@ void Core::split_over_ranks() {
                           .run_beside = &Interceptor::run_beside,
                           .try_on_gpu = &Interceptor::try_on_gpu,
                           .runtime_of_gpu = &runtime_of_gpu,
+                          .least_paged = &least_paged_of,
                           .deleter = cpu_allocator_deleter()});
   answer_signals();
   run_.ranks_at_end = [this](const runtime::RunStatistics& mine) { return gather(mine); };

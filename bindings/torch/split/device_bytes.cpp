@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/CachingDeviceAllocator.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <array>
@@ -43,7 +42,7 @@ void DeviceBytes::copy(const at::Tensor& to, const at::Tensor& from) const {
       c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
   const std::array<c10::IValue, 2> tensors{to, from};
   beside_(operation, tensors, tensors, [&] {
-    const c10::impl::ExcludeDispatchKeyGuard below(keys_above_);
+    const auto below = below_interception();
     to.copy_(from);
   });
 }

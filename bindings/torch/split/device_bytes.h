@@ -3,6 +3,7 @@
 #include <ATen/core/ivalue.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/Storage.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cstddef>
 
@@ -20,6 +21,11 @@ class DeviceBytes {
  public:
   /// `hidden`: keys that do not see the copies. `beside`: runs them where the GPU has a runtime.
   DeviceBytes(c10::DispatchKeySet hidden, RunBeside beside);
+
+  /// As long as it lives, operators of this thread are nobody's but the device's.
+  [[nodiscard]] c10::impl::ExcludeDispatchKeyGuard below_interception() const {
+    return c10::impl::ExcludeDispatchKeyGuard(keys_above_);
+  }
 
   /// `size` bytes of the storage, from `begin` on. It has them, or the host, when this returns.
   void copy_to_host(void* host, const c10::Storage& storage, std::size_t begin,

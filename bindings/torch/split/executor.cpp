@@ -58,19 +58,18 @@ std::optional<c10::Device> still_copies_from(const torch::jit::Stack& results,
   return is_on_host ? device : std::nullopt;
 }
 
-transport::Tag tag_of(const Move& move) { return {transport::Stream::kValues, move.number}; }
-
 }  // namespace
 
 Executor::Executor(runtime::Runtime& runtime, transport::Transport& transport, pipeline::Job& job,
                    Compute compute, std::uint64_t window, ShardExchange* shards, RankLog* log,
-                   const DeviceBytes& devices)
+                   const DeviceBytes& devices, DeviceMessages& between_devices)
     : runtime_(runtime),
       transport_(transport),
       job_(job),
       compute_(compute),
       shards_(shards),
       devices_(devices),
+      between_devices_(between_devices),
       log_(log),
       more_work_(transport.make_notifier()),
       queue_(window),
@@ -90,8 +89,17 @@ void Executor::stop() {
     const std::lock_guard lock(mutex_);
     is_ending_ = true;
   }
-  more_work_->notify();
+  notify();
   thread_.join();
+}
+
+void Executor::notify() {
+  std::shared_ptr<transport::Notifier> more_work;
+  {
+    const std::lock_guard lock(mutex_);
+    more_work = more_work_;
+  }
+  more_work->notify();
 }
 
 TaskId Executor::add(const Task& task, Work work) {
@@ -101,7 +109,7 @@ TaskId Executor::add(const Task& task, Work work) {
     id = queue_.add(task);
     work_.emplace(id, std::move(work));
   }
-  more_work_->notify();
+  notify();
   return id;
 }
 
@@ -118,7 +126,10 @@ void Executor::add_call(PendingCall call, std::span<const StorageOrdinal> reads,
        .order = place.order,
        .order_of_rest = place.order_of_rest,
        .segment = segment},
-      {.compute = [this, kept] { run_call(*kept); },
+      {.compute =
+           [this, kept, written = std::vector<StorageOrdinal>(writes.begin(), writes.end())] {
+             run_call(*kept, written);
+           },
        .name = kept_name_of(kept->op),
        .action = kept->action});
 }
@@ -133,7 +144,12 @@ void Executor::add_move(const Move& move, Bytes size, c10::Device device, MicroB
        .writes = sends ? none : storage,
        .micro_batch = micro_batch,
        .is_awaited = sends && action.has_value()},
-      {.move = move, .size = size, .device = device, .action = action, .order = order});
+      {.move = move,
+       .size = size,
+       .device = device,
+       .is_between_devices = between_devices_.carries(device, size),
+       .action = action,
+       .order = order});
 }
 
 void Executor::add_drop(StorageOrdinal storage) {
@@ -146,6 +162,7 @@ void Executor::add_effort(std::unique_ptr<Effort> effort, std::span<const Storag
   Work work;
   work.effort = std::move(effort);
   work.on.assign(on.begin(), on.end());
+  work.writes = writes;
   add({.kind = Task::Kind::kTransfer,
        .reads = on,
        .writes = writes ? on : std::span<const StorageOrdinal>()},
@@ -165,6 +182,17 @@ void Executor::add_barrier(std::uint64_t step, std::function<void()> work) {
       {.compute = std::move(begin), .name = "the begin of a step"});
 }
 
+void Executor::wake_by(std::shared_ptr<transport::Notifier> notifier) {
+  const std::span<const StorageOrdinal> written(&kProgramOrder, 1);
+  auto change = [this, notifier = std::move(notifier)]() mutable {
+    const std::lock_guard lock(mutex_);
+    more_work_ = std::move(notifier);
+  };
+  add({.kind = Task::Kind::kCompute, .writes = written},
+      {.compute = std::move(change), .name = "messages between devices"});
+  wait_until_left(0);
+}
+
 void Executor::hold(StorageOrdinal storage, c10::Storage bytes) {
   // The argument ends after the lock, with what was there.
   const std::lock_guard lock(mutex_);
@@ -177,9 +205,22 @@ bool Executor::has(StorageOrdinal storage) const {
 }
 
 c10::Storage Executor::held(StorageOrdinal storage) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = held_.find(storage);
-  return found == held_.end() ? c10::Storage() : found->second;
+  c10::Storage found;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto at = held_.find(storage);
+    if (at != held_.end()) found = at->second;
+  }
+  between_devices_.before_read(found);
+  return found;
+}
+
+/// What messages still read stays as it is.
+c10::Storage Executor::held_to_write(StorageOrdinal storage) {
+  const c10::Storage before = held(storage);
+  c10::Storage now = between_devices_.before_write(before);
+  if (now.unsafeGetStorageImpl() != before.unsafeGetStorageImpl()) hold(storage, now);
+  return now;
 }
 
 c10::Storage Executor::wait_for(StorageOrdinal storage, bool writes, std::string_view who) {
@@ -197,7 +238,8 @@ c10::Storage Executor::wait_for(StorageOrdinal storage, bool writes, std::string
     const std::lock_guard lock(mutex_);
     occupation_.program_has_waited(who, waited);
   }
-  return held(storage);
+  if (const std::string lost = between_devices_.why_lost(); !lost.empty()) job_.abort(lost);
+  return writes ? held_to_write(storage) : held(storage);
 }
 
 void Executor::write(runtime::RankFigures& figures) const {
@@ -224,7 +266,7 @@ void Executor::lift_window() {
     const std::lock_guard lock(mutex_);
     queue_.lift_window();
   }
-  more_work_->notify();
+  notify();
 }
 
 void Executor::begin_list(std::span<const pipeline::ListedAction> list, std::uint64_t window) {
@@ -237,7 +279,7 @@ void Executor::come_to_phase(std::uint64_t phase) {
     const std::lock_guard lock(mutex_);
     queue_.come_to_phase(phase);
   }
-  more_work_->notify();
+  notify();
 }
 
 void Executor::end_list() {
@@ -245,7 +287,7 @@ void Executor::end_list() {
     const std::lock_guard lock(mutex_);
     queue_.end_list();
   }
-  more_work_->notify();
+  notify();
 }
 
 void Executor::give_up_list() {
@@ -253,7 +295,7 @@ void Executor::give_up_list() {
     const std::lock_guard lock(mutex_);
     queue_.give_up_list();
   }
-  more_work_->notify();
+  notify();
 }
 
 bool Executor::is_over(const std::function<bool()>& is_over_locked) const {
@@ -262,7 +304,7 @@ bool Executor::is_over(const std::function<bool()>& is_over_locked) const {
 }
 
 void Executor::wait_until(const std::function<bool()>& is_over_locked, const char* what) {
-  more_work_->notify();
+  notify();
   const auto what_text = [what] { return std::string(what); };
   // Of the two jobs, the one asks whose rank is waited for.
   while (!is_over(is_over_locked)) {
@@ -299,16 +341,6 @@ void Executor::notify_program() {
   if (shards_ != nullptr) shards_->job().notify();
 }
 
-LatestWork::Piece Executor::piece_of(const UnderWay& message) const {
-  using Kind = LatestWork::Piece::Kind;
-  const bool sends = message.move.from == transport_.rank();
-  return {.kind = sends ? Kind::kSends : Kind::kReceives,
-          .action = message.action,
-          .storage = message.move.storage,
-          .size = message.size,
-          .peer = sends ? message.move.to : message.move.from};
-}
-
 /// Both jobs: either may ask where this rank is.
 void Executor::have_job_described(bool is_running) {
   std::function<std::vector<std::string>()> more;
@@ -343,7 +375,7 @@ void Executor::finish(TaskId task, bool is_computed) {
     queue_.done(task);
     waits_for_ = Rank();
     for (const UnderWay& one : under_way_)
-      if (one.move.to == transport_.rank()) {
+      if (one.move.to == transport_.rank() && !one.is_handed_on) {
         waits_for_ = one.move.from;
         break;
       }
@@ -351,83 +383,10 @@ void Executor::finish(TaskId task, bool is_computed) {
   notify_program();
 }
 
-bool Executor::end_transfers() {
-  bool has_ended = false;
-  for (auto one = under_way_.begin(); one != under_way_.end();) {
-    if (!one->event.is_done()) {
-      ++one;
-      continue;
-    }
-    const device::Outcome outcome = one->event.wait();
-    if (!outcome.succeeded())
-      throw transport::TransportError("a message between ranks {} and {} was lost: {}",
-                                      one->move.from.value(), one->move.to.value(), outcome.error);
-    UnderWay message = std::move(*one);
-    one = under_way_.erase(one);
-    take(message);
-    has_ended = true;
-  }
-  if (has_ended) begin_postponed();
-  return has_ended;
-}
-
-/// What has come is the rank's own from now on.
-void Executor::take(UnderWay& message) {
-  const bool has_come = message.move.to == transport_.rank();
-  {
-    const std::lock_guard lock(mutex_);
-    messages_ = under_way_.size();
-    occupation_.message_ended(rank_in_job(shards_ == nullptr ? Rank(0) : shards_->shard(),
-                                          has_come ? message.move.from : message.move.to));
-  }
-  if (!has_come) {
-    notify_program();
-    return;
-  }
-  const TimePoint begin = log_ == nullptr ? TimePoint() : clock_.now();
-  const DeviceTurn turn(!message.device.is_cpu());
-  c10::Storage storage = made_storage(message.size.count(), message.device);
-  message.bytes.copy_to(runtime_, devices_, storage);
-  message.bytes = {};
-  hold(message.move.storage, std::move(storage));
-  note(message, begin);
-  finish(message.task, /*is_computed=*/false);
-}
-
-/// Each direction has room for so many bytes, and at any time for its first message, in the order
-/// of the lists or of the program: that one waits for nobody's later ones, so all come to an end.
-bool Executor::may_begin(const Postponed& message, bool sends, Bytes size) const {
-  constexpr Bytes kMost = 128_MiB;
-  Bytes begun = size;
-  bool is_first = true;
-  for (const UnderWay& one : under_way_) {
-    if ((one.move.from == transport_.rank()) != sends) continue;
-    begun += one.size;
-    is_first &= message < Postponed(one.order, one.task);
-  }
-  return is_first || begun <= kMost;
-}
-
-void Executor::begin_postponed() {
-  std::array<bool, 2> is_blocked{};
-  for (auto one = postponed_.begin(); one != postponed_.end();) {
-    const Work& work = one->second;
-    const bool sends = work.move->from == transport_.rank();
-    bool& blocked = is_blocked[sends ? 1 : 0];
-    blocked = blocked || !may_begin(one->first, sends, work.size);
-    if (blocked) {
-      ++one;
-      continue;
-    }
-    begin_move(one->first.second, work);
-    one = postponed_.erase(one);
-  }
-}
-
 void Executor::begin_effort(TaskId task, Work& work) {
   std::vector<c10::Storage> storages;
   for (const StorageOrdinal storage : work.on) {
-    storages.push_back(held(storage));
+    storages.push_back(work.writes ? held_to_write(storage) : held(storage));
     SPILLWAY_ASSERT(storages.back().unsafeGetStorageImpl() != nullptr);
   }
   {
@@ -461,60 +420,12 @@ bool Executor::advance_efforts() {
   return has_ended;
 }
 
-void Executor::begin_move(TaskId task, const Work& work) {
-  const Move& move = *work.move;
-  UnderWay& begun = under_way_.emplace_back();
-  begun.task = task;
-  begun.move = move;
-  begun.size = work.size;
-  begun.device = work.device;
-  begun.action = work.action;
-  begun.order = work.order;
-  begun.bytes = StagedBytes(work.size);
-  if (move.from == transport_.rank()) {
-    send(begun);
-    return;
-  }
-  begun.event = transport_.receive(move.from, tag_of(move), begun.bytes.span());
-  const std::lock_guard lock(mutex_);
-  messages_ = under_way_.size();
-  latest_work_.expect(task, piece_of(begun));
-  if (!waits_for_.is_some()) waits_for_ = move.from;
-}
-
-void Executor::send(UnderWay& begun) {
-  const TimePoint begin = log_ == nullptr ? TimePoint() : clock_.now();
-  const c10::Storage bytes = held(begun.move.storage);
-  SPILLWAY_ASSERT(bytes.unsafeGetStorageImpl() != nullptr);
-  begun.bytes.fill_from(runtime_, devices_, bytes);
-  begun.event = transport_.send(begun.move.to, tag_of(begun.move), begun.bytes.span());
-  note(begun, begin);
-  {
-    const std::lock_guard lock(mutex_);
-    messages_ = under_way_.size();
-    latest_work_.add(piece_of(begun));
-  }
-  finish(begun.task, /*is_computed=*/false);
-}
-
-void Executor::note(const UnderWay& message, TimePoint begin) {
-  if (log_ == nullptr) return;
-  const bool has_come = message.move.to == transport_.rank();
-  const Rank shard = shards_ == nullptr ? Rank(0) : shards_->shard();
-  const std::uint32_t shards = shards_ == nullptr ? 1 : shards_->shards();
-  log_->add({.begin = begin,
-             .end = clock_.now(),
-             .number = message.move.number * shards + shard.value(),
-             .size = message.size,
-             .peer = rank_in_job(shard, has_come ? message.move.from : message.move.to),
-             .has_come = has_come,
-             .action = message.action});
-}
-
-void Executor::run_call(const PendingCall& call) {
+void Executor::run_call(const PendingCall& call, std::span<const StorageOrdinal> writes) {
   const recompute::SurroundingsGuard surroundings(*call.surroundings, {});
   const DeviceTurn turn(std::any_of(call.blanks.begin(), call.blanks.end(),
                                     [](const auto& blank) { return !blank.device.is_cpu(); }));
+  if (between_devices_.is_on())
+    for (const StorageOrdinal storage : writes) held_to_write(storage);
   for (const PendingResult& blank : call.blanks)
     hold(blank.storage, made_storage(blank.size.count(), blank.device));
   if (call.bytes.file != nullptr) {

@@ -22,6 +22,7 @@
 
 #include "archive_file.h"
 #include "device_bytes.h"
+#include "device_messages.h"
 #include "effort.h"
 #include "latest_work.h"
 #include "occupation.h"
@@ -86,7 +87,7 @@ class Executor {
   /// does.
   Executor(runtime::Runtime& runtime, transport::Transport& transport, pipeline::Job& job,
            Compute compute, std::uint64_t window, ShardExchange* shards, RankLog* log,
-           const DeviceBytes& devices);
+           const DeviceBytes& devices, DeviceMessages& between_devices);
   /// Ends the thread, when nothing is left to do.
   ~Executor();
   void stop();
@@ -111,6 +112,8 @@ class Executor {
   /// Runs when all that was asked for before is done, and before all that is asked for later.
   /// What the program asks for later is of step `step`, counted from 1.
   void add_barrier(std::uint64_t step, std::function<void()> work);
+  /// Messages wake it by another notifier from now on. Waits until all that was asked for is done.
+  void wake_by(std::shared_ptr<transport::Notifier> notifier);
 
   /// Gives it bytes that the program has.
   void hold(pipeline::StorageOrdinal storage, c10::Storage bytes);
@@ -145,14 +148,17 @@ class Executor {
     Bytes size{};
     c10::Device device{c10::DeviceType::CPU};  ///< Of what is sent or received.
     std::string_view name{};                   ///< Of what is computed.
+    bool is_between_devices = false;           ///< It goes by DeviceMessages.
     ForAction action{};
     std::uint64_t order = 0;  ///< Of what is sent or received.
     pipeline::StorageOrdinal dropped{};
     std::unique_ptr<Effort> effort{};
     std::vector<pipeline::StorageOrdinal> on{};  ///< Of the effort.
+    bool writes = false;                         ///< The effort, all of these.
   };
   /// Messages lie in memory of their own: pages that wait for another rank's thread would keep room
-  /// from the operators that this one waits for, and networks must not see pages move.
+  /// from the operators that this one waits for, and networks must not see pages move. Those
+  /// between devices lie in the storage itself.
   struct UnderWay {
     pipeline::TaskId task;  ///< Of what comes; what leaves is done when it is copied.
     pipeline::Move move;
@@ -161,6 +167,8 @@ class Executor {
     ForAction action;
     std::uint64_t order = 0;
     StagedBytes bytes;
+    c10::Storage storage{};     ///< In place of these, of a message between devices.
+    bool is_handed_on = false;  ///< Operators may be given what comes between devices.
     device::Event event;
   };
 
@@ -185,13 +193,16 @@ class Executor {
   bool may_begin(const Postponed& message, bool sends, Bytes size) const;
   void begin_postponed();
   void begin_move(pipeline::TaskId task, const Work& work);
-  void send(UnderWay& begun);
+  void send(UnderWay& begun, bool is_between_devices);
   void take(UnderWay& message);
+  bool hand_on(UnderWay& message);
   void note(const UnderWay& message, TimePoint begin);
-  void run_call(const PendingCall& call);
+  void run_call(const PendingCall& call, std::span<const pipeline::StorageOrdinal> writes);
   void add_time(const PendingCall& call, Duration time);
   void finish(pipeline::TaskId task, bool is_computed);
   c10::Storage held(pipeline::StorageOrdinal storage) const;
+  c10::Storage held_to_write(pipeline::StorageOrdinal storage);
+  void notify();
 
   runtime::Runtime& runtime_;
   transport::Transport& transport_;
@@ -200,10 +211,11 @@ class Executor {
   ShardExchange* const shards_;
   const SteadyClock clock_;
   const DeviceBytes& devices_;
+  DeviceMessages& between_devices_;
   RankLog* const log_;  ///< Of the executor's thread; null: no trace is wanted.
-  const std::unique_ptr<transport::Notifier> more_work_;
 
-  mutable std::mutex mutex_;  ///< Of all that follows.
+  mutable std::mutex mutex_;                        ///< Of all that follows.
+  std::shared_ptr<transport::Notifier> more_work_;  ///< Its thread changes it.
   pipeline::TaskQueue queue_;
   Occupation occupation_;
   LatestWork latest_work_;

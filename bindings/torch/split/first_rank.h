@@ -21,6 +21,9 @@ inline constexpr transport::Tag kBudget{transport::Stream::kControl, kFirstNumbe
 // Of traces at the end (trace_exchange.cpp).
 inline constexpr transport::Tag kTraceQuestion{transport::Stream::kControl, kFirstNumber + 4};
 inline constexpr transport::Tag kTraceAnswer{transport::Stream::kControl, kFirstNumber + 5};
+// Of ranks that wait until all have come.
+inline constexpr transport::Tag kHere{transport::Stream::kControl, kFirstNumber + 6};
+inline constexpr transport::Tag kAllAreHere{transport::Stream::kControl, kFirstNumber + 7};
 /// What the first rank decides where a step begins holds so many steps later: the programs of other
 /// ranks may be ahead by as much without waiting for it.
 inline constexpr std::uint64_t kAhead = 2;
@@ -49,6 +52,17 @@ std::vector<Value> gathered(transport::Transport& transport, transport::Tag tag,
     received.push_back(transport.receive(Rank(rank), tag, device::host_span_of(all[rank])));
   for (std::uint32_t rank = 1; rank < transport.ranks(); ++rank) wait(received[rank], Rank(rank));
   return all;
+}
+
+/// Waits until all ranks have come here.
+template <typename Wait>
+void meet(transport::Transport& transport, const Wait& wait) {
+  std::uint64_t word = 0;
+  gathered(transport, kHere, word, wait);
+  if (transport.rank() != kFirst)
+    return wait(transport.receive(kFirst, kAllAreHere, device::host_span_of(word)), kFirst);
+  for (std::uint32_t rank = 1; rank < transport.ranks(); ++rank)
+    wait(transport.send(Rank(rank), kAllAreHere, device::host_span_of(word)), Rank(rank));
 }
 
 }  // namespace spillway::split

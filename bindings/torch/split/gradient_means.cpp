@@ -51,7 +51,7 @@ std::vector<GradientMeans::Storages> GradientMeans::read_at(StorageOrdinal ordin
 /// Small ones that are kept together go together.
 std::vector<GradientMeans::Storages> GradientMeans::together(const Storages& storages) const {
   constexpr Bytes kAlone = 256_KiB;
-  using Place = std::tuple<bool, Rank, allreduce::Element>;
+  using Place = std::tuple<bool, Rank, allreduce::Element, bool>;
   std::map<Place, Storages> small;
   std::vector<Storages> all;
   for (const auto& [ordinal, storage] : storages) {
@@ -59,7 +59,7 @@ std::vector<GradientMeans::Storages> GradientMeans::together(const Storages& sto
     const pipeline::StorageFacts& facts = directory_.at(ordinal);
     const Place place{facts.is_everywhere || !facts.unit,
                       facts.home.is_some() ? facts.home : facts.computed_by,
-                      gradients.front().element};
+                      gradients.front().element, storage->device().is_cuda()};
     if (Bytes(storage->nbytes()) >= kAlone || gradients.size() > 1) {
       all.push_back({{ordinal, storage}});
       continue;
@@ -92,7 +92,8 @@ void GradientMeans::ask_for(const Storages& storages, Rank keeper, bool is_here)
   while (!parameters.empty()) {
     const auto count = std::min(kMost, std::ssize(parameters));
     auto mean = shards_.mean_of(step_, {parameters.begin(), parameters.begin() + count}, element,
-                                {ranges.begin(), ranges.begin() + count}, keeper, is_here);
+                                {ranges.begin(), ranges.begin() + count},
+                                storages.front().second->device(), keeper, is_here);
     if (is_here) executor_.add_effort(std::move(mean), ordinals, /*writes=*/true);
     parameters.erase(parameters.begin(), parameters.begin() + count);
     ranges.erase(ranges.begin(), ranges.begin() + count);
@@ -116,7 +117,8 @@ void GradientMeans::begin_equal(const pipeline::Decision::Dealt& dealt, Bytes si
                        what));
   const ExchangedParameter parameter{place->name, what, place->forward};
   gradients_.add_parameter(dealt.parameter, parameter);
-  auto copy = shards_.copy_of_first(step, parameter, size, dealt.holders.first(), is_here);
+  auto copy = shards_.copy_of_first(step, parameter, size, storage.device(), dealt.holders.first(),
+                                    is_here);
   if (!is_here) return;
   const bool takes = shards_.shard() != kFirst;
   memory_.hand_over(storage, dealt.parameter, takes);

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "device_sums.h"
 #include "first_rank.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
@@ -33,6 +34,22 @@ std::string_view advice_on(const Announcement& mine, const Announcement& theirs)
   if (is_copy && mine.parameters[0].of != theirs.parameters[0].of) return kCountedApart;
   return mine.parameters == theirs.parameters && mine.keeper != theirs.keeper ? kKeptApart
                                                                               : kUpdatedApart;
+}
+
+transport::SumElement sum_element(allreduce::Element element) {
+  using allreduce::Element;
+  using transport::SumElement;
+  switch (element) {
+    case Element::kFloat16: return SumElement::kFloat16;
+    case Element::kBfloat16: return SumElement::kBfloat16;
+    case Element::kFloat32:
+    case Element::kComplex64: return SumElement::kFloat32;
+    case Element::kFloat64:
+    case Element::kComplex128: return SumElement::kFloat64;
+    case Element::kInt32: return SumElement::kInt32;
+    case Element::kInt64: return SumElement::kInt64;
+  }
+  throw Error("elements of kind {} are unknown", static_cast<int>(element));
 }
 
 void check(const device::Event& event, Rank shard) {
@@ -146,9 +163,15 @@ class ShardExchange::Exchange : public Effort {
   transport::Transport& group() const { return shards_.group_.transport; }
   void fill(StagedBytes& bytes, const StorageRange& range) {
     bytes.fill_from(shards_.runtime_, shards_.devices_, storage_of(range), range.begin);
+    shards_.between_devices_.add_staged(storage_of(range).device(), range.size);
   }
   void put(const StagedBytes& bytes, const StorageRange& range) {
     bytes.copy_to(shards_.runtime_, shards_.devices_, storage_of(range), range.begin);
+    shards_.between_devices_.add_staged(storage_of(range).device(), range.size);
+  }
+  /// Where it lies on a device.
+  device::DeviceSpan span_of(const StorageRange& range) {
+    return shards_.between_devices_.span_of(storage_of(range)).part(Bytes(range.begin), range.size);
   }
 
   ShardExchange& shards_;
@@ -214,11 +237,62 @@ class ShardExchange::Mean final : public Exchange {
   std::unique_ptr<allreduce::Sum> sum_;
 };
 
+/// Where the gradients lie, on devices that have messages. The default stream comes behind it.
+class ShardExchange::DeviceMean final : public Exchange {
+ public:
+  DeviceMean(ShardExchange& shards, const Announced& mine, Bytes size, allreduce::Element element,
+             std::vector<StorageRange> ranges, c10::Device device)
+      : Exchange(shards, mine, size),
+        element_(element),
+        ranges_(std::move(ranges)),
+        memory_(device, shards.devices_) {}
+
+ private:
+  void start() override {
+    for (const StorageRange& range : ranges_) parts_.push_back(span_of(range));
+    DeviceMessages& between = shards_.between_devices_;
+    const allreduce::SumOptions& options = shards_.group_.sums;
+    if (options.order == allreduce::Order::kOrdered) {
+      sum_ = allreduce::begin_sum(between.between_shards(), place(), element_, parts_, memory_,
+                                  options);
+      return;
+    }
+    for (std::size_t i = 0; i < parts_.size(); ++i)
+      sums_.push_back(between.add_up((place() << 32U) + i, parts_[i], sum_element(element_)));
+  }
+
+  bool go_on() override {
+    if (sum_) return sum_->advance();
+    for (const device::Event& sum : sums_)
+      if (!sum.is_done()) return false;
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      check(sums_[i], shards_.shard());
+      const std::byte* const part = parts_[i].data;
+      memory_.add_up(element_, {&part, 1}, parts_[i].data, parts_[i].size,
+                     shards_.group_.sums.factor);
+    }
+    return true;
+  }
+
+  /// Whom NCCL waits for, nobody knows.
+  Rank awaited() const override { return sum_ ? sum_->waits_for() : Rank(); }
+
+  const allreduce::Element element_;
+  const std::vector<StorageRange> ranges_;
+  DeviceSums memory_;
+  std::vector<device::DeviceSpan> parts_;
+  std::unique_ptr<allreduce::Sum> sum_;  ///< In the order of shards,
+  std::vector<device::Event> sums_;      ///< or each part in that of NCCL.
+};
+
 /// The first shard gives its bytes to each that has come to the parameter, however late others do.
 class ShardExchange::CopyOfFirst final : public Exchange {
  public:
-  CopyOfFirst(ShardExchange& shards, const Announced& mine, Bytes size)
-      : Exchange(shards, mine, size), range_{.size = size}, is_served_(shards.shards()) {
+  CopyOfFirst(ShardExchange& shards, const Announced& mine, Bytes size, bool is_between_devices)
+      : Exchange(shards, mine, size),
+        range_{.size = size},
+        is_between_devices_(is_between_devices),
+        is_served_(shards.shards()) {
     is_served_[kFirst.value()] = true;
   }
 
@@ -230,14 +304,17 @@ class ShardExchange::CopyOfFirst final : public Exchange {
  private:
   void start() override {
     const transport::Tag tag{transport::Stream::kValues, place()};
-    bytes_ = StagedBytes(range_.size);
+    if (!is_between_devices_) bytes_ = StagedBytes(range_.size);
+    const device::DeviceSpan span = is_between_devices_ ? span_of(range_) : bytes_.span();
+    transport::Transport& messages =
+        is_between_devices_ ? shards_.between_devices_.between_shards() : group();
     if (group().rank() != kFirst) {
-      messages_.emplace_back(kFirst, group().receive(kFirst, tag, bytes_.span()));
+      messages_.emplace_back(kFirst, messages.receive(kFirst, tag, span));
       return;
     }
-    fill(bytes_, range_);
+    if (!is_between_devices_) fill(bytes_, range_);
     for (Rank shard = waiting(); shard.is_some(); shard = waiting()) {
-      messages_.emplace_back(shard, group().send(shard, tag, bytes_.span()));
+      messages_.emplace_back(shard, messages.send(shard, tag, span));
       is_served_[shard.value()] = true;
     }
   }
@@ -248,7 +325,7 @@ class ShardExchange::CopyOfFirst final : public Exchange {
       check(message, shard);
     }
     messages_.clear();
-    if (group().rank() != kFirst) put(bytes_, range_);
+    if (group().rank() != kFirst && !is_between_devices_) put(bytes_, range_);
     bytes_ = {};
     return true;
   }
@@ -272,15 +349,17 @@ class ShardExchange::CopyOfFirst final : public Exchange {
   }
 
   const StorageRange range_;
+  const bool is_between_devices_;
   StagedBytes bytes_;
   std::vector<std::pair<Rank, device::Event>> messages_;
   std::vector<bool> is_served_;  ///< In the first shard.
 };
 
 ShardExchange::ShardExchange(runtime::Runtime& runtime, ExchangeGroup group,
-                             const DeviceBytes& devices)
+                             const DeviceBytes& devices, DeviceMessages& between_devices)
     : runtime_(runtime),
       devices_(devices),
+      between_devices_(between_devices),
       group_(std::move(group)),
       announcements_(group_.transport, kFirstAnnouncement) {}
 
@@ -311,8 +390,8 @@ std::unique_ptr<Effort> ShardExchange::entered(std::unique_ptr<Exchange> exchang
 std::unique_ptr<Effort> ShardExchange::mean_of(std::uint64_t step,
                                                const std::vector<ExchangedParameter>& parameters,
                                                allreduce::Element element,
-                                               std::vector<StorageRange> ranges, Rank keeper,
-                                               bool is_here) {
+                                               std::vector<StorageRange> ranges, c10::Device device,
+                                               Rank keeper, bool is_here) {
   Bytes size;
   for (const StorageRange& range : ranges) size += range.size;
   const Announced mine = announce({.kind = Kind::kMean,
@@ -327,18 +406,23 @@ std::unique_ptr<Effort> ShardExchange::mean_of(std::uint64_t step,
     return nullptr;
   }
   // A sum takes some pieces for each rank beside its parts.
-  return entered(
-      std::make_unique<Mean>(*this, mine, Bytes(2 * size.count()), element, std::move(ranges)));
+  const Bytes room(2 * size.count());
+  if (between_devices_.carries(device, room))
+    return entered(
+        std::make_unique<DeviceMean>(*this, mine, room, element, std::move(ranges), device));
+  return entered(std::make_unique<Mean>(*this, mine, room, element, std::move(ranges)));
 }
 
 std::unique_ptr<Effort> ShardExchange::copy_of_first(std::uint64_t step,
                                                      const ExchangedParameter& parameter,
-                                                     Bytes size, Rank keeper, bool is_here) {
+                                                     Bytes size, c10::Device device, Rank keeper,
+                                                     bool is_here) {
   const Announced mine =
       announce({.kind = Kind::kCopy, .step = step, .bytes = size.count(), .keeper = keeper.value()},
                {parameter});
   if (!is_here) return nullptr;
-  return entered(std::make_unique<CopyOfFirst>(*this, mine, size));
+  return entered(
+      std::make_unique<CopyOfFirst>(*this, mine, size, between_devices_.carries(device, size)));
 }
 
 /// As for other messages: room for so many bytes, and always for the oldest of all that every shard

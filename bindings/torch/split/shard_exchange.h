@@ -11,6 +11,7 @@
 
 #include "announcements.h"
 #include "device_bytes.h"
+#include "device_messages.h"
 #include "effort.h"
 #include "spillway/base/bytes.h"
 #include "spillway/runtime/reporting/ranks_report.h"
@@ -46,8 +47,9 @@ class ShardExchange {
  public:
   static constexpr std::size_t kMostParameters = Announcement::kMostParameters;
 
-  /// `devices` outlives it.
-  ShardExchange(runtime::Runtime& runtime, ExchangeGroup group, const DeviceBytes& devices);
+  /// The other ones outlive it.
+  ShardExchange(runtime::Runtime& runtime, ExchangeGroup group, const DeviceBytes& devices,
+                DeviceMessages& between_devices);
   ~ShardExchange();
   ShardExchange(const ShardExchange&) = delete;
   ShardExchange& operator=(const ShardExchange&) = delete;
@@ -55,17 +57,19 @@ class ShardExchange {
   Rank shard() const { return group_.transport.rank(); }
   std::uint32_t shards() const { return group_.transport.ranks(); }
   pipeline::Job& job() { return group_.job; }
+  allreduce::Order order() const { return group_.sums.order; }
 
   // Asked for by all ranks of a shard. `is_here`: by those that keep the bytes, of which `keeper`
   // is the first. Null for others.
-  /// Gives gradients of these parameters, which lie in the ranges, their mean over all shards.
+  /// Gives gradients of these parameters, which lie in the ranges, all on one device, their mean
+  /// over all shards.
   std::unique_ptr<Effort> mean_of(std::uint64_t step,
                                   const std::vector<ExchangedParameter>& parameters,
                                   allreduce::Element element, std::vector<StorageRange> ranges,
-                                  Rank keeper, bool is_here);
+                                  c10::Device device, Rank keeper, bool is_here);
   /// Gives a storage of a parameter, of that size, the bytes that it has in shard 0.
   std::unique_ptr<Effort> copy_of_first(std::uint64_t step, const ExchangedParameter& parameter,
-                                        Bytes size, Rank keeper, bool is_here);
+                                        Bytes size, c10::Device device, Rank keeper, bool is_here);
 
   /// The shard that the oldest exchange under way waits for; none: there is none. Any thread.
   Rank waits_for() const { return waits_for_.load(); }
@@ -86,6 +90,7 @@ class ShardExchange {
  private:
   class Exchange;
   class Mean;
+  class DeviceMean;
   class CopyOfFirst;
 
   /// Of this shard: what is announced, and which one that is.
@@ -104,6 +109,7 @@ class ShardExchange {
 
   runtime::Runtime& runtime_;
   const DeviceBytes& devices_;
+  DeviceMessages& between_devices_;
   const ExchangeGroup group_;
   std::uint64_t means_ = 0;
   bool has_ended_ = false;

@@ -142,6 +142,7 @@ void SplitProgram::Impl::program_ends() noexcept {
     const c10::Device gpu(c10::DeviceType::CUDA, 0);
     DeviceBytes::wait_for(gpu);
     gpu_peak_ = DeviceBytes::peak_of(gpu);
+    stop_device_messages();
   } catch (const std::exception& error) {
     log_error("{}", error.what());
   }
@@ -160,6 +161,7 @@ std::vector<runtime::RanksReport::Row> SplitProgram::Impl::gather(runtime::RankF
   mine.steps = steps_.count();
   if (mine.gpu_budget_bytes == 0) mine.gpu_peak_bytes = gpu_peak_;  // LibTorch's own memory.
   executor_.write(mine);
+  between_devices_.write(mine);
   // A rank whose program has ended alone is found by this.
   job_.control().begin_call(pipeline::ControlHash::kEndOfProgram);
   job_.control().end_call();
@@ -172,6 +174,7 @@ runtime::RanksTrace SplitProgram::Impl::trace(std::vector<runtime::RecordedTrace
 }
 
 void SplitProgram::Impl::finish() {
+  stop_device_messages();
   job_.end();
   if (shards_) shards_->job().end();
   archives_.stop();

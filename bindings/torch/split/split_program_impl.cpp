@@ -65,15 +65,18 @@ SplitProgram::Impl::Impl(SplitOptions options)
       replicated_(options.replicate),
       memo_({.hidden_keys = options.hidden_keys, .try_on_gpu = options.try_on_gpu}),
       devices_(options.hidden_keys, options.run_beside),
+      between_devices_(options.job_transport, options.transport.ranks(), devices_,
+                       options.least_paged),
       storages_(options.deleter),
       data_(ownership_.directory(), devices_),
       log_(options.traces ? std::make_unique<RankLog>() : nullptr),
-      shards_(options.exchange ? std::make_unique<ShardExchange>(
-                                     runtime_, std::move(*options.exchange), devices_)
-                               : nullptr),
+      shards_(options.exchange
+                  ? std::make_unique<ShardExchange>(runtime_, std::move(*options.exchange),
+                                                    devices_, between_devices_)
+                  : nullptr),
       executor_(runtime_, transport_, job_, compute_,
                 options.layout.windows[options.transport.rank().value()], shards_.get(), log_.get(),
-                devices_),
+                devices_, between_devices_),
       lists_(options.layout, options.transport.rank(), executor_),
       lead_(ownership_, executor_, lists_),
       deferred_(executor_,
@@ -179,6 +182,7 @@ void SplitProgram::Impl::begin_call() {
 
 /// What the call is for all ranks, up to who computes it.
 void SplitProgram::Impl::describe(const CalledOperator& called, OperatorCall& call) {
+  if (!call_.is_on_host && !has_asked_devices_) start_device_messages();
   begin_uses(called);
   call.kind = call_.kind();
   call.autograd = called.traits.autograd;
@@ -265,6 +269,37 @@ void SplitProgram::Impl::look_at_device(const CalledOperator& called) {
   if (!objection.empty()) refuse(objection);
   uses_gpu_ = true;
   steps_.stop_rebalancing();
+}
+
+/// NCCL waits for a rank that does not come without telling why it does not.
+void SplitProgram::Impl::meet(std::string_view call) {
+  job_.control().begin_call(call);
+  job_.control().end_call();
+  split::meet(transport_, [&](const device::Event& event, Rank peer) {
+    job_.wait(event, peer, [call] { return std::string(call); });
+  });
+}
+
+/// At the first operator of a GPU, which is the same one on all ranks.
+void SplitProgram::Impl::start_device_messages() {
+  has_asked_devices_ = true;
+  if (transport_.ranks() == 1 && !shards_) return;
+  meet("messages between GPUs");
+  try {
+    between_devices_.start(c10::Device(c10::DeviceType::CUDA, 0),
+                           shards_ && shards_->order() == allreduce::Order::kFast);
+  } catch (const Error& error) {
+    job_.abort(error.what());
+  }
+  if (between_devices_.is_on()) executor_.wake_by(between_devices_.make_notifier());
+}
+
+/// When nothing is under way, and LibTorch's part for GPUs is still there.
+void SplitProgram::Impl::stop_device_messages() {
+  if (!between_devices_.is_on()) return;
+  meet(pipeline::ControlHash::kEndOfProgram);
+  executor_.wake_by(transport_.make_notifier());
+  between_devices_.stop();
 }
 
 /// Whether a model that has not trained comes to its GPU: LibTorch's Module::to looks like forward.

@@ -13,6 +13,7 @@
 #include "action_lists.h"
 #include "deferred_calls.h"
 #include "device_bytes.h"
+#include "device_messages.h"
 #include "device_rules.h"
 #include "executor.h"
 #include "gradient_means.h"
@@ -104,6 +105,9 @@ class SplitProgram::Impl {
   void keep_everywhere(pipeline::StorageOrdinal ordinal);
   void show(c10::StorageImpl& storage, const pipeline::OperatorUse& use);
   void look_at_device(const CalledOperator& called);
+  void meet(std::string_view call);
+  void start_device_messages();
+  void stop_device_messages();
   bool moves_parameter(const CalledOperator& called) const;
   void note_of_device(pipeline::StorageOrdinal ordinal, const at::Tensor& tensor, bool reads);
   void look_for_parameters();
@@ -139,6 +143,7 @@ class SplitProgram::Impl {
   ReplicatedOperators replicated_;
   phantoms::OutputMemo memo_;
   const DeviceBytes devices_;
+  DeviceMessages between_devices_;
   ParameterOrder order_;
   StorageTable storages_;
   ProgramData data_;
@@ -157,8 +162,9 @@ class SplitProgram::Impl {
   std::uint64_t calls_ = 0;  ///< Of operators, as on all ranks.
   bool is_in_call_ = false;
   bool uses_gpu_ = false;
-  std::size_t gpu_peak_ = 0;    ///< Bytes, when the program has ended.
-  bool has_gone_back_ = false;  ///< Backward has run.
+  bool has_asked_devices_ = false;  ///< Whether they may have messages.
+  std::size_t gpu_peak_ = 0;        ///< Bytes, when the program has ended.
+  bool has_gone_back_ = false;      ///< Backward has run.
   RunningCall call_;
 };
 

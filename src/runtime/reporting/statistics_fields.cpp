@@ -58,6 +58,8 @@ Json of_rank(const RanksReport::Row& row) {
                {"gpu_budget_bytes", figures.gpu_budget_bytes},
                {"gpu_peak_bytes", figures.gpu_peak_bytes},
                {"gpu_spilled_bytes", figures.gpu_spilled_bytes},
+               {"gpu_sent_bytes", figures.gpu_sent_bytes},
+               {"gpu_staged_bytes", figures.gpu_staged_bytes},
                {"spilled_bytes", figures.spilled_bytes},
                {"micro_batches", figures.micro_batches},
                {"steps", figures.steps},
@@ -132,7 +134,8 @@ constexpr StatisticsField kFields[] = {
    "in the file of the first rank of a split program, a row for each rank; else null. `host`; `stages` that it "
    "computes; `threads` of operators; `budget_bytes`, `peak_bytes`, `spilled_bytes` and `steps`, as above; "
    "`gpu_budget_bytes`, `gpu_peak_bytes` and `gpu_spilled_bytes`, the same of its GPU: 0 without one, and without "
-   "a budget where that memory is LibTorch's own; "
+   "a budget where that memory is LibTorch's own; `gpu_sent_bytes` of tensors there that left straight for another "
+   "rank's GPU, and `gpu_staged_bytes` that left for other ranks, or came from them, by way of the host; "
    "`parameter_bytes` that it keeps; `micro_batches` of the run; `seconds` from its first task to its last, and "
    "in these `busy_seconds`, with a task, `idle_for_ranks_seconds`, until a message was there that the next task"
    " needed, `idle_for_reads_seconds`, until the program had the bytes that it was waiting for and went on to "

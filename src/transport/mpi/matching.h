@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "message_event.h"
 #include "spillway/device/device_span.h"
+#include "spillway/transport/message_event.h"
 #include "spillway/transport/transport.h"
 
 namespace spillway::transport::mpi {

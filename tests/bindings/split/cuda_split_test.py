@@ -3,10 +3,11 @@ import json
 import os
 import pathlib
 import re
-import re
+import signal
 import unittest
 
 import examples_split_test
+from failures_split_test import RunningJob
 from split_runs import SplitCase
 
 TRAINER = os.environ["SPILLWAY_TEST_CUDA_TRAINER"]
@@ -17,17 +18,25 @@ SLOW = {"EMU_CUDA_DELAY_US": "300", "EMU_CUDA_DELAY_PCT": "20"}
 SMALL_PAGES = {"EMU_CUDA_GRAIN": "64KiB", "CUBLAS_WORKSPACE_CONFIG": ":16:8"}
 PAGE = 64 << 10
 PLENTY = 1 << 30
+UNPAGED = ["--min-storage", "64MiB"]  # Pages go by the host.
 
 
 class CudaSplit(SplitCase):
     def check(self, model, **variables):
         plain = self.run_plain(TRAINER, model, STEPS, **GPUS)
-        split = self.run_split(2, TRAINER, model, STEPS, **GPUS, **variables)
+        split = self.run_split(2, TRAINER, model, STEPS, options=UNPAGED, **GPUS, **variables)
         self.check_same(plain, split)
         self.check_is_divided(split, 2)
         rows = split.statistics["ranks"]
         self.assertEqual([row["steps"] for row in rows], [STEPS, STEPS])
+        self.check_goes_by_nccl(split)
         return plain, split
+
+    def check_goes_by_nccl(self, split):
+        """Not a byte of a tensor on a GPU has gone by the host."""
+        for row in split.statistics["ranks"]:
+            self.assertGreater(row["gpu_sent_bytes"], 0, row)
+            self.assertEqual(row["gpu_staged_bytes"], 0, row)
 
     def test_a_transformer_on_slow_gpus(self):
         self.check("gpt", **SLOW, EMU_CUDA_SEED="3")
@@ -47,9 +56,24 @@ class CudaSplit(SplitCase):
     def test_two_shards_with_the_same_data(self):
         """Whose mean is what each of them has."""
         plain = self.run_plain(TRAINER, "gpt", STEPS, **GPUS)
-        split = self.run_split(4, TRAINER, "gpt", STEPS, options=["--shards", "2"], EMU_CUDA_DEVICES="4")
+        split = self.run_split(4, TRAINER, "gpt", STEPS, options=["--shards", "2", *UNPAGED], EMU_CUDA_DEVICES="4")
         self.check_same(plain, split)
         self.check_is_divided(split, 4)
+        self.check_goes_by_nccl(split)
+
+    def run_shards(self, name, *options, **variables):
+        """Three, whose gradients are others in each order of additions."""
+        return self.run_split(3, TRAINER, "gpt_on_data_{shard}", STEPS, name=name,
+                              options=["--shards", "3", *UNPAGED, *options], **variables)
+
+    def test_three_shards_whose_gradients_stay_on_their_gpus(self):
+        staged = self.run_shards("staged", CUDA_VISIBLE_DEVICES="0")
+        self.assertGreater(staged.statistics["ranks"][0]["gpu_staged_bytes"], 0)
+        for name, options in (("ordered", []), ("fast", ["--gradients", "fast"])):
+            split = self.run_shards(name, *options, EMU_CUDA_DEVICES="3")
+            # The emulated NCCL adds in the order of ranks, too.
+            self.check_same(staged, split)
+            self.check_goes_by_nccl(split)
 
     def test_more_ranks_than_gpus_are_refused(self):
         split = self.run_split(3, TRAINER, "gpt", 1, **GPUS, CUDA_VISIBLE_DEVICES="0,1")
@@ -59,7 +83,31 @@ class CudaSplit(SplitCase):
     def test_ranks_may_share_a_gpu(self):
         """Where the user says so: the plain run sees one, too."""
         plain = self.run_plain(TRAINER, "gpt", 1)
-        self.check_same(plain, self.run_split(2, TRAINER, "gpt", 1, CUDA_VISIBLE_DEVICES="0"))
+        split = self.run_split(2, TRAINER, "gpt", 1, options=["--log-level", "info"], CUDA_VISIBLE_DEVICES="0")
+        self.check_same(plain, split)
+        self.assertRegex(split.errors, "info: .* by way of the host: ranks 0 and 1 have the same GPU")
+        for row in split.statistics["ranks"]:
+            self.assertGreater(row["gpu_staged_bytes"], 0, row)
+            self.assertEqual(row["gpu_sent_bytes"], 0, row)
+
+
+    def process_of(self, job, rank):
+        wanted = {f"SPILLWAY_LAUNCHER_PMI_RANK={rank}", f"TMPDIR={job.temporary}"}
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                variables = (folder / "environ").read_text(errors="replace").split("\0")
+                if wanted <= set(variables) and (folder / "exe").readlink() == pathlib.Path(TRAINER):
+                    return int(folder.name)
+            except OSError:
+                continue
+        self.fail(f"rank {rank} is not there: {job.said()}")
+
+    def test_a_rank_that_stops_is_named(self):
+        job = RunningJob(self, 2, TRAINER, "gpt", 1000, **GPUS)
+        job.until("loss ", 2)
+        os.kill(self.process_of(job, "1"), signal.SIGSTOP)
+        self.assertNotEqual(job.end(), 0, job.said())
+        self.assertRegex(job.written["errors"], r"rank 1 .*does not answer .*rank 0 ")
 
 
 class BudgetCase(SplitCase):

@@ -48,12 +48,12 @@ def check_gone(case, temporary):
 class RunningJob:
     """Ranks that train, what they write, and their processes."""
 
-    def __init__(self, case, ranks, *words, options=()):
+    def __init__(self, case, ranks, *words, options=(), **variables):
         folder, self.temporary = case.room / "running", case.room / "temporary-running"
         folder.mkdir()
         self.temporary.mkdir()
         environment = clean_environment(TMPDIR=str(self.temporary), HOME=str(case.room), OMP_NUM_THREADS="1",
-                                        OMP_WAIT_POLICY="passive", **RANKS_ALLOWED)
+                                        OMP_WAIT_POLICY="passive", **RANKS_ALLOWED, **variables)
         command = [case.launcher, "-n", ranks, COMMAND, "run", "--split", "--budget", BUDGET, "--nvme", case.room,
                    *options, "--", *words]
         self.process = subprocess.Popen([str(word) for word in command], cwd=folder, env=environment, text=True,

@@ -1,6 +1,7 @@
 // A trainer on a GPU that knows nothing of Spillway: the bits of its losses, and of what it has
 // learned.
-//   spillway_cuda_trainer conv_net|unet|gpt|gpt_and_pointer|gpt_on_stream|streams STEPS [STEP]
+//   spillway_cuda_trainer conv_net|unet|gpt|gpt_and_pointer|gpt_on_stream|gpt_on_data_N|streams
+//   STEPS [STEP]
 // Before STEP the GPU is lost, as by an error of its memory. Where there is no GPU it trains on the
 // CPU.
 //   spillway_cuda_trainer shared
@@ -151,7 +152,9 @@ void train(const std::string& model, int steps, int lost_at) {
   std::optional<c10::cuda::CUDAStreamGuard> stream;
   if (model == "gpt_on_stream") stream.emplace(c10::cuda::getStreamFromPool());
   torch::manual_seed(7);
-  at::Generator data = at::detail::createCPUGenerator(99);
+  const std::string other_data = "gpt_on_data_";
+  at::Generator data = at::detail::createCPUGenerator(
+      99 + (model.starts_with(other_data) ? std::stoull(model.substr(other_data.size())) : 0));
   const Training training = training_of(model);
   training.network->to(device);
   torch::optim::Adam optimizer(training.network->parameters(), torch::optim::AdamOptions(1e-3));
@@ -187,6 +190,7 @@ int main(int count, char** words) {
     return 0;
   }
   if (count != 3 && count != 4) return 1;
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // For who waits for a step.
   auto* const allocator = c10::cuda::CUDACachingAllocator::get();
   std::fprintf(stderr, "allocator %s\n", c10::demangle(typeid(*allocator).name()).c_str());
   spillway::emulated::train(words[1], std::atoi(words[2]), count == 4 ? std::atoi(words[3]) : -1);

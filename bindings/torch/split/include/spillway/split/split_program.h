@@ -41,7 +41,8 @@ using RunBeside = void (*)(const c10::OperatorHandle& op, c10::ArrayRef<c10::IVa
 
 struct SplitOptions {
   runtime::Runtime& runtime;
-  transport::Transport& transport;
+  transport::Transport& transport;      ///< Of this rank's shard,
+  transport::Transport& job_transport;  ///< and of all ranks of all of them.
   pipeline::Job& job;
   std::optional<ExchangeGroup> exchange;  ///< Of several shards.
   std::vector<std::string> hosts{};       ///< Of each rank.
@@ -58,6 +59,8 @@ struct SplitOptions {
   decltype(phantoms::OutputMemoOptions::try_on_gpu) try_on_gpu = nullptr;
   /// The runtime of this rank's GPU; null: it has none, or none yet. Any thread.
   runtime::Runtime* (*runtime_of_gpu)() noexcept = nullptr;
+  /// Storages of that device from that size on have pages, which move.
+  Bytes (*least_paged)(c10::Device gpu) = nullptr;
   /// Of the allocator that tells `ended` of what it frees.
   c10::DeleterFnPtr deleter = nullptr;
 };

@@ -21,6 +21,8 @@ struct RankFigures {
   std::uint64_t gpu_budget_bytes = 0;  ///< 0: its memory is LibTorch's.
   std::uint64_t gpu_peak_bytes = 0;    ///< Of tensors in its memory.
   std::uint64_t gpu_spilled_bytes = 0;
+  std::uint64_t gpu_sent_bytes = 0;    ///< Of tensors that have left straight for another GPU.
+  std::uint64_t gpu_staged_bytes = 0;  ///< Of those that have left or come by way of the host.
 
   std::uint64_t spilled_bytes = 0;
   std::uint64_t micro_batches = 0;

@@ -8,10 +8,10 @@
 
 #include "spillway/device/event.h"
 
-namespace spillway::transport::mpi {
+namespace spillway::transport {
 
-/// One side of a message. Outlives the transport where somebody keeps it.
-class MessageEvent final : public device::EventState {
+/// One side of a message, for backends. Outlives the transport where somebody keeps it. Any thread.
+class MessageEvent : public device::EventState {
  public:
   MessageEvent() : EventState(device::DeviceId()) {}
 
@@ -48,4 +48,4 @@ class MessageEvent final : public device::EventState {
   TimePoint at_;
 };
 
-}  // namespace spillway::transport::mpi
+}  // namespace spillway::transport
