@@ -18,18 +18,16 @@ SLOW = {"EMU_CUDA_DELAY_US": "300", "EMU_CUDA_DELAY_PCT": "20"}
 SMALL_PAGES = {"EMU_CUDA_GRAIN": "64KiB", "CUBLAS_WORKSPACE_CONFIG": ":16:8"}
 PAGE = 64 << 10
 PLENTY = 1 << 30
-UNPAGED = ["--min-storage", "64MiB"]  # Pages go by the host.
 
 
 class CudaSplit(SplitCase):
     def check(self, model, **variables):
         plain = self.run_plain(TRAINER, model, STEPS, **GPUS)
-        split = self.run_split(2, TRAINER, model, STEPS, options=UNPAGED, **GPUS, **variables)
+        split = self.run_split(2, TRAINER, model, STEPS, **GPUS, **variables)
         self.check_same(plain, split)
         self.check_is_divided(split, 2)
         rows = split.statistics["ranks"]
         self.assertEqual([row["steps"] for row in rows], [STEPS, STEPS])
-        self.check_goes_by_nccl(split)
         return plain, split
 
     def check_goes_by_nccl(self, split):
@@ -59,7 +57,7 @@ class CudaSplit(SplitCase):
     def test_two_shards_with_the_same_data(self):
         """Whose mean is what each of them has."""
         plain = self.run_plain(TRAINER, "gpt", STEPS, **GPUS)
-        split = self.run_split(4, TRAINER, "gpt", STEPS, options=["--shards", "2", *UNPAGED], EMU_CUDA_DEVICES="4")
+        split = self.run_split(4, TRAINER, "gpt", STEPS, options=["--shards", "2"], EMU_CUDA_DEVICES="4")
         self.check_same(plain, split)
         self.check_is_divided(split, 4)
         self.check_goes_by_nccl(split)
@@ -67,11 +65,7 @@ class CudaSplit(SplitCase):
     def run_shards(self, name, *options, **variables):
         """Three, whose gradients are others in each order of additions."""
         return self.run_split(3, TRAINER, "gpt_on_data_{shard}", STEPS, name=name,
-<<<<<<< HEAD
-                              options=["--shards", "3", *UNPAGED, *options], **variables)
-=======
                               options=["--shards", "3", *options], **variables)
->>>>>>> ncclsplit
 
     def test_three_shards_whose_gradients_stay_on_their_gpus(self):
         staged = self.run_shards("staged", CUDA_VISIBLE_DEVICES="0")
