@@ -68,7 +68,7 @@ TEST(CheckMachine, SaysWhichMappersAnOlderKernelLeaves) {
 
 TEST(CheckMachine, ListsGpus) {
   auto machine = good_machine();
-  EXPECT_EQ(finding_of(machine, "GPUs").value, "none; trainers run on the CPU");
+  EXPECT_EQ(finding_of(machine, "GPUs").value, "none on the PCI bus");
   machine.gpus = {{"NVIDIA A100", "0000:3b:00.0"}, {"NVIDIA L4", "0000:5e:00.0"}};
   const Finding gpus = finding_of(machine, "GPUs");
   EXPECT_EQ(gpus.value, "NVIDIA A100 (0000:3b:00.0), NVIDIA L4 (0000:5e:00.0)");
