@@ -30,11 +30,6 @@ cudaStreamCaptureMode& mode_of_thread() {
   return mine;
 }
 
-cudaError_t no_such_stream(cudaStream_t handle) {
-  return fail(cudaErrorInvalidResourceHandle,
-              "the stream " + hex(handle) + " was destroyed or never made");
-}
-
 }  // namespace
 
 void Capture::add(GraphNode node) {

@@ -76,11 +76,6 @@ cudaError_t wait_in_capture(CUstream_st& stream, const std::shared_ptr<Capture>&
   return cudaSuccess;
 }
 
-cudaError_t no_such_stream(cudaStream_t stream) {
-  return fail(cudaErrorInvalidResourceHandle,
-              "the stream " + hex(stream) + " was destroyed or never made");
-}
-
 }  // namespace
 
 extern "C" {

@@ -100,6 +100,11 @@ CUstream_st* stream_of(cudaStream_t handle) {
   return lives ? handle : nullptr;
 }
 
+cudaError_t no_such_stream(cudaStream_t handle) {
+  return fail(cudaErrorInvalidResourceHandle,
+              "the stream " + hex(handle) + " was destroyed or never made");
+}
+
 CUstream_st& living_stream(cudaStream_t handle) {
   CUstream_st* stream = stream_of(handle);
   if (stream == nullptr) die("the stream " + hex(handle) + " was destroyed or never made");

@@ -104,7 +104,10 @@ namespace spillway::emulated {
 /// no stream that lives.
 CUstream_st* stream_of(cudaStream_t handle);
 
-/// The same for functions that cannot refuse; dies.
+/// What functions return where there is none.
+cudaError_t no_such_stream(cudaStream_t handle);
+
+/// The same as `stream_of` for functions that cannot refuse; dies.
 CUstream_st& living_stream(cudaStream_t handle);
 
 /// Adds to, and takes from, the streams that live.

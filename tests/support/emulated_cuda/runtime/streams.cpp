@@ -15,11 +15,6 @@ using namespace spillway::emulated;
 
 namespace {
 
-cudaError_t no_such_stream(cudaStream_t handle) {
-  return fail(cudaErrorInvalidResourceHandle,
-              "the stream " + hex(handle) + " was destroyed or never made");
-}
-
 cudaError_t may_be_asked(CUstream_st& stream, const char* call) {
   const cudaError_t captured = may_not_capture(stream, call);
   return captured == cudaSuccess ? may_be_unsafe(call) : captured;
