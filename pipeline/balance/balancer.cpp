@@ -136,6 +136,11 @@ Balancer::Balancer(Placement placement, BalancerOptions options)
                    options_.link_seconds_per_byte.size() + 1 == placement_.stages()));
 }
 
+void Balancer::set_budgets(std::vector<Bytes> budgets) {
+  SPILLWAY_ASSERT(budgets.size() == placement_.ranks());
+  options_.budgets = std::move(budgets);
+}
+
 bool Balancer::knows_enough() const { return steps_.size() >= kFewestSteps; }
 
 void Balancer::add(MeasuredStep step) {

@@ -287,6 +287,10 @@ void Runtime::hold_until_freed(StorageId storage) {
   held_->hold(storage);
 }
 
+std::optional<device::Event> Runtime::moment() const {
+  return options_.moment ? std::optional(options_.moment()) : std::nullopt;
+}
+
 device::Event Runtime::given_so_far() const {
   return options_.given_so_far ? options_.given_so_far() : device::Event();
 }

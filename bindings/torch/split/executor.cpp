@@ -44,6 +44,13 @@ torch::jit::Stack stack_of(const PendingCall& call,
   return stack;
 }
 
+bool is_on_gpu(const PendingCall& call) {
+  const auto is_there = [](const auto& one) { return !one.device.is_cpu(); };
+  return std::any_of(call.tensors.begin(), call.tensors.end(), is_there) ||
+         std::any_of(call.results.begin(), call.results.end(), is_there) ||
+         std::any_of(call.blanks.begin(), call.blanks.end(), is_there);
+}
+
 /// The GPU that a call has been given something to do, whose results are on the host, too, and
 /// which may not have come there.
 std::optional<c10::Device> still_copies_from(const torch::jit::Stack& results,
@@ -435,11 +442,15 @@ void Executor::run_call(const PendingCall& call, std::span<const StorageOrdinal>
   torch::jit::Stack stack =
       stack_of(call, [this](StorageOrdinal storage) { return held(storage); });
   try {
+    const auto moment = call.unit && is_on_gpu(call) ? unit_times_.moment() : std::nullopt;
     const TimePoint begun = clock_.now();
     compute_(call.op, call.below, stack, call.traits);
+    if (moment)
+      unit_times_.add(*call.unit, call.traits.autograd.phase, *moment, *unit_times_.moment());
     if (const auto device = still_copies_from(stack, call)) DeviceBytes::wait_for(*device);
     const TimePoint ended = clock_.now();
-    if (call.unit) add_time(call, ended - begun);
+    if (call.unit && !is_on_gpu(call))
+      unit_times_.add(*call.unit, call.traits.autograd.phase, ended - begun);
     if (log_ != nullptr) log_->add_operator(call.action, begun, ended);
   } catch (const std::exception& error) {
     throw Error(
@@ -460,23 +471,6 @@ void Executor::run_call(const PendingCall& call, std::span<const StorageOrdinal>
   });
   if (expected != call.results.end())
     throw Error("{} has made fewer tensors than others of its kind", kept_name_of(call.op));
-}
-
-void Executor::add_time(const PendingCall& call, Duration time) {
-  const OpPhase phase = call.traits.autograd.phase;
-  if (phase != OpPhase::kForward && phase != OpPhase::kBackward) return;
-  const std::lock_guard lock(mutex_);
-  if (unit_seconds_.size() <= *call.unit) unit_seconds_.resize(*call.unit + 1);
-  pipeline::UnitSeconds& of_unit = unit_seconds_[*call.unit];
-  (phase == OpPhase::kForward ? of_unit.forward : of_unit.backward) +=
-      std::chrono::duration<float>(time).count();
-}
-
-std::vector<pipeline::UnitSeconds> Executor::take_unit_seconds(std::size_t units) {
-  const std::lock_guard lock(mutex_);
-  std::vector<pipeline::UnitSeconds> taken = std::exchange(unit_seconds_, {});
-  taken.resize(units);
-  return taken;
 }
 
 void Executor::run(TaskId task) {

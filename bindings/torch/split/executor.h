@@ -31,7 +31,6 @@
 #include "spillway/base/clock.h"
 #include "spillway/phantoms/plain_tensor.h"
 #include "spillway/pipeline/agreement/job.h"
-#include "spillway/pipeline/balance/balancer.h"
 #include "spillway/pipeline/ownership/ownership.h"
 #include "spillway/pipeline/tasks/action_order.h"
 #include "spillway/pipeline/tasks/task_queue.h"
@@ -40,6 +39,7 @@
 #include "spillway/split/split_program.h"
 #include "spillway/transport/transport.h"
 #include "staged_bytes.h"
+#include "unit_times.h"
 
 namespace spillway::split {
 
@@ -138,8 +138,8 @@ class Executor {
 
   /// Adds where its time went.
   void write(runtime::RankFigures& figures) const;
-  /// What forward and backward of so many units have taken here since the call before. Any thread.
-  std::vector<pipeline::UnitSeconds> take_unit_seconds(std::size_t units);
+  /// What its calls have taken.
+  UnitTimes& unit_times() { return unit_times_; }
 
  private:
   struct Work {
@@ -198,7 +198,6 @@ class Executor {
   bool hand_on(UnderWay& message);
   void note(const UnderWay& message, TimePoint begin);
   void run_call(const PendingCall& call, std::span<const pipeline::StorageOrdinal> writes);
-  void add_time(const PendingCall& call, Duration time);
   void finish(pipeline::TaskId task, bool is_computed);
   c10::Storage held(pipeline::StorageOrdinal storage) const;
   c10::Storage held_to_write(pipeline::StorageOrdinal storage);
@@ -213,13 +212,13 @@ class Executor {
   const DeviceBytes& devices_;
   DeviceMessages& between_devices_;
   RankLog* const log_;  ///< Of the executor's thread; null: no trace is wanted.
+  UnitTimes unit_times_;
 
   mutable std::mutex mutex_;                        ///< Of all that follows.
   std::shared_ptr<transport::Notifier> more_work_;  ///< Its thread changes it.
   pipeline::TaskQueue queue_;
   Occupation occupation_;
   LatestWork latest_work_;
-  std::vector<pipeline::UnitSeconds> unit_seconds_;
   std::unordered_map<pipeline::TaskId, Work> work_;
   std::unordered_map<pipeline::StorageOrdinal, c10::Storage> held_;
   Rank waits_for_;  ///< From whom the oldest message under way comes; none: there is none.

@@ -33,12 +33,12 @@ void ProgramSteps::rebalance(const std::vector<std::string>& hosts, std::vector<
                        runtime_);
 }
 
-void ProgramSteps::stop_rebalancing() {
-  if (!std::exchange(may_rebalance_, false) || !rebalancing_ || transport_.rank() != kFirst) return;
-  if (log_enabled(LogLevel::kInfo))
-    log_line(LogLevel::kInfo,
-             "the program trains on a GPU: the model stays as it is cut at first (--rebalance), "
-             "since what operators take there is not measured in ranks");
+/// Its budgets are those of the model, and its moments tell what operators take.
+void ProgramSteps::measure_on_gpu() {
+  runtime::Runtime* const gpu = runtime_of_gpu_();
+  if (gpu != nullptr) executor_.unit_times().measure(*gpu);
+  const Bytes budget = (gpu != nullptr ? *gpu : runtime_).budget();
+  or_end([&] { rebalancing_->train_on_gpus(count_, budget); });
 }
 
 void ProgramSteps::end() {
@@ -63,16 +63,19 @@ void ProgramSteps::begin() {
   is_between_ = false;
   if (means_ != nullptr) means_->begin_step(count_);
   const std::size_t units = ownership_.units().count();
-  const bool rebalances = rebalancing_ && may_rebalance_ && units > 0;
+  const bool rebalances = rebalancing_ && units > 0;
+  if (rebalances && uses_gpu_ && !rebalancing_->times_come_late()) measure_on_gpu();
   // Before the executor measures: the first rank expects that from here on.
   if (rebalances)
     or_end([&] {
       if (const auto cuts = rebalancing_->begin_step(count_, ownership_)) ownership_.recut(*cuts);
     });
-  executor_.add_barrier(count_ + 1, [this, units, rebalances, step = count_] {
+  const auto timed = rebalances && rebalancing_->times_come_late() ? UnitTimes::Step::kTheOneBefore
+                                                                   : UnitTimes::Step::kThatEnds;
+  executor_.add_barrier(count_ + 1, [this, units, rebalances, timed, step = count_] {
     if (runtime::Runtime* const gpu = runtime_of_gpu_()) gpu->step_boundary();
     runtime_.step_boundary();
-    if (rebalances) rebalancing_->measured(step, executor_.take_unit_seconds(units));
+    if (rebalances) rebalancing_->measured(step, executor_.unit_times().end_step(units, timed));
   });
   // Shards are at different steps.
   if (means_ == nullptr) or_end([&] { signals_.begin_step(count_); });

@@ -33,9 +33,8 @@ class ProgramSteps {
   /// TransportError.
   void rebalance(const std::vector<std::string>& hosts, std::vector<double> in_flight);
 
-  /// It is not, from the next step on: times of a GPU are not known to the executor. All ranks at
-  /// the same operator.
-  void stop_rebalancing();
+  /// The program has a GPU compute something. All ranks at the same operator.
+  void note_gpu() { uses_gpu_ = true; }
 
   /// The program has begun to update its parameters; or has replaced them, and goes on.
   void end();
@@ -50,6 +49,7 @@ class ProgramSteps {
 
  private:
   void look_at_signal() const;
+  void measure_on_gpu();
   template <typename Act>
   void or_end(const Act& act);
 
@@ -64,7 +64,7 @@ class ProgramSteps {
   GradientMeans* const means_;
   HeldSignals signals_;
   std::optional<Rebalancing> rebalancing_;
-  bool may_rebalance_ = true;
+  bool uses_gpu_ = false;
   std::uint64_t count_ = 0;
   bool is_between_ = false;
 };

@@ -50,18 +50,23 @@ std::vector<double> link_times(transport::Transport& transport,
   return times;
 }
 
+/// On other ranks than the first one, which decide nothing: any.
+std::vector<Bytes> budgets_of_all(transport::Transport& transport, pipeline::Job& job, Bytes mine) {
+  std::vector<Bytes> budgets =
+      gathered(transport, kBudget, mine, [&](const device::Event& event, Rank peer) {
+        job.wait(event, peer, [] { return std::string("the budget of a rank"); });
+      });
+  budgets.resize(transport.ranks());
+  return budgets;
+}
+
 pipeline::BalancerOptions options_of(transport::Transport& transport, pipeline::Job& job,
                                      const std::vector<std::string>& hosts,
                                      const pipeline::Placement& placement,
                                      std::vector<double> in_flight,
                                      const runtime::Runtime& runtime) {
-  const std::vector<Bytes> budgets =
-      gathered(transport, kBudget, runtime.budget(), [&](const device::Event& event, Rank peer) {
-        job.wait(event, peer, [] { return std::string("the budget of a rank"); });
-      });
   pipeline::BalancerOptions options;
-  options.budgets = budgets;
-  options.budgets.resize(transport.ranks());  // Of other ranks, which decide nothing: any.
+  options.budgets = budgets_of_all(transport, job, runtime.budget());
   options.in_flight = std::move(in_flight);
   options.link_seconds_per_byte = link_times(transport, hosts, placement);
   return options;
@@ -101,11 +106,20 @@ void Rebalancing::measured(std::uint64_t step, std::vector<pipeline::UnitSeconds
   }
 }
 
+void Rebalancing::train_on_gpus(std::uint64_t step, Bytes budget) {
+  balancer_.set_budgets(budgets_of_all(transport_, job_, budget));
+  balancer_.forget_model();
+  late_steps_ = 1;
+  counts_from_ = step;
+}
+
 void Rebalancing::gather(std::uint64_t step, const pipeline::Ownership& ownership) {
   Gathered& made = gathered_.emplace_back();
   made.step = step;
   made.model = ownership.model();
-  made.measured.micro_batches = ownership.micro_batch() + 1;
+  made.late_steps = late_steps_;
+  const std::uint64_t ended = std::exchange(micro_batches_, ownership.micro_batch() + 1);
+  made.measured.micro_batches = late_steps_ > 0 ? ended : micro_batches_;
   made.measured.seconds.assign(transport_.ranks(),
                                std::vector<pipeline::UnitSeconds>(ownership.units().count()));
   for (std::uint32_t rank = 1; rank < transport_.ranks(); ++rank)
@@ -120,7 +134,8 @@ void Rebalancing::take_measured() {
         one.has_own && std::all_of(one.events.begin(), one.events.end(),
                                    [](const auto& event) { return event.is_done(); });
     if (!has_come) return;
-    if (one.step > counts_from_ && one.model == model_) balancer_.add(std::move(one.measured));
+    if (one.step > counts_from_ + one.late_steps && one.model == model_)
+      balancer_.add(std::move(one.measured));
     gathered_.pop_front();
   }
 }

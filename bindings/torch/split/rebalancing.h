@@ -31,8 +31,14 @@ class Rebalancing {
   /// but not for that one. The cuts from now on, where they change. Throws TransportError.
   std::optional<std::vector<std::size_t>> begin_step(std::uint64_t step,
                                                      const pipeline::Ownership& ownership);
-  /// Any thread, when the operators before `step` are done: their times here, by unit.
+  /// Any thread, when the operators before `step` are done: their times here, by unit; or those of
+  /// the step before, where times come late.
   void measured(std::uint64_t step, std::vector<pipeline::UnitSeconds> seconds);
+  /// The program's thread, on all ranks before `begin_step` of `step`: the model trains on GPUs,
+  /// and this rank may use so much of its own. From here on times come a step late. Throws
+  /// TransportError.
+  void train_on_gpus(std::uint64_t step, Bytes budget);
+  bool times_come_late() const { return late_steps_ > 0; }
 
   /// On the first rank.
   const runtime::LayerMoves& moves() const { return moves_; }
@@ -49,6 +55,7 @@ class Rebalancing {
     pipeline::MeasuredStep measured;
     std::vector<device::Event> events;
     bool has_own = false;
+    std::uint64_t late_steps = 0;  ///< Its times are those of so many steps before.
   };
   using Cuts = std::vector<std::uint64_t>;  ///< Unit of each stage; or all ones: as before.
   struct Coming {
@@ -78,6 +85,8 @@ class Rebalancing {
   runtime::LayerMoves moves_;
   std::uint64_t counts_from_ = 0;  ///< Steps before were cut otherwise, or warmed up.
   std::uint64_t model_ = 0;        ///< The latest.
+  std::uint64_t late_steps_ = 0;
+  std::uint64_t micro_batches_ = 1;  ///< Of the step that has ended last.
   bool awaits_measure_ = false;  ///< Layers have moved, and no step behind that has been looked at.
 };
 

@@ -268,7 +268,7 @@ void SplitProgram::Impl::look_at_device(const CalledOperator& called) {
   const std::string objection = objection_to(called, *device);
   if (!objection.empty()) refuse(objection);
   uses_gpu_ = true;
-  steps_.stop_rebalancing();
+  steps_.note_gpu();
 }
 
 /// NCCL waits for a rank that does not come without telling why it does not.

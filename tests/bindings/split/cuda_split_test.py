@@ -197,15 +197,28 @@ class CudaExample(examples_split_test.ExampleCase, BudgetCase):
 
 
 class CudaPython(BudgetCase):
-    def test_a_trainer_with_mixed_precision_under_a_budget(self):
+    VARIABLES = {"PYTHONPATH": os.environ["SPILLWAY_TEST_CUDA_TORCH"],
+                 "EMU_OPERATORS": os.environ["SPILLWAY_TEST_CUDA_OPERATORS"]}
+
+    def words(self, file, *arguments):
         python = pathlib.Path(os.environ["SPILLWAY_TEST_CUDA_PYTHON"])
         if not python.exists():
             self.skipTest(f"{python} is not there (src/cmake/setup/fetch_python.sh)")
-        trainer = pathlib.Path(__file__).with_name("cuda_python_trainer.py")
-        variables = {"PYTHONPATH": os.environ["SPILLWAY_TEST_CUDA_TORCH"],
-                     "EMU_OPERATORS": os.environ["SPILLWAY_TEST_CUDA_OPERATORS"]}
-        plain = self.run_plain(python, "-B", trainer, **GPUS, **variables)
-        self.check_in_part(plain, self.serve(2, [python, "-B", trainer], 5 << 19, **variables))
+        return [python, "-B", pathlib.Path(__file__).with_name(file), *arguments]
+
+    def test_a_trainer_with_mixed_precision_under_a_budget(self):
+        words = self.words("cuda_python_trainer.py")
+        plain = self.run_plain(*words, **GPUS, **self.VARIABLES)
+        self.check_in_part(plain, self.serve(2, words, 5 << 19, **self.VARIABLES))
+
+    def test_layers_move_by_what_operators_take_on_a_gpu(self):
+        words = self.words("python_trainers.py", "work_before_parameters,16,adamw,cuda")
+        split = self.run_split(2, *words, options=["--log-level", "info"], **GPUS, **self.VARIABLES)
+        self.check_same(self.run_plain(*words, **GPUS, **self.VARIABLES), split)
+        moves = split.statistics["layer_moves"]
+        self.assertGreater(moves["times"], 0, split.said)
+        self.assertGreater(moves["seconds_forecast"], 0)
+        self.assertRegex(split.errors, r"before step \d+ \d+ parameters? moves? between ranks")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ WIDTH = 32
 
 def bits(tensor):
     """A number that hangs on each bit of a tensor and on where it stands."""
-    values = tensor.detach().contiguous().flatten()
+    values = tensor.detach().cpu().contiguous().flatten()
     whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[values.element_size()]
     numbers = values.view(whole).to(torch.int64)
     return (numbers * (2 * torch.arange(numbers.numel()) + 1)).sum().item()
@@ -84,7 +84,10 @@ def rank_here():
 
 
 def main(trainers):
+    """EMU_OPERATORS names the library that an emulated GPU needs."""
     warnings.simplefilter("ignore")
+    if operators := os.environ.get("EMU_OPERATORS"):
+        torch.ops.load_library(operators)
     for words in sys.argv[1:]:
         name, *arguments = words.split(",")
         print(name)

@@ -36,8 +36,7 @@ class Runtime {
  public:
   /// The host's, and those of other devices.
   static constexpr std::size_t kMostRuntimes = 17;
-  /// Number of latest steps whose times are kept, in a quarter of a MiB.
-  static constexpr std::size_t kStepsTimed = 65536;
+  static constexpr std::size_t kStepsTimed = 65536;  ///< The latest ones, in 256 KiB.
 
   Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine> engine,
           const Clock& clock);
@@ -130,6 +129,7 @@ class Runtime {
 
   Bytes budget() const { return options_.budget; }
   bool recomputes() const { return recomputer_ != nullptr; }
+  std::optional<device::Event> moment() const;  ///< As in RuntimeOptions; none on the host.
   bool traces() const { return options_.trace != nullptr; }
   Bytes unlisted_peak() const;  ///< Of what profiles do not list: peaks of both kinds, added.
   /// Counters so far. Any thread; never waits for a plan or a replay.

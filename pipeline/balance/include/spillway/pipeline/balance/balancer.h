@@ -60,6 +60,8 @@ class Balancer {
                             const std::vector<std::size_t>& first_of_stage);
   /// The model was cut anew: steps from before count no more.
   void forget() { steps_.clear(); }
+  /// By rank, from now on.
+  void set_budgets(std::vector<Bytes> budgets);
   /// Its units are those of another model: nothing that is known of units holds.
   void forget_model();
   /// Of the slowest stage for a micro-batch, as `look` has last found it measured for the present
