@@ -137,8 +137,7 @@ void DeferredCalls::add(PendingCall call, std::span<const StorageOrdinal> reads,
       const auto before = entries_.find(one.storage);
       is_parameter |= before != entries_.end() && before->second.is_parameter;
       drop(one.storage);
-      added->call.blanks.push_back(
-          {0, one.storage, Bytes(one.seen->nbytes()), one.seen->device()});
+      added->call.blanks.push_back({0, one.storage, Bytes(one.seen->nbytes()), one.seen->device()});
     }
     use(added, one.storage, true);
     Entry& entry = entry_of(one.storage);

@@ -57,6 +57,10 @@ void SplitProgram::Impl::before_pointer(const at::TensorBase& tensor, bool write
   if (!may_ask()) return;
   const auto ordinal = memory_.number_of(storage);
   if (!ordinal) return;
+  if (!keeps && storage.device().is_cuda()) {
+    read_next_ = ordinal;  // The host has no use for its bytes.
+    return;
+  }
   if (means_) average(means_->read_at(*ordinal));
   const auto mark = call_mark();
   show(storage, {*ordinal, writes, tensor.requires_grad(), Bytes(storage.nbytes())});

@@ -113,7 +113,20 @@ bool SplitProgram::Impl::is_in_parts(const c10::OperatorHandle& op,
 }
 
 void SplitProgram::Impl::run(const c10::OperatorHandle& op, c10::DispatchKeySet below,
-                             torch::jit::Stack& stack, const runtime::OpTraits& given) {
+                             torch::jit::Stack& stack, const runtime::OpTraits& traits) {
+  const auto copied = std::exchange(read_next_, {});
+  const auto of_first_tensor = [&] {
+    const c10::IValue& value = torch::jit::peek(stack, 0, op.schema().arguments().size());
+    return value.isTensor() ? memory_.number_of(storage_of(value.toTensor())) : std::nullopt;
+  };
+  const bool is_read =
+      copied && kept_name_of(op) == "aten::_to_copy" && of_first_tensor() == copied;
+  run_called(op, below, stack, traits);
+  if (is_read) before_pointer(stack.back().toTensor(), /*writes=*/false, /*keeps=*/false);
+}
+
+void SplitProgram::Impl::run_called(const c10::OperatorHandle& op, c10::DispatchKeySet below,
+                                    torch::jit::Stack& stack, const runtime::OpTraits& given) {
   const auto arguments = torch::jit::last(stack, op.schema().arguments().size());
   runtime::OpTraits traits = given;
   const CalledOperator called{op, below, stack, traits, kept_name_of(op), arguments};

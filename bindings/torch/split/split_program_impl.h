@@ -52,6 +52,7 @@ class SplitProgram::Impl {
            const runtime::OpTraits& traits);
   void check_other_thread(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
 
+  /// Not `keeps`: it is read at once; of a GPU, by a copy to the host that the next operator makes.
   void before_pointer(const at::TensorBase& tensor, bool writes, bool keeps);
   const void* archived_bytes(const void* memory, std::size_t size);
   const at::Tensor& archived_tensor(const at::Tensor& tensor);
@@ -87,6 +88,8 @@ class SplitProgram::Impl {
 
  private:
   bool may_ask() const { return is_on_this_thread() && !is_in_call(); }
+  void run_called(const c10::OperatorHandle& op, c10::DispatchKeySet below,
+                  torch::jit::Stack& stack, const runtime::OpTraits& traits);
   const pipeline::StorageFacts* facts_of(const at::Tensor& tensor);
   void begin_call();
   /// The program is in here, or in a kernel that it runs from here, as long as what this returns
@@ -162,9 +165,10 @@ class SplitProgram::Impl {
   std::uint64_t calls_ = 0;  ///< Of operators, as on all ranks.
   bool is_in_call_ = false;
   bool uses_gpu_ = false;
-  bool has_asked_devices_ = false;  ///< Whether they may have messages.
-  std::size_t gpu_peak_ = 0;        ///< Bytes, when the program has ended.
-  bool has_gone_back_ = false;      ///< Backward has run.
+  std::optional<pipeline::StorageOrdinal> read_next_;  ///< See before_pointer.
+  bool has_asked_devices_ = false;                     ///< Whether they may have messages.
+  std::size_t gpu_peak_ = 0;                           ///< Bytes, when the program has ended.
+  bool has_gone_back_ = false;                         ///< Backward has run.
   RunningCall call_;
 };
 

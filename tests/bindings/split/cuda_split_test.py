@@ -211,8 +211,24 @@ class CudaPython(BudgetCase):
         plain = self.run_plain(*words, **GPUS, **self.VARIABLES)
         self.check_in_part(plain, self.serve(2, words, 5 << 19, **self.VARIABLES))
 
+    def check_trainers(self, *trainers, options=()):
+        words = self.words("python_trainers.py", *trainers)
+        split = self.run_split(2, *words, options=options, **GPUS, **self.VARIABLES)
+        self.check_same(self.run_plain(*words, **GPUS, **self.VARIABLES), split)
+        self.check_is_divided(split, 2)
+
+    def test_models_that_are_made_on_a_gpu(self):
+        self.check_trainers("initialised", "walks", "large_model", "transformer", "batch_norm", "frozen_parts")
+
+    def test_optimizers_of_all_kinds(self):
+        self.check_trainers("adamw_plain", "adamw_foreach", "adamw_fused", "sgd_foreach_kept_gradients", "many_optimizers",
+                            "lbfgs", "scaled", options=["--schedule", "gems-mast"])
+
+    def test_what_programs_look_at(self):
+        self.check_trainers("lists", "looks", "hooks", "retained_graph", "double_backward", "autocast", "checkpointed")
+
     def test_layers_move_by_what_operators_take_on_a_gpu(self):
-        words = self.words("python_trainers.py", "work_before_parameters,16,adamw,cuda")
+        words = self.words("python_trainers.py", "work_before_parameters,16,adamw")
         split = self.run_split(2, *words, options=["--log-level", "info"], **GPUS, **self.VARIABLES)
         self.check_same(self.run_plain(*words, **GPUS, **self.VARIABLES), split)
         moves = split.statistics["layer_moves"]

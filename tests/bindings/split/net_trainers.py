@@ -74,14 +74,14 @@ def tied_embedding():
     train_and_tell(model, torch.optim.AdamW(model.parameters(), 1e-2), loss=text_loss, clip=1.0)
 
 
-def work_before_parameters(steps="16", kind="adamw", device="cpu"):
+def work_before_parameters(steps="16", kind="adamw"):
     """Its work lies at its begin, and its parameters lie at its end."""
     torch.manual_seed(3)
     convolutions = [layer for _ in range(4) for layer in (nn.LazyConv2d(32, 3, padding=1), nn.BatchNorm2d(32),
                                                            nn.ReLU())]
     model = nn.Sequential(*convolutions, nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(512, 1000), nn.Dropout(0.1),
-                          nn.Linear(1000, 1000)).to(device)
-    model(torch.zeros(2, 3, 64, 64, device=device))
+                          nn.Linear(1000, 1000))
+    model(torch.zeros(2, 3, 64, 64))
     if kind == "adamw":
         optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
     else:
@@ -89,8 +89,7 @@ def work_before_parameters(steps="16", kind="adamw", device="cpu"):
     for _ in range(int(steps)):
         optimizer.zero_grad(set_to_none=kind != "foreach")
         for _ in range(4):
-            loss = functional.cross_entropy(model(torch.randn(4, 3, 64, 64).to(device)),
-                                            torch.randint(0, 1000, (4,)).to(device))
+            loss = functional.cross_entropy(model(torch.randn(4, 3, 64, 64)), torch.randint(0, 1000, (4,)))
             (loss / 4).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()

@@ -16,7 +16,7 @@ def bits(tensor):
     values = tensor.detach().cpu().contiguous().flatten()
     whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[values.element_size()]
     numbers = values.view(whole).to(torch.int64)
-    return (numbers * (2 * torch.arange(numbers.numel()) + 1)).sum().item()
+    return (numbers * (2 * torch.arange(numbers.numel(), device="cpu") + 1)).sum().item()
 
 
 def tell(name, *tensors):
@@ -84,10 +84,11 @@ def rank_here():
 
 
 def main(trainers):
-    """EMU_OPERATORS names the library that an emulated GPU needs."""
+    """On an emulated GPU where EMU_OPERATORS names the library that it needs."""
     warnings.simplefilter("ignore")
     if operators := os.environ.get("EMU_OPERATORS"):
         torch.ops.load_library(operators)
+        torch.set_default_device("cuda")
     for words in sys.argv[1:]:
         name, *arguments = words.split(",")
         print(name)
