@@ -221,8 +221,8 @@ class CudaPython(BudgetCase):
         self.check_trainers("initialised", "walks", "large_model", "transformer", "batch_norm", "frozen_parts")
 
     def test_optimizers_of_all_kinds(self):
-        self.check_trainers("adamw_plain", "adamw_foreach", "adamw_fused", "sgd_foreach_kept_gradients", "many_optimizers",
-                            "lbfgs", "scaled", options=["--schedule", "gems-mast"])
+        self.check_trainers("adamw_plain", "adamw_foreach", "adamw_fused", "sgd_foreach_kept_gradients",
+                            "many_optimizers", "lbfgs", "scaled", options=["--schedule", "gems-mast"])
 
     def test_what_programs_look_at(self):
         self.check_trainers("lists", "looks", "hooks", "retained_graph", "double_backward", "autocast", "checkpointed")
