@@ -5,6 +5,8 @@
 
 #include "tensor_access.h"
 
+#include <cstdint>
+
 #include "next_definition.h"
 #include "registered_hooks.h"
 
@@ -18,6 +20,10 @@ decltype(SpillwayHooks::archived_bytes) archived_bytes = nullptr;
 decltype(SpillwayHooks::read_record) read_record = nullptr;
 decltype(SpillwayHooks::leaf_made) leaf_made = nullptr;
 decltype(SpillwayHooks::parameter_registered) parameter_registered = nullptr;
+decltype(SpillwayHooks::numbers_apart) numbers_apart = nullptr;
+
+// The next number of a node that is numbered apart.
+thread_local uint64_t number_apart = 0;
 
 template <class Function>
 Function read(const Function& shared) {
@@ -52,6 +58,7 @@ using ResolveNeg = void* (*)(void* result, const void* tensor);
 using SetRequiresGrad = void (*)(void* tensor, bool requires_grad);
 using RegisterParameter = void* (*)(void* module, void* name, const void* tensor,
                                     bool requires_grad);
+using SequenceNumber = uint64_t (*)();
 using WriteableData = void* (*)(void* result, const void* tensor, bool to_cpu);
 
 // What a PointerGiver does where somebody wants to be told, or at its first call. Kept out of those
@@ -73,6 +80,7 @@ void watch_tensor_access(const SpillwayHooks& hooks) {
   __atomic_store_n(&read_record, hooks.read_record, __ATOMIC_RELEASE);
   __atomic_store_n(&leaf_made, hooks.leaf_made, __ATOMIC_RELEASE);
   __atomic_store_n(&parameter_registered, hooks.parameter_registered, __ATOMIC_RELEASE);
+  __atomic_store_n(&numbers_apart, hooks.numbers_apart, __ATOMIC_RELEASE);
 }
 
 // A PointerGiver. Its name here says nothing: the program knows it by its symbol.
@@ -246,6 +254,28 @@ void* spillway_register_parameter(void* module, void* name, const void* tensor,
   const auto tell = read(parameter_registered);
   if (tell != nullptr) tell(parameter);
   return parameter;
+}
+
+// uint64_t at::sequence_number::peek() and get_and_increment(): numbers of a thread, by which
+// autograd orders the nodes of a graph.
+#define SPILLWAY_PEEK "_ZN2at15sequence_number4peekEv"
+#define SPILLWAY_GET_AND_INCREMENT "_ZN2at15sequence_number17get_and_incrementEv"
+extern "C" SPILLWAY_VISIBLE uint64_t spillway_peek() __asm__(SPILLWAY_PEEK);
+extern "C" SPILLWAY_VISIBLE uint64_t
+spillway_get_and_increment() __asm__(SPILLWAY_GET_AND_INCREMENT);
+
+uint64_t spillway_peek() {
+  static SequenceNumber known;
+  const auto is_apart = read(numbers_apart);
+  if (is_apart != nullptr && is_apart() != 0) return number_apart;
+  return next(known, SPILLWAY_PEEK, __builtin_return_address(0))();
+}
+
+uint64_t spillway_get_and_increment() {
+  static SequenceNumber known;
+  const auto is_apart = read(numbers_apart);
+  if (is_apart != nullptr && is_apart() != 0) return number_apart++;
+  return next(known, SPILLWAY_GET_AND_INCREMENT, __builtin_return_address(0))();
 }
 
 }  // namespace spillway::preload

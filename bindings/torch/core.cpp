@@ -92,6 +92,7 @@ void register_hooks(bool kernel_serves_faults, std::size_t bytes_at_once, bool i
     hooks.before_flag = &split::SplitProgram::before_flag;
     hooks.leaf_made = &split::SplitProgram::leaf_made;
     hooks.parameter_registered = &split::SplitProgram::parameter_registered;
+    if (has_torch_cuda()) hooks.numbers_apart = &split::SplitProgram::numbers_apart;
   }
   auto* const preloaded =
       reinterpret_cast<SpillwayPreloadRegister>(::dlsym(RTLD_DEFAULT, "spillway_preload_register"));

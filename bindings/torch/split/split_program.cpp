@@ -1,5 +1,7 @@
 #include "spillway/split/split_program.h"
 
+#include <torch/csrc/autograd/function.h>
+
 #include <exception>
 #include <new>
 #include <string>
@@ -65,6 +67,12 @@ void SplitProgram::Impl::before_pointer(const at::TensorBase& tensor, bool write
   const auto mark = call_mark();
   show(storage, {*ordinal, writes, tensor.requires_grad(), Bytes(storage.nbytes())});
   if (keeps) keep_everywhere(*ordinal);
+}
+
+bool SplitProgram::Impl::numbers_apart() const {
+  if (!takes_threads_place_ || !is_on_this_thread()) return false;
+  const auto node = torch::autograd::get_current_node();
+  return node != nullptr && !node->device().is_cpu();
 }
 
 const void* SplitProgram::Impl::archived_bytes(const void* memory, std::size_t size) {
@@ -275,6 +283,11 @@ int SplitProgram::keeps_file(dev_t device, ino_t inode) {
 
 void SplitProgram::before_flag() {
   if (SplitProgram* const program = running()) program->impl_->before_flag();
+}
+
+int SplitProgram::numbers_apart() {
+  SplitProgram* const program = running();
+  return program != nullptr && program->impl_->numbers_apart() ? 1 : 0;
 }
 
 void SplitProgram::leaf_made(void* tensor) {

@@ -1,6 +1,7 @@
 #include "split_program_impl.h"
 
 #include <ATen/core/enum_tag.h>
+#include <c10/core/AutogradState.h>
 
 #include <algorithm>
 #include <exception>
@@ -278,6 +279,8 @@ void SplitProgram::Impl::look_at_device(const CalledOperator& called) {
   const auto device = recompute::gpu_of(called.arguments);
   call_.is_on_host = !device;
   if (!device) return;
+  if (!uses_gpu_)
+    takes_threads_place_ = c10::AutogradState::get_tls_state().get_multithreading_enabled();
   const std::string objection = objection_to(called, *device);
   if (!objection.empty()) refuse(objection);
   uses_gpu_ = true;

@@ -63,6 +63,7 @@ class SplitProgram::Impl {
     archives_.record_read(memory, size, is_on_this_thread());
   }
   void before_flag();
+  bool numbers_apart() const;
   void leaf_made(c10::TensorImpl& leaf) {
     if (shards_ && may_ask()) order_.leaf_made(leaf);
   }
@@ -165,6 +166,7 @@ class SplitProgram::Impl {
   std::uint64_t calls_ = 0;  ///< Of operators, as on all ranks.
   bool is_in_call_ = false;
   bool uses_gpu_ = false;
+  bool takes_threads_place_ = false;  ///< Backward on the GPU would have a thread of its own.
   std::optional<pipeline::StorageOrdinal> read_next_;  ///< See before_pointer.
   bool has_asked_devices_ = false;                     ///< Whether they may have messages.
   std::size_t gpu_peak_ = 0;                           ///< Bytes, when the program has ended.

@@ -211,8 +211,8 @@ class CudaPython(BudgetCase):
         plain = self.run_plain(*words, **GPUS, **self.VARIABLES)
         self.check_in_part(plain, self.serve(2, words, 5 << 19, **self.VARIABLES))
 
-    def check_trainers(self, *trainers, options=()):
-        words = self.words("python_trainers.py", *trainers)
+    def check_trainers(self, *trainers, file="python_trainers.py", options=()):
+        words = self.words(file, *trainers)
         split = self.run_split(2, *words, options=options, **GPUS, **self.VARIABLES)
         self.check_same(self.run_plain(*words, **GPUS, **self.VARIABLES), split)
         self.check_is_divided(split, 2)
@@ -226,6 +226,9 @@ class CudaPython(BudgetCase):
 
     def test_what_programs_look_at(self):
         self.check_trainers("lists", "looks", "hooks", "retained_graph", "double_backward", "autocast", "checkpointed")
+
+    def test_gradients_of_gradients(self):
+        self.check_trainers("physics", "penalty", file="model_trainers.py")
 
     def test_layers_move_by_what_operators_take_on_a_gpu(self):
         words = self.words("python_trainers.py", "work_before_parameters,16,adamw")

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_HOOKS_VERSION 12
+#define SPILLWAY_HOOKS_VERSION 13
 
 /** What the core wants to be told. Members may be null. The structure is copied. */
 struct SpillwayHooks {
@@ -97,6 +97,11 @@ struct SpillwayHooks {
   void (*leaf_made)(void* tensor);
   /** A module of LibTorch's C++ interface has registered `parameter` (at::Tensor). */
   void (*parameter_registered)(const void* parameter);
+  /**
+   * Not 0: nodes of autograd that this thread makes now get the numbers of a thread of their own,
+   * as on the one that LibTorch has for backward on a GPU.
+   */
+  int (*numbers_apart)(void);
 };
 
 /**

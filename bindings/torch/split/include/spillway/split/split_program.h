@@ -127,6 +127,9 @@ class SplitProgram {
   /// data that are such leaves, too, from those.
   static void leaf_made(void* tensor);
   static void parameter_registered(const void* parameter);
+  /// Whether a node of autograd that this thread makes now would be made by LibTorch's thread for
+  /// backward on a GPU, which is the program's here, and counts its own.
+  static int numbers_apart();
 
   /// The program, or a system call of it, is about to read or write memory that is not there. Ends
   /// the job with a sentence that names the tensor; in a forked child it tells it and returns.
