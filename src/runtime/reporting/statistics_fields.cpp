@@ -244,6 +244,9 @@ constexpr StatisticsField kFields[] = {
    "bytes that left memory without a write, because the store had a good copy"},
   {"spill_space_peak_bytes", "bytes", [](const S& s) -> Json { return s.memory.store.extents_peak.count(); },
    "largest space used in the store"},
+  {"host_update_sent_bytes", "bytes", [](const S& s) -> Json { return s.sent_to_host.count(); },
+   "with `--update host`: pages of a GPU, gradients above all, that began their way to host memory in backward, when "
+   "the last operator before the update had ended, and not when the update asked for them"},
   {"endurance_bytes", "bytes", [](const S& s) -> Json { return s.endurance.count(); },
    "rated endurance of the spill drives, as set; 0 for stores in memory", kOfProcess},
   {"write_bytes_per_second", "B/s", [](const S& s) { return rate(s, &profile::TransferRates::write_bytes_per_second); },
