@@ -74,6 +74,13 @@ std::vector<Finding> check_cuda_part(const std::string& torch_version, const Ins
            Verdict::kProblem, preload::cure_without_cuda_part(minor)}};
 }
 
+Finding check_direct_files(const std::string& reason) {
+  const std::string value =
+      reason.empty() ? std::string("cuFile moves pages between GPUs and disks that it serves")
+                     : message("off, pages go through host memory: {}", reason);
+  return {"GPUDirect", value, Verdict::kOk, {}};
+}
+
 Finding check_nccl(const transport::NcclFacts& facts, std::size_t gpus) {
   if (facts.reason.empty())
     return {"NCCL", message("{}, {}", facts.version, facts.library), Verdict::kOk, {}};

@@ -26,6 +26,10 @@ std::vector<Finding> check_cuda(const device::CudaFacts& facts,
 /// of I/O.
 std::vector<Finding> check_cuda_part(const std::string& torch_version, const Installation& here);
 
+/// Whether GPUs read and write spill files themselves. `reason`: why not; empty: they do. Free of
+/// I/O.
+Finding check_direct_files(const std::string& reason);
+
 /// What several GPUs speak to one another with. `gpus`: how many there are. Free of I/O.
 Finding check_nccl(const transport::NcclFacts& facts, std::size_t gpus);
 

@@ -28,16 +28,28 @@ OpenedGpu open_gpu(device::DeviceId id) {
   }
 }
 
-/// That of the LibTorch whose runtime of CUDA this is: beside it, or where its own package lies.
-transport::NcclFacts nccl_beside(const std::filesystem::path& runtime) {
-  constexpr const char* kName = "libnccl.so.2";
+/// A library of the LibTorch whose runtime of CUDA this is: beside it, or where its own package
+/// lies.
+std::string library_beside(const std::filesystem::path& runtime, const char* name,
+                           const char* package) {
   const std::filesystem::path folder = runtime.parent_path();
   for (const std::filesystem::path& path :
-       {folder / kName, folder.parent_path().parent_path() / "nccl" / "lib" / kName}) {
+       {folder / name, folder.parent_path().parent_path() / package / "lib" / name}) {
     std::error_code error;
-    if (std::filesystem::exists(path, error)) return transport::nccl_facts(path.string());
+    if (std::filesystem::exists(path, error)) return path.string();
   }
-  return transport::nccl_facts();
+  return {};
+}
+
+transport::NcclFacts nccl_beside(const std::filesystem::path& runtime) {
+  const std::string path = library_beside(runtime, "libnccl.so.2", "nccl");
+  return path.empty() ? transport::nccl_facts() : transport::nccl_facts(path);
+}
+
+std::string why_no_direct_files_beside(const std::filesystem::path& runtime) {
+  const std::string path = library_beside(runtime, "libcufile.so.0", "cufile");
+  if (!path.empty()) ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  return device::why_no_direct_files();
 }
 
 }  // namespace
@@ -65,7 +77,10 @@ int run_gpu_trial(const std::vector<std::string>& words) {
   std::vector<OpenedGpu> gpus;
   for (const device::CudaDeviceFacts& gpu : facts.devices) gpus.push_back(open_gpu(gpu.id));
   std::vector<Finding> findings = check_cuda(facts, gpus);
-  if (!gpus.empty()) findings.push_back(check_nccl(nccl_beside(words[0]), gpus.size()));
+  if (!gpus.empty()) {
+    findings.push_back(check_direct_files(why_no_direct_files_beside(words[0])));
+    findings.push_back(check_nccl(nccl_beside(words[0]), gpus.size()));
+  }
   const std::string text =
       packed(findings).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   std::printf("%s%s\n", std::string(kFound).c_str(), text.c_str());

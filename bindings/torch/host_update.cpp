@@ -40,9 +40,9 @@ void tell(const c10::OperatorHandle& op, const std::string& objection) {
 bool is_known(std::string_view name) {
   constexpr std::array<std::string_view, 4> kFused{"_fused_adam_", "_fused_adamw_", "_fused_sgd_",
                                                    "_fused_adagrad_"};
-  constexpr std::array<std::string_view, 13> kElementwise{
-      "add", "sub",     "mul", "div",  "addcmul", "addcdiv",   "lerp",
-      "neg", "maximum", "abs", "sqrt", "sign",    "reciprocal"};
+  constexpr std::array<std::string_view, 15> kElementwise{
+      "add",     "sub", "mul",  "div",  "addcmul",    "addcdiv", "lerp",    "neg",
+      "maximum", "abs", "sqrt", "sign", "reciprocal", "copy",    "_to_copy"};
   constexpr std::string_view kNamespace = "aten::";
   constexpr std::string_view kForeach = "_foreach_";
   if (!name.starts_with(kNamespace)) return false;
@@ -51,6 +51,32 @@ bool is_known(std::string_view name) {
   if (name.starts_with(kForeach)) name.remove_prefix(kForeach.size());
   if (name.ends_with('_')) name.remove_suffix(1);
   return std::find(kElementwise.begin(), kElementwise.end(), name) != kElementwise.end();
+}
+
+bool is_copy(const c10::OperatorHandle& op) {
+  const std::string_view name = op.schema().name();
+  return name == "aten::_to_copy" || name == "aten::copy_" || name == "aten::_foreach_copy_";
+}
+
+/// Of `_to_copy`: the type of the copy.
+at::ScalarType type_of_copy(c10::ArrayRef<c10::IValue> arguments) {
+  return arguments[1].isNone() ? arguments[0].toTensor().scalar_type()
+                               : arguments[1].toScalarType();
+}
+
+/// Of `_to_copy`: whether the copy differs in nothing but its type.
+bool only_changes_type(c10::ArrayRef<c10::IValue> arguments) {
+  constexpr std::size_t kLayout = 2, kDevice = 3, kPinned = 4, kMemoryFormat = 6;
+  const at::Tensor& from = arguments[0].toTensor();
+  const auto is = [&](std::size_t at, const auto& wanted) {
+    return arguments[at].isNone() || wanted(arguments[at]);
+  };
+  return at::isFloatingType(type_of_copy(arguments)) &&
+         is(kLayout, [](const c10::IValue& v) { return v.toLayout() == at::kStrided; }) &&
+         is(kDevice, [&](const c10::IValue& v) { return v.toDevice() == from.device(); }) &&
+         is(kPinned, [](const c10::IValue& v) { return !v.toBool(); }) &&
+         is(kMemoryFormat,
+            [](const c10::IValue& v) { return v.toMemoryFormat() == at::MemoryFormat::Preserve; });
 }
 
 struct UpdateRule {
@@ -102,17 +128,28 @@ void UpdatedTensors::note_updated(const c10::OperatorHandle& op,
   for (const c10::IValue& result : results) note(result);
 }
 
+bool UpdatedTensors::is_gradient(const c10::Storage& storage, const ParameterStorages& parameters) {
+  if (!gradients_) {
+    gradients_.emplace();
+    parameters.for_each_gradient(
+        [this](const at::Tensor& each) { gradients_->add(each.storage()); });
+  }
+  return gradients_->contains(storage);
+}
+
 bool UpdatedTensors::may_go_on_with(const c10::OperatorHandle& op,
                                     c10::ArrayRef<c10::IValue> arguments,
-                                    const ParameterStorages& parameters) const {
+                                    const ParameterStorages& parameters) {
   if (arguments.empty() || arguments[0].isTensorList()) return true;
+  const bool makes_copy = makes_results_of_its_own(op) && is_copy(op);
   bool is_of_update = !makes_results_of_its_own(op);
   for (const c10::IValue& argument : arguments) {
     if (!argument.isTensor() || !argument.toTensor().defined()) continue;
     const at::Tensor& tensor = argument.toTensor();
     if (is_number(tensor)) continue;
     if (!tensor.has_storage() || made_.contains(tensor.storage())) return false;
-    is_of_update |= parameters.contains(tensor.storage()) || updated_.contains(tensor.storage());
+    is_of_update |= parameters.contains(tensor.storage()) || updated_.contains(tensor.storage()) ||
+                    (makes_copy && is_gradient(tensor.storage(), parameters));
   }
   return is_of_update;
 }
@@ -130,7 +167,8 @@ HostCall::HostCall(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arg
     : op_(op),
       arguments_(arguments.begin(), arguments.end()),
       is_of_lists_(!arguments.empty() && arguments[0].isTensorList()),
-      makes_results_(makes_results_of_its_own(op)) {
+      makes_results_(makes_results_of_its_own(op)),
+      copies_(is_copy(op)) {
   if (is_of_lists_ ? !recompute::is_by_element(op, arguments)
                    : arguments.empty() || !arguments[0].isTensor())
     return;
@@ -142,6 +180,7 @@ HostCall::HostCall(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arg
     runtime::Runtime* const runtime = DeviceRuntimes::of(lead.device());
     if (runtime == nullptr || !runtime->find(lead.storage().data()).storage.is_some()) continue;
     if (DeviceRuntimes::is_capturing(lead.device().index())) continue;
+    if (copies_ && copies_elsewhere(member)) continue;
     if (runtime_ == nullptr) runtime_ = runtime;
     if (const std::string objection = objection_to(member); !objection.empty())
       tell(op, objection);
@@ -166,12 +205,24 @@ std::vector<HostCall::Operand> HostCall::operands_of(std::size_t member) const {
   return operands;
 }
 
+/// A copy that comes or goes, or spreads, or makes no number of another one: no update does.
+bool HostCall::copies_elsewhere(std::size_t member) const {
+  if (makes_results_) return !only_changes_type(arguments_);
+  const std::vector<Operand> operands = operands_of(member);
+  return operands.size() != 2 || !operands[1].tensor.defined() ||
+         operands[1].tensor.device() != operands[0].tensor.device() ||
+         operands[1].tensor.sizes() != operands[0].tensor.sizes() ||
+         !at::isFloatingType(operands[0].tensor.scalar_type()) ||
+         !at::isFloatingType(operands[1].tensor.scalar_type());
+}
+
 std::string HostCall::objection_to(const Operand& operand, const at::Tensor& lead) const {
   const at::Tensor& tensor = operand.tensor;
   if (!tensor.defined() || !tensor.has_storage()) return "one of its tensors has no memory";
   if (tensor.device() != lead.device()) return "its tensors are on several devices";
   if (runtime_ != DeviceRuntimes::of(tensor.device())) return "its lists are of several GPUs";
-  if (tensor.scalar_type() != lead.scalar_type()) return "its tensors have several types";
+  if (!copies_ && tensor.scalar_type() != lead.scalar_type())
+    return "its tensors have several types";
   if (tensor.sizes() != lead.sizes() || tensor.strides() != lead.strides() ||
       tensor.layout() != at::kStrided || !tensor.is_non_overlapping_and_dense())
     return "its tensors lie differently in memory";
@@ -267,7 +318,7 @@ void HostCall::start_way_out(std::size_t first, std::size_t count) {
 at::Tensor HostCall::make_result(const at::Tensor& like) const {
   const c10::impl::ExcludeDispatchKeyGuard unseen(seen_at);
   const runtime::HostWorkspace::Allocations filled_here(*runtime_);
-  return at::empty_like(like);
+  return at::empty_like(like, copies_ ? type_of_copy(arguments_) : like.scalar_type());
 }
 
 /// The pages of a member's tensors while the host holds them.
@@ -299,35 +350,44 @@ class HostCall::Held {
 /// The kernel of the CPU, from each end of a page of any operand to the next.
 void HostCall::run_pieces(std::size_t member, const std::vector<Operand>& operands,
                           const Held& held) {
-  const at::Tensor& lead = operands.front().tensor;
-  const std::size_t item = lead.itemsize();
+  const auto size = static_cast<std::size_t>(operands.front().tensor.numel());
   const torch::jit::Stack of_member =
       is_of_lists_ ? recompute::arguments_for(arguments_, {member}) : arguments_;
   std::vector<at::Tensor> pieces(operands.size());
-  for (std::size_t done = 0; done < lead.nbytes();) {
-    std::size_t size = lead.nbytes() - done;
+  for (std::size_t done = 0; done < size;) {
+    std::size_t count = size - done;
     std::vector<std::byte*> memory;
     for (const Operand& operand : operands) {
-      const auto [place, rest] = held.at(begin_of(operand.tensor) + done);
+      const std::size_t item = operand.tensor.itemsize();
+      const auto [place, rest] = held.at(begin_of(operand.tensor) + done * item);
       memory.push_back(place);
-      size = std::min(size, rest);
+      count = std::min(count, rest / item);
     }
-    torch::jit::Stack stack = of_member;
-    for (std::size_t i = 0; i < operands.size(); ++i) {
-      pieces[i] = at::from_blob(memory[i], {static_cast<std::int64_t>(size / item)},
-                                at::TensorOptions(lead.dtype()).device(at::kCPU));
-      if (operands[i].argument >= stack.size()) continue;
-      if (is_of_lists_)
-        stack[operands[i].argument] = c10::List<at::Tensor>({pieces[i]});
-      else
-        stack[operands[i].argument] = pieces[i];
-    }
-    op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
-    if (makes_results_)
-      pieces.back().copy_(is_of_lists_ ? stack.back().toTensorVector()[0]
-                                       : stack.back().toTensor());
-    done += size;
+    for (std::size_t i = 0; i < operands.size(); ++i)
+      pieces[i] = at::from_blob(memory[i], {static_cast<std::int64_t>(count)},
+                                at::TensorOptions(operands[i].tensor.dtype()).device(at::kCPU));
+    run_piece(of_member, operands, pieces);
+    done += count;
   }
+}
+
+void HostCall::run_piece(torch::jit::Stack stack, const std::vector<Operand>& operands,
+                         const std::vector<at::Tensor>& pieces) {
+  if (copies_) {
+    const bool is_from_first = makes_results_;
+    pieces[is_from_first ? 1 : 0].copy_(pieces[is_from_first ? 0 : 1]);
+    return;
+  }
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].argument >= stack.size()) continue;
+    if (is_of_lists_)
+      stack[operands[i].argument] = c10::List<at::Tensor>({pieces[i]});
+    else
+      stack[operands[i].argument] = pieces[i];
+  }
+  op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  if (makes_results_)
+    pieces.back().copy_(is_of_lists_ ? stack.back().toTensorVector()[0] : stack.back().toTensor());
 }
 
 bool HostCall::run(std::size_t member, std::vector<Operand>& operands) {

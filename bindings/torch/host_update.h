@@ -35,7 +35,9 @@ class HostUpdates {
 /// What a thread's optimizer works on after a backward pass. An operator on lists is one of an
 /// optimizer. Of others it is known by its tensors: all were there before the pass ended, or come
 /// from the update itself; and it writes one of them in place, or reads one that is a parameter or
-/// was updated before. So activations of a validation, which come after the pass, stay on the GPU.
+/// was updated before; a copy in another type may also read a gradient, as that for a master copy
+/// of the parameter does. So activations of a validation, which come after the pass, stay on the
+/// GPU.
 class UpdatedTensors {
  public:
   void clear() { *this = {}; }
@@ -45,11 +47,14 @@ class UpdatedTensors {
   void note_updated(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments,
                     c10::ArrayRef<c10::IValue> results);
   bool may_go_on_with(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments,
-                      const ParameterStorages& parameters) const;
+                      const ParameterStorages& parameters);
 
  private:
+  bool is_gradient(const c10::Storage& storage, const ParameterStorages& parameters);
+
   ParameterStorages made_;
   ParameterStorages updated_;
+  std::optional<ParameterStorages> gradients_;  ///< Of the pass, once they are asked for.
 };
 
 /// A call on a GPU's tensors, or on lists of them, that the host can carry out, for those members
@@ -72,9 +77,9 @@ class HostCall {
     at::Tensor tensor;
     bool writes;
   };
-  struct Piece;
   class Held;
 
+  bool copies_elsewhere(std::size_t member) const;
   std::string objection_to(std::size_t member) const;
   std::string objection_to(const Operand& operand, const at::Tensor& lead) const;
   std::vector<Operand> operands_of(std::size_t member) const;
@@ -84,12 +89,15 @@ class HostCall {
   at::Tensor make_result(const at::Tensor& like) const;
   bool run(std::size_t member, std::vector<Operand>& operands);
   void run_pieces(std::size_t member, const std::vector<Operand>& operands, const Held& held);
+  void run_piece(torch::jit::Stack stack, const std::vector<Operand>& operands,
+                 const std::vector<at::Tensor>& pieces);
 
   const c10::OperatorHandle& op_;
   torch::jit::Stack arguments_;
   bool is_of_lists_;
   runtime::Runtime* runtime_ = nullptr;
   bool makes_results_;
+  bool copies_;  ///< And does nothing else, but for a change of type.
   recompute::ListMembers members_;
 };
 

@@ -123,7 +123,10 @@ class UseCollector {
       add_parts(tensor, writes ? Access::kWrite : Access::kRead);
       return;
     }
-    if (is_parameter) parameters_->add(impl->unsafe_storage());
+    if (is_parameter && HostUpdates::are_on())
+      parameters_->add_leaf(tensor);
+    else if (is_parameter)
+      parameters_->add(impl->unsafe_storage());
     wrote_leaf_ |=
         writes &&
         (is_parameter || (parameters_ != nullptr && parameters_->contains(impl->unsafe_storage())));

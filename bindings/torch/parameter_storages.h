@@ -1,11 +1,13 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
+#include <utility>
 
 namespace spillway::torch_binding {
 
@@ -20,12 +22,28 @@ class ParameterStorages {
     storages_.try_emplace(impl, storage.getWeakStorageImpl());
   }
 
+  /// The storage of a leaf, whose gradient can be asked for as long as it lives.
+  void add_leaf(const at::Tensor& leaf) {
+    add(leaf.storage());
+    Known& known = storages_.find(leaf.storage().unsafeGetStorageImpl())->second;
+    if (known.leaf.expired()) known.leaf = Leaf(leaf.getIntrusivePtr());
+  }
+
+  /// Calls `act` with the gradient of each leaf that has one.
+  template <class Act>
+  void for_each_gradient(const Act& act) const {
+    for (const auto& [impl, known] : storages_) {
+      const at::Tensor leaf(known.leaf.lock());
+      if (leaf.defined() && leaf.grad().defined() && leaf.grad().has_storage()) act(leaf.grad());
+    }
+  }
+
   /// Bytes of those that are alive and for which `is_small` says so.
   template <class IsSmall>
   std::uint64_t small_bytes(const IsSmall& is_small) const {
     std::uint64_t bytes = 0;
-    for (const auto& [impl, alive] : storages_)
-      if (!alive.expired() && is_small(*impl)) bytes += impl->nbytes();
+    for (const auto& [impl, known] : storages_)
+      if (!known.alive.expired() && is_small(*impl)) bytes += impl->nbytes();
     return bytes;
   }
 
@@ -34,15 +52,22 @@ class ParameterStorages {
   }
 
  private:
+  using Leaf = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+  struct Known {
+    explicit Known(c10::weak_intrusive_ptr<c10::StorageImpl> storage) : alive(std::move(storage)) {}
+    c10::weak_intrusive_ptr<c10::StorageImpl> alive;
+    Leaf leaf{c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
+  };
+
   void sweep() {
-    std::erase_if(storages_, [](const auto& known) { return known.second.expired(); });
+    std::erase_if(storages_, [](const auto& each) { return each.second.alive.expired(); });
     next_sweep_ = 2 * storages_.size() + kFirstSweep;
   }
 
   static constexpr std::size_t kFirstSweep = 1024;
 
   // What is only known here has lost its bytes, but keeps its address from being used again.
-  std::unordered_map<c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> storages_;
+  std::unordered_map<c10::StorageImpl*, Known> storages_;
   std::size_t next_sweep_ = kFirstSweep;
 };
 

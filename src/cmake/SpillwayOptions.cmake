@@ -2,7 +2,6 @@
 
 option(SPILLWAY_WITH_TORCH "Build what needs LibTorch" ON)
 set(SPILLWAY_WITH_CUDA AUTO CACHE STRING "Build the CUDA device: ON, OFF, or AUTO, where CUDA's headers are found")
-option(SPILLWAY_WITH_GDS "Build GPU-direct storage (needs SPILLWAY_WITH_CUDA)" OFF)
 option(SPILLWAY_WITH_IO_URING "Build the io_uring spill store" ON)
 option(SPILLWAY_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(SPILLWAY_BUILD_BENCHMARKS "Build the benchmarks" OFF)
@@ -30,15 +29,6 @@ function(spillway_require_code option path)
   endif()
 endfunction()
 
-function(spillway_require_option option needed)
-  if(${option} AND (NOT ${needed} OR ${needed} STREQUAL "AUTO"))
-    message(FATAL_ERROR
-      "${option}=ON needs ${needed}=ON. Configure with both, or with -D${option}=OFF.")
-  endif()
-endfunction()
-
-spillway_require_option(SPILLWAY_WITH_GDS SPILLWAY_WITH_CUDA)
-spillway_require_code(SPILLWAY_WITH_GDS src/device/cuda/gds)
 spillway_require_code(SPILLWAY_BUILD_PYTHON bindings/python)
 spillway_require_code(SPILLWAY_BUILD_TESTS tests)
 spillway_require_code(SPILLWAY_BUILD_BENCHMARKS benchmarks)

@@ -212,6 +212,7 @@ class Builder {
     store.ram_capacity = 8 * (options_.budget / page_size_) * page_size_;
     store.host_tier = parts_.host_memory;
     store.device = device_.device;
+    if (!is_host()) store.direct = settings_.gds;
     store.disks = parts_.trace.get();
     std::uint64_t wearing_directories = 0;
     for (const ResolvedDirectory& place : places.directories) {
@@ -222,6 +223,8 @@ class Builder {
     }
     swap::OpenedSpillStore opened = swap::make_spill_store(store);
     for (const std::string& warning : opened.warnings) warn(warning);
+    if (!opened.why_not_direct.empty())
+      log_info("{}reads and writes no spill files itself: {}", about_, opened.why_not_direct);
     parts_.store_name = opened.description;
     if (settings_.store != swap::StoreKind::kRam)
       parts_.endurance = options_.endurance = settings_.endurance * wearing_directories;

@@ -1,6 +1,7 @@
 #include "spillway/runtime/host_workspace.h"
 
 #include "held_storages.h"
+#include "last_uses.h"
 #include "runtime_parts.h"
 
 namespace spillway::runtime {
@@ -10,6 +11,7 @@ bool HostWorkspace::hold(swap::HostHold& hold, std::span<const swap::HostUse> us
     if (each.use.writes) runtime_.before_write(each.use);
     runtime_.held_->let_go_of_used({&each.use, 1});
   }
+  runtime_.last_uses_->note_host(uses);
   return runtime_.engine_->hold_on_host(hold, uses);
 }
 

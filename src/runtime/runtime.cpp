@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "held_storages.h"
+#include "last_uses.h"
 #include "runtime_parts.h"
 #include "shared_pages.h"
 #include "spillway/base/assert.h"
@@ -48,7 +49,8 @@ Runtime::Runtime(const RuntimeOptions& options, std::unique_ptr<swap::SwapEngine
       engine_(std::move(engine)),
       page_size_(engine_->page_size()),
       shared_(std::make_unique<SharedPages>(*engine_)),
-      held_(std::make_unique<HeldStorages>(*engine_)) {
+      held_(std::make_unique<HeldStorages>(*engine_)),
+      last_uses_(std::make_unique<LastUses>(*engine_)) {
   SPILLWAY_ASSERT(options_.number < kMostRuntimes);
   if (options_.learns) {
     const auto budget_pages = static_cast<std::uint32_t>(options_.budget / page_size_);
@@ -333,6 +335,7 @@ void Runtime::deallocate(void* memory, const device::Event& until) noexcept {
     std::erase(op.born, storage);
   }
   if (guide_ != nullptr) guide_->freed(storage);
+  if (last_uses_->is_on()) last_uses_->freed(storage);
   // What dropped tensors are made of lives on until they are back.
   const bool may_end =
       recomputer_ == nullptr || !recomputer_->is_active() || recomputer_->may_end(storage);
@@ -367,6 +370,8 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
     note_refusal(error, text.describe(), signature);
     throw;
   }
+  op.operands.clear();
+  if (last_uses_->is_on()) op.operands.assign(uses.begin(), uses.end());
   op.to_record_writes.clear();
   if (op.wish.record_as) {
     for (const RangeUse& use : uses)
@@ -493,6 +498,11 @@ void Runtime::end_op(std::span<const StorageId> results) noexcept {
   if (op.learns) op.has_orders = guide_->end_op(trainer_of(op), op.wish);
   op.learns = false;
   engine_->unpin(op.pins, op.take_orders(), given_so_far());
+  if (last_uses_->is_on() && !op.is_beside) {
+    for (const StorageId result : results)
+      op.operands.push_back(engine_->find(engine_->address_of(result)));
+    last_uses_->end_op(op.signature, op.operands);
+  }
   drop_wished(op);
   ops_.fetch_add(1, std::memory_order_relaxed);
   sample_since(start);
@@ -545,6 +555,7 @@ void Runtime::end_step() {
   }
   if (!cost.empty()) log_warning("{}", cost);
   if (guide_ != nullptr) guide_->step_boundary(trainer_of(context()));
+  if (last_uses_->is_on()) last_uses_->begin_step();
   if (traces()) options_.trace->begin_step(trainer_of(context()), number);
   if (on_step) on_step(duration);
 }

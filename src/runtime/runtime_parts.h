@@ -66,9 +66,10 @@ struct Runtime::OpContext {
   swap::MissingPages missing;            ///< Scratch: per use of the running operator.
   std::vector<RangeUse> all_uses;        ///< Scratch: with those of shared pages.
   std::vector<StorageId> shared_inputs;  ///< Shared pages that are counted as inputs.
-  std::vector<StorageId> shared;  ///< Shared pages that hold what the operator has allocated.
-  std::vector<StorageId> inside;  ///< Ranges born in the running operator and still alive.
-  std::vector<StorageId> born;    ///< The same, filled or not, on other devices than the host.
+  std::vector<StorageId> shared;   ///< Shared pages that hold what the operator has allocated.
+  std::vector<RangeUse> operands;  ///< See LastUses.
+  std::vector<StorageId> inside;   ///< Ranges born in the running operator and still alive.
+  std::vector<StorageId> born;     ///< The same, filled or not, on other devices than the host.
   std::uint32_t input_pages = 0;
   std::uint32_t inside_pages = 0;
   std::uint32_t inside_peak = 0;

@@ -1,5 +1,6 @@
 // What the runtime tells of the run.
 
+#include "last_uses.h"
 #include "runtime_parts.h"
 #include "shared_pages.h"
 #include "spillway/base/median.h"
@@ -55,6 +56,7 @@ RuntimeReport Runtime::report(Duration patience) const {
           "waiting for its plan, or an exception came there";
     report.learned = std::move(learned).value_or(LearnerReport());
   }
+  report.sent_to_host = last_uses_->sent();
   std::lock_guard lock(step_mutex_);
   report.ops = ops_.load();
   report.intercept_seconds =

@@ -39,6 +39,8 @@ struct Opening {
   std::shared_ptr<Notifier> notifier = std::make_shared<Notifier>();
   std::shared_ptr<OwnDescriptors> descriptors;  // null in RAM
   std::vector<std::unique_ptr<SpillStore>> children;
+  std::vector<std::unique_ptr<LentFile>> lent;  // To the device.
+  std::string why_not_lent;
   std::vector<std::string> warnings;
   std::string description;
   std::map<std::uint64_t, std::string> path_by_device;
@@ -68,6 +70,25 @@ void check(const SpillStoreOptions& options) {
                       options.extent_size);
   if (!is_ram && options.directories.empty())
     throw ConfigError("no directory to spill to (name one on a local disk)");
+}
+
+/// Files that the device cannot use itself go through host memory, as without it.
+void lend_to_device(Opening& opening, const ExtentFile& file) {
+  const SpillStoreOptions& options = opening.options;
+  if (options.direct == device::DirectFiles::kOff || !is_behind_device(options)) return;
+  device::DirectFileIo* const io = device::direct_file_io(*options.device);
+  const auto refuse = [&](const std::string& reason) {
+    opening.why_not_lent = message("{}: {}", file.path(), reason);
+  };
+  if (io == nullptr) return refuse(message("{} cannot", options.device->id()));
+  if (options.verify) return refuse("checksums (--verify) are taken in host memory");
+  if (!file.is_direct()) return refuse(file.why_buffered());
+  try {
+    opening.lent.push_back(
+        std::make_unique<LentFile>(*opening.descriptors, file.fd(), *io, options.direct));
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
 }
 
 StoreKind resolve_kind(StoreKind asked, std::vector<std::string>& warnings) {
@@ -115,12 +136,14 @@ void open_directory(Opening& opening, const SpillDirectory& directory) {
     opening.description += message("{}{}, {} I/O, {} ({})", opening.description.empty() ? "" : "; ",
                                    name_of(opening.kind), file->is_direct() ? "direct" : "buffered",
                                    directory.path, facts.file_system);
+    const ExtentFile& in_store = *file;
     const std::size_t depth = opening.options.queue_depth;
     auto store = opening.kind == StoreKind::kIoUring
                      ? make_io_uring_store(std::move(file), depth, opening.notifier)
                      : make_posix_store(std::move(file), depth, opening.notifier);
     if (opening.options.verify) store = make_verifying_store(std::move(store), directory.path);
     opening.children.push_back(make_retrying_store(std::move(store), opening.notifier, clock));
+    lend_to_device(opening, in_store);
   } catch (const IoError& refused) {
     opening.warnings.emplace_back(refused.what());
   }
@@ -144,7 +167,7 @@ std::shared_ptr<std::byte> map_memory(Bytes size, bool is_for_children) {
 
 /// Nothing reaches the memory of the CPU past its cores: only for other devices slabs are pinned.
 /// Forked children read the slabs of the CPU, and cannot use other devices.
-void put_host_memory_before(OpenedSpillStore& opened, const Opening& opening) {
+void put_host_memory_before(OpenedSpillStore& opened, Opening& opening) {
   const std::uint64_t pages = opening.options.host_tier / opening.options.extent_size;
   if (pages >= ExtentId::kNone)
     throw ConfigError("{} of host memory are more than can be managed", opening.options.host_tier);
@@ -165,8 +188,14 @@ void put_host_memory_before(OpenedSpillStore& opened, const Opening& opening) {
   opened.description =
       message("{}host memory, {}, before {}", slabs->pinning() == kPinned ? "pinned " : "",
               slabs->capacity(), opened.description);
+  std::unique_ptr<DirectTransfers> direct;
+  if (!opening.lent.empty()) {
+    opened.description += message(", which {} reads and writes itself", device->id());
+    direct = std::make_unique<DirectTransfers>(device->id(), std::move(opening.lent),
+                                               opening.options.queue_depth, opening.notifier);
+  }
   opened.store = make_tiered_store(std::move(device), std::move(slabs), std::move(opened.store),
-                                   opening.notifier, opening.options.disks);
+                                   opening.notifier, opening.options.disks, std::move(direct));
 }
 
 std::string joined(const std::vector<std::string>& texts) {
@@ -201,6 +230,12 @@ OpenedSpillStore make_spill_store(const SpillStoreOptions& options) {
       throw IoError("no directory to spill to: {}", joined(opening.warnings));
   }
   OpenedSpillStore opened;
+  opened.why_not_direct = opening.why_not_lent;
+  if (options.direct == device::DirectFiles::kOn && opening.lent.empty() &&
+      is_behind_device(options))
+    throw UnsupportedError("{} does not read and write spill files itself: {}",
+                           options.device->id(),
+                           opening.why_not_lent.empty() ? "there are none" : opening.why_not_lent);
   opened.store = opening.children.size() == 1
                      ? std::move(opening.children.front())
                      : make_striped_store(std::move(opening.children), opening.notifier);

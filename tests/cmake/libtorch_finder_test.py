@@ -205,10 +205,6 @@ class Options(probe_project.ProbeCase):
     def test_python(self):
         self.check("SPILLWAY_BUILD_PYTHON", "bindings/python")
 
-    def test_gpu_direct_storage_needs_cuda(self):
-        self.assert_refused(self.configure_spillway("-DSPILLWAY_WITH_GDS=ON"),
-                            "SPILLWAY_WITH_GDS=ON needs SPILLWAY_WITH_CUDA=ON")
-
 
 CUDA_PART = """\
 cmake_minimum_required(VERSION 3.25)

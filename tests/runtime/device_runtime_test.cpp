@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <cstring>
 #include <future>
 #include <span>
+#include <thread>
 
+#include "spillway/runtime/host_workspace.h"
 #include "spillway/runtime/runtime.h"
 #include "support/named_op.h"
 #include "swap/pages_cases.h"
@@ -31,7 +34,8 @@ class DeviceRuntimeTest : public swap::PagesTest {
 
   /// An operator on `uses` whose kernels are started by `body`, which returns what it hands out.
   template <typename Body>
-  static void run_op(Runtime& runtime, std::initializer_list<void*> uses, const Body& body) {
+  static void run_op(Runtime& runtime, std::initializer_list<void*> uses, const Body& body,
+                     std::uint64_t signature = 1) {
     std::vector<RangeUse> found;
     for (void* const memory : uses) {
       found.push_back(runtime.find(memory));
@@ -39,7 +43,7 @@ class DeviceRuntimeTest : public swap::PagesTest {
     }
     const NamedOp text("op");
     runtime.announce_op();
-    runtime.begin_op(1, found, text);
+    runtime.begin_op(signature, found, text);
     std::vector<StorageId> results;
     for (void* const memory : std::vector<void*>(body()))
       results.push_back(runtime.find(memory).storage);
@@ -224,6 +228,45 @@ TEST_P(DeviceRuntimeTest, KnowsWhatRunsOnAnotherRuntime) {
     return std::vector<void*>{};
   });
   EXPECT_FALSE(Runtime::runs_operator());
+}
+
+/// What one step with an update shows is expected of the next ones, as long as they are alike.
+TEST_P(DeviceRuntimeTest, SendsToTheHostWhatItWorksOnNextWhenItsLastOperatorHasEnded) {
+  const auto runtime = make(8);
+  const auto spilled = [&] { return runtime->engine().statistics().spilled; };
+  Bytes sent;
+  Bytes worked_on;
+  const auto step = [&](bool is_longer, bool is_sent) {
+    runtime->step_boundary();
+    void* const before = is_longer ? result_of_op(*runtime, 1) : nullptr;
+    void* const gradient = result_of_op(*runtime, 1);
+    const auto add = [&] {
+      start_kernel(gradient);
+      return std::vector<void*>{};
+    };
+    run_op(*runtime, {gradient}, add, /*signature=*/2);
+    void* const after = result_of_op(*runtime, 1);
+    swap::finish_operators();
+    if (is_sent) sent += page_size();
+    ASSERT_EQ(runtime->report().sent_to_host, sent);
+    while (is_sent && spilled() == worked_on) std::this_thread::yield();
+    EXPECT_EQ(spilled(), is_sent ? worked_on + page_size() : worked_on);
+    const swap::HostUse use{runtime->find(gradient)};
+    {
+      swap::HostHold hold;
+      ASSERT_TRUE(HostWorkspace(*runtime).hold(hold, {&use, 1}));
+      EXPECT_EQ(std::memcmp(hold.pages(0)[0], &value_, sizeof value_), 0);
+    }
+    worked_on += page_size();
+    EXPECT_EQ(spilled(), worked_on);
+    for (void* const each : {before, gradient, after}) runtime->deallocate(each);
+  };
+  step(false, false);
+  step(false, false);
+  step(false, true);
+  step(false, true);
+  step(true, false);
+  step(true, true);
 }
 
 INSTANTIATE_TEST_SUITE_P(Pages, DeviceRuntimeTest, testing::Values(swap::PagesCase()),

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "direct_files.h"
 #include "queue.h"
 #include "spillway/base/error.h"
 
@@ -30,6 +31,10 @@ MemoryInfo CudaDevice::do_memory() const {
     throw Error("device {} does not tell its memory: {}", id(),
                 context_->cuda().failure(id(), error));
   return {Bytes(total), Bytes(free)};
+}
+
+DirectFileIo::Opened CudaDevice::open_file(int descriptor, DirectFiles asked) {
+  return open_cuda_file(context_, descriptor, asked);
 }
 
 std::byte* CudaDevice::do_allocate(Bytes size) {

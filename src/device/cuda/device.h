@@ -7,15 +7,18 @@
 
 #include "context.h"
 #include "spillway/device/device.h"
+#include "spillway/device/direct_files.h"
 
 namespace spillway::device {
 
 /// A GPU of NVIDIA.
-class CudaDevice final : public Device {
+class CudaDevice final : public Device, public DirectFileIo {
  public:
   CudaDevice(std::shared_ptr<CudaContext> context, const Capabilities& capabilities);
 
   const std::shared_ptr<CudaContext>& context() const { return context_; }
+
+  Opened open_file(int descriptor, DirectFiles asked) override;
 
  private:
   MemoryInfo do_memory() const override;

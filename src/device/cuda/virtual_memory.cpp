@@ -26,18 +26,30 @@ CUmemLocation location_of(DeviceId device) {
   return location;
 }
 
-CUmemAllocationProp properties_on(DeviceId device) {
+/// Whether drives and network adapters reach chunks that ask for it.
+bool serves_other_devices(const CudaContext& context) {
+  CUdevice ordinal = 0;
+  int value = 0;
+  return context.cuda().cuDeviceGet(&ordinal, context.device().index) == CUDA_SUCCESS &&
+         context.cuda().cuDeviceGetAttribute(
+             &value, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, ordinal) ==
+             CUDA_SUCCESS &&
+         value != 0;
+}
+
+CUmemAllocationProp properties_on(DeviceId device, bool serves_others) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = location_of(device);
+  properties.allocFlags.gpuDirectRDMACapable = serves_others ? 1 : 0;
   return properties;
 }
 
 CUdeviceptr number_of(const std::byte* address) { return reinterpret_cast<CUdeviceptr>(address); }
 
-Bytes granularity_on(const CudaContext& context) {
+Bytes granularity_on(const CudaContext& context, bool serves_others) {
   const OnDevice on(context);
-  const CUmemAllocationProp properties = properties_on(context.device());
+  const CUmemAllocationProp properties = properties_on(context.device(), serves_others);
   std::size_t bytes = 0;
   const CUresult result = context.cuda().cuMemGetAllocationGranularity(
       &bytes, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
@@ -58,7 +70,8 @@ void require(const CudaContext& context, CUresult result, const char* call, cons
 
 CudaVirtualMemory::CudaVirtualMemory(const Device& device)
     : context_(context_of(device)),
-      granularity_(granularity_on(*context_)),
+      serves_others_(serves_other_devices(*context_)),
+      granularity_(granularity_on(*context_, serves_others_)),
       admitted_{context_->device()} {}
 
 CudaVirtualMemory::~CudaVirtualMemory() = default;
@@ -84,7 +97,7 @@ void CudaVirtualMemory::give_back(std::byte* address, Bytes size) noexcept {
 
 CudaVirtualMemory::Chunk CudaVirtualMemory::make_chunk(Bytes size) {
   const OnDevice on(*context_);
-  const CUmemAllocationProp properties = properties_on(device());
+  const CUmemAllocationProp properties = properties_on(device(), serves_others_);
   CUmemGenericAllocationHandle chunk = 0;
   const CUresult result = context_->cuda().cuMemCreate(&chunk, size.count(), &properties, 0);
   if (result == CUDA_SUCCESS) return Chunk(chunk);

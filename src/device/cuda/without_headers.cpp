@@ -27,6 +27,8 @@ CudaFacts cuda_facts() {
 
 std::optional<CudaDeviceFacts> cuda_facts_of(DeviceId /*id*/) { return std::nullopt; }
 
+std::string why_no_direct_files() { return kReason; }
+
 std::unique_ptr<Queue> queue_over_stream(Device& device, void* /*stream*/) {
   throw Error("device {} has no streams of CUDA", device.id());
 }

@@ -212,6 +212,10 @@ constexpr std::array<Named<GradientOrder>, 2> kGradientOrders{
     {{"ordered", GradientOrder::kOrdered}, {"fast", GradientOrder::kFast}}};
 constexpr std::array<Named<UpdatePlace>, 2> kUpdatePlaces{
     {{"device", UpdatePlace::kDevice}, {"host", UpdatePlace::kHost}}};
+constexpr std::array<Named<device::DirectFiles>, 3> kDirectFiles{
+    {{"auto", device::DirectFiles::kAuto},
+     {"on", device::DirectFiles::kOn},
+     {"off", device::DirectFiles::kOff}}};
 constexpr std::array<Named<PlanningMoment>, 2> kPlanningMoments{
     {{"background", PlanningMoment::kInBackground}, {"at-once", PlanningMoment::kAtOnce}}};
 constexpr std::array<Named<LogLevel>, 5> kLogLevels{{{"debug", LogLevel::kDebug},
@@ -247,7 +251,7 @@ std::string_view mapper_names() {
 }
 
 // clang-format off
-constexpr std::array<SettingField, 39> kFields{{
+constexpr std::array<SettingField, 40> kFields{{
   {{"budget", "SIZE|PERCENT%|auto", "auto",
     "Limit on the bytes of tensors in memory at once, of the CPU and of each GPU. auto is the memory that "
     "this process can use, less --reserve (on a GPU what is free there, less 1GiB); a percentage is a share of "
@@ -307,6 +311,11 @@ constexpr std::array<SettingField, 39> kFields{{
    [](Settings& s, Text t) { s.oversize_limit = parse_bytes(t); }},
   {{"store", {}, "auto", "I/O interface that writes and reads spilled bytes."},
    [](Settings& s, Text t) { s.store = swap::store_kind_from(t); }, &store_names},
+  {{"gds", {}, "auto",
+    "GPUDirect Storage: GPUs read and write their spill files themselves, by cuFile, where pages go past "
+    "host memory. auto: where CUFILE_ALLOW_COMPAT_MODE=false keeps cuFile from copies by way of host memory, and "
+    "not with --verify. on: also where it may do so, or the run ends with the reason."},
+   [](Settings& s, Text t) { s.gds = value_named(t, kDirectFiles, "value"); }, &names_of<kDirectFiles>},
   {{"queue-depth", "COUNT", "16", "Transfers of 2 MiB in flight at once in each directory."},
    [](Settings& s, Text t) { s.queue_depth = parse_count(t, 1, 1024); }},
   {{"verify", "on|off", "off",

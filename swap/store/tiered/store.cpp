@@ -6,6 +6,7 @@
 
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
+#include "spillway/base/log.h"
 #include "store/tiered/factory.h"
 
 namespace spillway::swap {
@@ -55,7 +56,7 @@ std::uint64_t place_in_lower(ExtentId extent) { return extent.value() * kPlaceBi
 TieredStore::TieredStore(std::shared_ptr<device::Device> device,
                          std::unique_ptr<device::HostSlabs> slabs,
                          std::unique_ptr<SpillStore> lower, std::shared_ptr<Notifier> notifier,
-                         DiskObserver* disks)
+                         DiskObserver* disks, std::unique_ptr<DirectTransfers> direct)
     : SpillStore(facts_before(*lower, *device, this)),
       device_(std::move(device)),
       slabs_(std::move(slabs)),
@@ -65,7 +66,8 @@ TieredStore::TieredStore(std::shared_ptr<device::Device> device,
       staging_slabs_(count_staging_slabs(*device_, *slabs_, queue_depth())),
       spare_slabs_(std::min<std::size_t>(this->slabs() / kSparePart, queue_depth())),
       lower_jobs_(queue_depth()),
-      lower_(std::move(lower)) {
+      lower_(std::move(lower)),
+      direct_(std::move(direct)) {
   SPILLWAY_ASSERT(slabs_->slab_size() == extent_size());
   for (std::size_t i = queue_depth(); i > 0; --i) idle_.push_back(i - 1);
   for (std::uint32_t i = 0; i < staging_slabs_; ++i)
@@ -216,9 +218,7 @@ void TieredStore::do_submit(const Transfer& transfer) {
     return;
   }
   if (held.slab == nullptr) {
-    const bool is_staged = staging_slabs_ > 0 && !transfer.is_into_host;
-    const auto kind = is_staged ? LowerKind::kStaged : LowerKind::kDirect;
-    backlog_.push_back({kind, transfer, held.lower});
+    backlog_.push_back({way_to_lower(transfer, held.lower), transfer, held.lower});
     lock.unlock();
     advance_lower();
     return;
@@ -244,6 +244,13 @@ void TieredStore::start_copy(const Transfer& transfer, SharedSlab slab, ExtentId
     notifier->notify();
     return device::Outcome{};
   });
+}
+
+TieredStore::LowerKind TieredStore::way_to_lower(const Transfer& transfer, ExtentId lower) const {
+  if (staging_slabs_ == 0 || transfer.is_into_host) return LowerKind::kStraight;
+  const bool is_direct =
+      direct_ != nullptr && !is_direct_broken_ && direct_->reaches(lower_->locate(lower));
+  return is_direct ? LowerKind::kByDevice : LowerKind::kStaged;
 }
 
 /// Goes on with what is for the lower store, in order, as far as its queue and slabs go.
@@ -276,8 +283,12 @@ void TieredStore::give_to_lower(LowerJob job) {
   sent.tag = index;
   if (job.slab != nullptr) sent.memory = job.slab->span().data;
   if (disks_ != nullptr) disks_->begin_disk_transfer(seen_by_disks(job.transfer, index));
+  const bool is_direct = job.kind == LowerKind::kByDevice;
   lower_jobs_[index] = std::move(job);
-  lower_->submit(sent);
+  if (is_direct)
+    direct_->submit(sent, lower_->locate(sent.extent));
+  else
+    lower_->submit(sent);
 }
 
 void TieredStore::do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) {
@@ -339,6 +350,7 @@ void TieredStore::note_copy(const Transfer& transfer) {
 void TieredStore::finish_lower(std::vector<TransferResult>& results) {
   scratch_.clear();
   lower_->reap(scratch_, std::chrono::milliseconds(0));
+  if (direct_ != nullptr) direct_->collect(scratch_);
   for (TransferResult& result : scratch_) {
     const std::size_t index = result.transfer.tag;
     LowerJob job = std::exchange(lower_jobs_[index], {});
@@ -348,6 +360,8 @@ void TieredStore::finish_lower(std::vector<TransferResult>& results) {
     const bool is_staged = job.kind == LowerKind::kStaged;
     if (job.kind == LowerKind::kDemotion) {
       finish_demotion(job, result);
+    } else if (job.kind == LowerKind::kByDevice) {
+      finish_by_device(std::move(job), result, results);
     } else if (is_staged && job.transfer.direction == Direction::kRead && result.error == 0) {
       start_copy(job.transfer, std::move(job.slab), job.lower);
     } else {
@@ -355,6 +369,25 @@ void TieredStore::finish_lower(std::vector<TransferResult>& results) {
       results.push_back({job.transfer, result.error, std::move(result.detail)});
     }
   }
+}
+
+/// What the device could not move goes by way of host memory: its page is as it was, or not yet
+/// anybody's.
+void TieredStore::finish_by_device(LowerJob job, TransferResult& result,
+                                   std::vector<TransferResult>& results) {
+  if (result.error == 0) {
+    const std::lock_guard lock(mutex_);
+    const bool is_write = job.transfer.direction == Direction::kWrite;
+    (is_write ? totals_.directly_written : totals_.directly_read) += job.transfer.size;
+    results.push_back({job.transfer, 0, {}});
+    return;
+  }
+  if (!std::exchange(is_direct_broken_, true))
+    log_warning("{} no longer reads and writes its spill files itself, and pages go through host "
+                "memory: {}",
+                device_->id(), result.detail);
+  job.kind = LowerKind::kStaged;
+  backlog_.push_back(std::move(job));
 }
 
 // --- Demotions --------------------------------------------------------------------------------
@@ -441,6 +474,8 @@ StoreReport TieredStore::do_report() const {
   report.host.written = Bytes(totals_.written);
   report.host.read = Bytes(totals_.read);
   report.host.demoted = Bytes(totals_.demoted);
+  report.directly_written = Bytes(totals_.directly_written);
+  report.directly_read = Bytes(totals_.directly_read);
   if (!totals_.was_refused) return report;
   report.refusal = lower.refusal.empty() ? demotion_failure_ : lower.refusal;
   report.refusal +=
@@ -453,9 +488,10 @@ std::unique_ptr<SpillStore> make_tiered_store(std::shared_ptr<device::Device> de
                                               std::unique_ptr<device::HostSlabs> slabs,
                                               std::unique_ptr<SpillStore> lower,
                                               std::shared_ptr<Notifier> notifier,
-                                              DiskObserver* disks) {
+                                              DiskObserver* disks,
+                                              std::unique_ptr<DirectTransfers> direct) {
   return std::make_unique<TieredStore>(std::move(device), std::move(slabs), std::move(lower),
-                                       std::move(notifier), disks);
+                                       std::move(notifier), disks, std::move(direct));
 }
 
 }  // namespace spillway::swap

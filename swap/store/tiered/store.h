@@ -14,6 +14,7 @@
 #include "spillway/swap/spill_store.h"
 #include "store/extent_table.h"
 #include "store/notifier.h"
+#include "store/tiered/direct_transfers.h"
 
 namespace spillway::swap {
 
@@ -33,7 +34,7 @@ class TieredStore final : public SpillStore, private HostExtents {
  public:
   TieredStore(std::shared_ptr<device::Device> device, std::unique_ptr<device::HostSlabs> slabs,
               std::unique_ptr<SpillStore> lower, std::shared_ptr<Notifier> notifier,
-              DiskObserver* disks);
+              DiskObserver* disks, std::unique_ptr<DirectTransfers> direct);
 
  private:
   using SharedSlab =
@@ -60,11 +61,11 @@ class TieredStore final : public SpillStore, private HostExtents {
     std::unique_ptr<device::Queue> queue;
     std::deque<CopyJob> jobs;  // I/O thread only
   };
-  enum class LowerKind : std::uint8_t { kDirect, kStaged, kDemotion };
+  enum class LowerKind : std::uint8_t { kStraight, kStaged, kByDevice, kDemotion };
   /// What the lower store carries: a transfer of the caller, straight or through a slab, or a slab
-  /// on its way there.
+  /// on its way there. Or a transfer that the device makes itself, with the files of that store.
   struct LowerJob {
-    LowerKind kind = LowerKind::kDirect;
+    LowerKind kind = LowerKind::kStraight;
     Transfer transfer;  // The caller's; for a demotion only its extent and size.
     ExtentId lower;
     SharedSlab slab = {};  // Of what is staged, once it has one, and of demotions.
@@ -76,6 +77,8 @@ class TieredStore final : public SpillStore, private HostExtents {
     std::uint64_t written = 0;  // Bytes, as the next two.
     std::uint64_t read = 0;
     std::uint64_t demoted = 0;
+    std::uint64_t directly_written = 0;
+    std::uint64_t directly_read = 0;
     bool was_refused = false;
   };
 
@@ -97,6 +100,7 @@ class TieredStore final : public SpillStore, private HostExtents {
   void settle_locked(ExtentId extent);
   void free_locked(ExtentId extent);
   void start_copy(const Transfer& transfer, SharedSlab slab, ExtentId lower = {});
+  LowerKind way_to_lower(const Transfer& transfer, ExtentId lower) const;
   void advance_lower();
   bool start_lower(LowerJob& job);
   void give_to_lower(LowerJob job);
@@ -107,6 +111,7 @@ class TieredStore final : public SpillStore, private HostExtents {
   void finish_staged_copy(const CopyJob& job, std::vector<TransferResult>& results);
   void note_copy(const Transfer& transfer);
   void finish_lower(std::vector<TransferResult>& results);
+  void finish_by_device(LowerJob job, TransferResult& result, std::vector<TransferResult>& results);
   void finish_demotion(const LowerJob& job, const TransferResult& result);
   void start_demotions();
   std::optional<LowerJob> next_demotion();
@@ -140,8 +145,10 @@ class TieredStore final : public SpillStore, private HostExtents {
   std::vector<Transfer> deferred_;        // Writes to extents that are being demoted.
   std::atomic<std::size_t> demoting_{0};  // Others read it.
   std::vector<TransferResult> scratch_;
+  bool is_direct_broken_ = false;            // From the first failure on all is staged.
   const std::unique_ptr<SpillStore> lower_;  // Waits for what it carries, from the slabs above.
-  std::array<Lane, 2> lanes_;                // By direction. Last: they end their work first.
+  const std::unique_ptr<DirectTransfers> direct_;  // May be null.
+  std::array<Lane, 2> lanes_;                      // By direction. Last: they end their work first.
 };
 
 }  // namespace spillway::swap

@@ -19,14 +19,15 @@ class GpuDoctor(CommandCase):
                                           **{"EMU_CUDA_DEVICES": "2", **variables})
         self.assertEqual(errors, "")
         return {check["subject"]: check for check in json.loads(output)["checks"]
-                if check["subject"].lower().startswith(("cuda", "nccl"))}
+                if check["subject"].lower().startswith(("cuda", "gpudirect", "nccl"))}
 
     def of_folder(self, **variables):
         return self.checks(SPILLWAY_LIBTORCH_DIR=str(EMULATED / "torch"), **variables)
 
     def test_lists_the_gpus_of_the_libtorch_that_was_found(self):
         found = self.of_folder(EMU_CUDA_MEMORY="3GiB", CUDA_VISIBLE_DEVICES="1,0")
-        self.assertEqual(list(found), ["CUDA", "cuda:0", "cuda:1", "NCCL"])
+        self.assertEqual(list(found), ["CUDA", "cuda:0", "cuda:1", "GPUDirect", "NCCL"])
+        self.assertRegex(found["GPUDirect"]["value"], "^off, pages go through host memory: cuFile may fall back")
         self.assertEqual(found["CUDA"]["value"], "13.0; the driver serves up to 13.0")
         self.assertRegex(found["NCCL"]["value"], "^2.28.9, /.*/libnccl.so.2$")
         self.assertEqual(found["cuda:0"]["value"],
@@ -35,7 +36,15 @@ class GpuDoctor(CommandCase):
         self.assertEqual({check["verdict"] for check in found.values()}, {"ok"})
 
     def test_lists_the_gpus_of_a_program(self):
-        self.assertEqual(list(self.checks("--", PROGRAM)), ["CUDA", "cuda:0", "cuda:1", "NCCL"])
+        self.assertEqual(list(self.checks("--", PROGRAM)), ["CUDA", "cuda:0", "cuda:1", "GPUDirect", "NCCL"])
+
+    def test_says_whether_gpus_move_files_themselves(self):
+        proven = {"CUFILE_ALLOW_COMPAT_MODE": "false"}
+        self.assertEqual(self.of_folder(**proven)["GPUDirect"]["value"],
+                         "cuFile moves pages between GPUs and disks that it serves")
+        self.assertEqual(self.of_folder(EMU_CUFILE_FAULTS="open", **proven)["GPUDirect"]["value"],
+                         "off, pages go through host memory: libcufile.so.0 cannot be opened: its driver is not loaded "
+                         "(nvidia-fs) (cuFile error 5001)")
 
     def test_knows_the_runtime_of_a_zip_archive_of_libtorch(self):
         folder = self.root / "zip/lib"

@@ -31,6 +31,22 @@ class HostUpdates(GpuRuns):
         self.assertLess(host["spilled_bytes"], device["spilled_bytes"] - moments)
         print({key: [device[key], host[key]] for key in ("fetched_bytes", "spilled_bytes")})
 
+    def test_gradients_leave_as_soon_as_they_are_final(self):
+        """In the last two of four steps, as two have shown: gradients, and parameters that backward uses no more."""
+        gradients = PAGES_OF_STATE * (64 << 10)
+        for settings in ({}, SLOW):
+            _, _, host = self.train("mirrored_adam", "64MiB", "--update", "host", **settings)
+            self.assertEqual(host["host_update_sent_bytes"], 2 * 2 * gradients)
+            print({key: host[key] for key in ("host_update_sent_bytes", "host_update_bytes", "spilled_bytes")})
+
+    def test_masters_in_fp32_of_a_model_in_half_precision(self):
+        _, _, device = self.train("mirrored_masters", "64MiB", "--update", "host", **SLOW)
+        masters = PAGES_OF_STATE * (64 << 10)
+        casts = masters // 2 + masters  # A gradient to its master's, or a master to its parameter.
+        steps = 3 * 4  # Of three optimizers, each of which touches master and gradient at least.
+        self.assertGreaterEqual(device["host_update_bytes"], steps * (2 * casts + 2 * masters))
+        print({key: device[key] for key in ("host_update_bytes", "spilled_bytes", "fetched_bytes")})
+
     def test_all_forms_with_disks_behind_host_memory(self):
         for cases, settings in (("mirrored", {}), ("mirrored_tensors", SLOW)):
             _, _, host = self.train(cases, "3MiB", "--update", "host", **settings)

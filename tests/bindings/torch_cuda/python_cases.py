@@ -311,6 +311,48 @@ def mirrored_tensors():
               (torch.optim.SGD, {"momentum": 0.9, "foreach": False, "weight_decay": 0.01})))
 
 
+def mirrored_masters(forms=((torch.optim.Adam, {"foreach": True}, "cast"),
+                            (torch.optim.AdamW, {"fused": True}, "lists"),
+                            (torch.optim.SGD, {"momentum": 0.9, "foreach": False}, "kept"))):
+    """A model in bf16 whose trainer keeps fp32 masters; the same update of copies on the CPU has the same bits."""
+    for kind, form, way in forms:
+        model = net(6, dropout=0).cuda().bfloat16()
+        parameters = list(model.parameters())
+        masters = [parameter.detach().float().requires_grad_() for parameter in parameters]
+        copies = [parameter.detach().cpu().float().requires_grad_() for parameter in parameters]
+        optimizer, of_copies = (kind(tensors, 1e-2, **form) for tensors in (masters, copies))
+        for number in range(4):
+            x = batch().bfloat16()
+            loss = torch.nn.functional.mse_loss(model(x), x)
+            loss.backward()
+            for parameter, copy in zip(parameters, copies):
+                copy.grad = parameter.grad.cpu().float()
+            if way == "cast" or number == 0:
+                for parameter, master in zip(parameters, masters):
+                    master.grad = parameter.grad.float()
+            elif way == "lists":
+                torch._foreach_copy_([each.grad for each in masters], [each.grad for each in parameters])
+            else:
+                for parameter, master in zip(parameters, masters):
+                    master.grad.copy_(parameter.grad)
+            optimizer.step()
+            of_copies.step()
+            with torch.no_grad():
+                if way == "lists":
+                    torch._foreach_copy_(parameters, masters)
+                else:
+                    for parameter, master in zip(parameters, masters):
+                        parameter.copy_(master)
+            model.zero_grad()
+            note("loss", loss.float())
+        for parameter, master, copy in zip(parameters, masters, copies):
+            note("master", master)
+            assert torch.equal(master.cpu(), copy)
+            assert torch.equal(parameter.cpu(), copy.bfloat16())
+            for name, value in of_copies.state[copy].items():
+                assert torch.equal(optimizer.state[master][name].cpu(), value), name
+
+
 def wide():
     """Tensors of 2 MiB."""
     model = torch.nn.Sequential(torch.nn.Linear(WIDTH, 8 * WIDTH), torch.nn.Linear(8 * WIDTH, WIDTH)).cuda()

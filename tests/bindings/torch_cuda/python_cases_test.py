@@ -80,6 +80,16 @@ class CasesOnGpus(GpuRuns):
                 self.assertEqual(self.printed(["plain"], self.served(), settings), plain)
                 self.assert_paged(self.devices(self.file))
 
+    def test_spill_files_that_the_gpu_moves_itself(self):
+        plain = self.printed(["plain"], [], {})
+        for settings in ({}, SLOW, {"EMU_CUFILE_FAULTS": "short:7"}, {"EMU_CUFILE_FAULTS": "read:20"}):
+            with self.subTest(**settings):
+                self.assertEqual(self.printed(["plain"], [*self.served(), "--gds", "on"], settings), plain)
+                device, = self.devices(self.file)
+                self.assert_paged([device])
+                self.assertGreater(device["directly_written_bytes"], 0)
+                self.assertGreater(device["directly_read_bytes"], 0)
+
     def test_graphs(self):
         self.assert_equal(["graphs"], **SLOW)
         self.assert_paged(self.devices(self.file))

@@ -117,6 +117,8 @@ struct StoreReport {
   std::uint64_t checked = 0;    ///< Reads whose checksum was compared, of a store that verifies.
   std::uint64_t wrong = 0;      ///< Pages whose latest read gave other bytes, or another length.
   std::uint64_t recovered = 0;  ///< Pages that were such, and right when they were read again.
+  Bytes directly_written;       ///< Of what was written: to disks by the device itself.
+  Bytes directly_read;
   std::string refusal;  ///< Why no extent can be reserved: "No space left in /scratch (…)".
   HostTierReport host;
 

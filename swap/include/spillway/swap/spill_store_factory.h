@@ -10,6 +10,7 @@
 #include "spillway/base/bytes.h"
 #include "spillway/base/named_values.h"
 #include "spillway/device/device.h"
+#include "spillway/device/direct_files.h"
 #include "spillway/swap/spill_store.h"
 
 namespace spillway::swap {
@@ -45,6 +46,8 @@ struct SpillStoreOptions {
   /// Whose pages are stored; null: the CPU's. Those of another device leave through host memory,
   /// which is pinned for it, and of which two pages are the least.
   std::shared_ptr<device::Device> device = nullptr;
+  /// Whether that device reads and writes the files itself, where pages are to go past host memory.
+  device::DirectFiles direct = device::DirectFiles::kOff;
   DiskObserver* disks = nullptr;  ///< Outlives the store; told of nothing without host memory.
 };
 
@@ -52,11 +55,12 @@ struct OpenedSpillStore {
   std::unique_ptr<SpillStore> store;
   std::string description;            ///< "io_uring, direct I/O, /scratch (ext4)"
   std::vector<std::string> warnings;  ///< One sentence each; nothing has been printed.
+  std::string why_not_direct;         ///< Of `direct`, where it was not to be off; empty: it is so.
 };
 
 /// Opens one unlinked file per directory. A directory that cannot be used is left out with a
 /// warning. Throws ConfigError for options that contradict each other, IoError when no directory is
-/// left, UnsupportedError when `kind` is asked for by name and the system refuses it.
+/// left, UnsupportedError when `kind` or `direct` is asked for by name and the system refuses it.
 OpenedSpillStore make_spill_store(const SpillStoreOptions& options);
 
 /// Why io_uring cannot be used in this process, with the way to mend it; empty when it can.

@@ -64,6 +64,10 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice dev
     *value = settings().virtual_memory ? 1 : 0;
     return CUDA_SUCCESS;
   }
+  if (which == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) {
+    *value = 1;
+    return CUDA_SUCCESS;
+  }
   // The runtime has the same numbers for the attributes.
   cudaDeviceGetAttribute(value, static_cast<cudaDeviceAttr>(which), device);
   return CUDA_SUCCESS;

@@ -60,11 +60,13 @@ std::size_t Mappings::room_for(std::size_t bytes) {
   return offset;
 }
 
-CUresult Mappings::create(CUmemGenericAllocationHandle* handle, std::size_t bytes, int device) {
+CUresult Mappings::create(CUmemGenericAllocationHandle* handle, std::size_t bytes, int device,
+                          bool serves_others) {
   if (!whole(bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (!AddressSpace::of_process().take(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::lock_guard lock(mutex_);
-  auto* chunk = new Chunk{.bytes = bytes, .device = device, .offset = room_for(bytes)};
+  auto* chunk = new Chunk{
+      .bytes = bytes, .device = device, .offset = room_for(bytes), .serves_others = serves_others};
   chunks_.insert(chunk);
   *handle = handle_of(chunk);
   return CUDA_SUCCESS;
@@ -210,6 +212,15 @@ bool Mappings::is_open_to(int device, std::uintptr_t address, std::size_t bytes)
     if (flags == at->second.access.end() || flags->second == CU_MEM_ACCESS_FLAGS_PROT_NONE)
       return false;
   }
+  return true;
+}
+
+bool Mappings::serves_others(std::uintptr_t address, std::size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  auto at = mappings_.upper_bound(address);
+  if (at != mappings_.begin()) --at;
+  for (; at != mappings_.end() && at->first < address + bytes; ++at)
+    if (!at->second.chunk->serves_others) return false;
   return true;
 }
 

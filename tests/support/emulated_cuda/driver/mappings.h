@@ -17,7 +17,8 @@ struct Chunk {
   std::size_t bytes = 0;
   int device = 0;
   std::size_t offset = 0;
-  int references = 1;   // The handle, and each mapping.
+  int references = 1;          // The handle, and each mapping.
+  bool serves_others = false;  // gpuDirectRDMACapable: drives reach it.
   bool filled = false;  // With 0xFF, when it is first given access: before that nobody can look.
 };
 
@@ -27,7 +28,8 @@ class Mappings {
  public:
   static Mappings& of_process();
 
-  CUresult create(CUmemGenericAllocationHandle* handle, std::size_t bytes, int device);
+  CUresult create(CUmemGenericAllocationHandle* handle, std::size_t bytes, int device,
+                  bool serves_others);
   CUresult retain(CUmemGenericAllocationHandle* handle, std::uintptr_t address);
   CUresult release(CUmemGenericAllocationHandle handle);
   /// The device that the chunk is on; null for a handle of none.
@@ -49,6 +51,9 @@ class Mappings {
   std::optional<Hole> first_hole(std::uintptr_t address, std::size_t bytes) const;
   /// Whether the device may use all that is mapped there.
   bool is_open_to(int device, std::uintptr_t address, std::size_t bytes) const;
+
+  /// Whether all that is mapped there is for other devices, too.
+  bool serves_others(std::uintptr_t address, std::size_t bytes) const;
 
   /// Bytes of physical memory that lie side by side beneath addresses that do, too.
   struct Piece {

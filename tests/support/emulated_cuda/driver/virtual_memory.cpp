@@ -71,7 +71,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
   SPILLWAY_COUNT_CALL();
   if (!on_a_device(which->location)) return CUDA_ERROR_INVALID_DEVICE;
   if (const CUresult lost = loss_at(which->location.id); lost != CUDA_SUCCESS) return lost;
-  return Mappings::of_process().create(handle, bytes, which->location.id);
+  return Mappings::of_process().create(handle, bytes, which->location.id,
+                                       which->allocFlags.gpuDirectRDMACapable != 0);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {

@@ -2,7 +2,9 @@
 
 #include <string>
 
+#include "../driver/mappings.h"
 #include "address_space.h"
+#include "calls.h"
 #include "capture.h"
 #include "failure.h"
 #include "ordering.h"
@@ -33,6 +35,24 @@ void emu_cuda_use(cudaStream_t stream, const void* address, size_t bytes, int wr
   const CUstream_st& used = living_stream(stream);
   ordering::use(used.id(), address, bytes, writes != 0 ? Use::kWrite : Use::kRead, what);
   check_access(used.device(), address, bytes, what, By::kKernel);
+}
+
+int emu_cuda_drive(const void* address, size_t bytes, int writes, const char* what,
+                   void (*work)(void*), void* argument) {
+  need_driver_files(what);
+  need_no_host_function(what);
+  const auto range = AddressSpace::of_process().find(address);
+  const auto number = reinterpret_cast<std::uintptr_t>(address);
+  if (!range || !AddressSpace::of_process().is_device(address)) return 0;
+  if (range->kind == Kind::kReserved && !Mappings::of_process().serves_others(number, bytes))
+    return 0;
+  thread_local const int drive = ordering::add_stream("a drive");
+  ordering::begin(drive);
+  ordering::use(drive, address, bytes, writes != 0 ? Use::kWrite : Use::kRead, what);
+  work(argument);
+  check_mapped(address, bytes, what, Moment::kExecution);
+  ordering::host_learns(ordering::now(drive));
+  return 1;
 }
 
 void emu_cuda_set_running(const char* what) { running() = what; }

@@ -36,6 +36,13 @@ void emu_cuda_begin(cudaStream_t stream);
 void emu_cuda_use(cudaStream_t stream, const void* address, size_t bytes, int writes,
                   const char* what);
 
+/// A drive moves these bytes of a device's memory for the calling thread, which waits: `work` moves
+/// them, and writes there unless `writes` is 0. It begins with what the host knows, and the host
+/// knows it when this returns. Dies as emu_cuda_use. 0, and nothing is done, where the memory is
+/// not a device's or was not made for other devices (gpuDirectRDMACapable).
+int emu_cuda_drive(const void* address, size_t bytes, int writes, const char* what,
+                   void (*work)(void*), void* argument);
+
 /// What the calling thread runs now, for the message of a fault; null: nothing. It must stay valid.
 void emu_cuda_set_running(const char* what);
 

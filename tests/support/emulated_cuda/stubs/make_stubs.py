@@ -5,7 +5,7 @@
 
 Every function that the libraries import from NVIDIA's becomes one that names itself on stderr and ends the process.
 For each library of NVIDIA's there is <SONAME>.c and <SONAME>.map, its version script, with no version where the
-imports have none. Those of the three libraries that are emulated are weak: what is emulated stands in for most of them.
+imports have none. Those of the four libraries that are emulated are weak: what is emulated stands in for most of them.
 """
 import collections
 import pathlib
@@ -29,7 +29,7 @@ SONAMES = {
     r"cupti": "libcupti.so.13",
     r"cu[A-Z]": "libcuda.so.1",
 }
-EMULATED = {"libcudart.so.13", "libcuda.so.1", "libnccl.so.2"}
+EMULATED = {"libcudart.so.13", "libcuda.so.1", "libcufile.so.0", "libnccl.so.2"}
 # Asked for their versions before any work: LibTorch compares them with those that it was built with.
 ANSWERS = {
     "cudnnGetVersion": "unsigned long cudnnGetVersion(void) { return 91900; }",

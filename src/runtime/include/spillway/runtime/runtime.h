@@ -24,6 +24,7 @@
 namespace spillway::runtime {
 
 class HeldStorages;
+class LastUses;
 class StepGuide;
 class Recomputer;
 class SharedPages;
@@ -61,9 +62,7 @@ class Runtime {
   /// The paged storage that `memory` points into, or none. Any thread, no lock.
   RangeUse find(const void* memory) const noexcept { return engine_->find(memory); }
   /// The same with the pages of `size` bytes from there.
-  RangeUse find(const void* memory, Bytes size) const noexcept {
-    return engine_->find(memory, size);
-  }
+  RangeUse find(const void* at, Bytes size) const noexcept { return engine_->find(at, size); }
   /// Whether `storage` is a page that small storages share: it is pinned as any other, but neither
   /// learned nor recorded. Any thread, no lock.
   bool is_shared(StorageId storage) const noexcept;
@@ -220,6 +219,7 @@ class Runtime {
   const Bytes page_size_;
   std::unique_ptr<SharedPages> shared_;
   std::unique_ptr<HeldStorages> held_;      ///< None on the host.
+  std::unique_ptr<LastUses> last_uses_;     ///< Before the host works on what a device has used.
   std::atomic<bool> learns_shared_{false};  ///< Plans know of shared pages, from now on.
   std::unique_ptr<StepGuide> guide_;        ///< None when nothing is learned.
   std::unique_ptr<Recomputer> recomputer_;  ///< None when nothing is recomputed.

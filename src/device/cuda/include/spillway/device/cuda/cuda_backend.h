@@ -39,6 +39,10 @@ CudaFacts cuda_facts();
 /// Of one of them; none: it is not there. Never throws.
 std::optional<CudaDeviceFacts> cuda_facts_of(DeviceId id);
 
+/// Why GPUs do not read and write files themselves unless that is asked for (DirectFiles::kAuto),
+/// with the way to mend it; empty: they do where the file system lets them. Never throws.
+std::string why_no_direct_files();
+
 /// A queue over a stream (cudaStream_t) of `device` that somebody else made, and that outlives it:
 /// to record what a trainer has launched there, and to let it wait. Its end waits for nothing.
 /// Throws Error for a device that is not CUDA's.

@@ -58,6 +58,7 @@ class CudaVirtualMemory {
   std::vector<DeviceId> admitted() const;
 
   const std::shared_ptr<CudaContext> context_;
+  const bool serves_others_;  ///< Chunks can be made for drives and network adapters, too.
   const Bytes granularity_;
   mutable std::mutex mutex_;
   std::vector<DeviceId> admitted_;  ///< The device itself first.

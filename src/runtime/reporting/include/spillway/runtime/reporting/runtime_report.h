@@ -37,6 +37,7 @@ struct RuntimeReport {
   std::uint64_t refused_drops = 0;  ///< Tensors that a plan gave up, and that stayed.
   std::vector<StallCause> stalls;   ///< The largest ones.
   double replay_seconds = 0.0;      ///< Seconds of replays, stalls for room included.
+  Bytes sent_to_host;  ///< Left a device when its last operator before the host's work had ended.
   std::uint64_t ops = 0;
   std::uint64_t steps = 0;
   bool has_whole_step = false;       ///< A step has come to its end.

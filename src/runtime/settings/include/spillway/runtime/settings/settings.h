@@ -42,6 +42,7 @@ struct Settings {
   std::vector<swap::SpillDirectory> nvme;    ///< Empty: see `resolve_spill_directories`.
   Bytes host_tier;  ///< Host memory tier before the directories of `nvme`; 0: none was named.
   swap::StoreKind store = swap::StoreKind::kAuto;
+  device::DirectFiles gds = device::DirectFiles::kAuto;
   std::uint32_t queue_depth = 16;  ///< Transfers of 2 MiB in flight, per directory.
   Bytes endurance{std::uint64_t{600'000'000'000'000}};  ///< Rated writes of one spill drive.
   std::optional<Bytes> oversize_limit;                  ///< See `RuntimeOptions`.
