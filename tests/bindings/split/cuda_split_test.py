@@ -20,7 +20,15 @@ PAGE = 64 << 10
 PLENTY = 1 << 30
 
 
-class CudaSplit(SplitCase):
+class CudaCase(SplitCase):
+    def check_goes_by_nccl(self, split):
+        """Not a byte of a tensor on a GPU has gone by the host."""
+        for row in split.statistics["ranks"]:
+            self.assertGreater(row["gpu_sent_bytes"], 0, row)
+            self.assertEqual(row["gpu_staged_bytes"], 0, row)
+
+
+class CudaSplit(CudaCase):
     def check(self, model, **variables):
         plain = self.run_plain(TRAINER, model, STEPS, **GPUS)
         split = self.run_split(2, TRAINER, model, STEPS, **GPUS, **variables)
@@ -30,20 +38,12 @@ class CudaSplit(SplitCase):
         self.assertEqual([row["steps"] for row in rows], [STEPS, STEPS])
         return plain, split
 
-    def check_goes_by_nccl(self, split):
-        """Not a byte of a tensor on a GPU has gone by the host."""
-        for row in split.statistics["ranks"]:
-            self.assertGreater(row["gpu_sent_bytes"], 0, row)
-            self.assertEqual(row["gpu_staged_bytes"], 0, row)
-
     def test_a_transformer_on_slow_gpus(self):
         self.check_goes_by_nccl(self.check("gpt", **SLOW, EMU_CUDA_SEED="3")[1])
 
     def test_a_convolutional_net_with_dropout_on_slow_gpus(self):
-        """Whose large tensors have pages, which move, and go by the host."""
-        row = self.check("conv_net", **SLOW, EMU_CUDA_SEED="5")[1].statistics["ranks"][0]
-        self.assertGreater(row["gpu_staged_bytes"], 0, row)
-        self.assertGreater(row["gpu_sent_bytes"], 0, row)
+        """Whose large tensors have pages, which move, and go in pieces."""
+        self.check_goes_by_nccl(self.check("conv_net", **SLOW, EMU_CUDA_SEED="5")[1])
 
     def test_a_pointer_that_is_kept(self):
         plain = self.run_plain(TRAINER, "gpt_and_pointer", 1, **GPUS)
@@ -70,8 +70,11 @@ class CudaSplit(SplitCase):
     def test_three_shards_whose_gradients_stay_on_their_gpus(self):
         staged = self.run_shards("staged", CUDA_VISIBLE_DEVICES="0")
         self.assertGreater(staged.statistics["ranks"][0]["gpu_staged_bytes"], 0)
-        for name, options in (("ordered", []), ("fast", ["--gradients", "fast"])):
-            split = self.run_shards(name, *options, EMU_CUDA_DEVICES="3")
+        paged = ["--min-storage", "32KiB"]  # Most gradients have pages, and go in pieces.
+        fast = ["--gradients", "fast"]
+        for name, options in (("ordered", []), ("fast", fast), ("ordered_paged", paged),
+                              ("fast_paged", fast + paged)):
+            split = self.run_shards(name, *options, EMU_CUDA_DEVICES="3", **SMALL_PAGES)
             # The emulated NCCL adds in the order of ranks, too.
             self.check_same(staged, split)
             self.check_goes_by_nccl(split)
@@ -111,7 +114,7 @@ class CudaSplit(SplitCase):
         self.assertRegex(job.written["errors"], r"rank 1 .*does not answer .*rank 0 ")
 
 
-class BudgetCase(SplitCase):
+class BudgetCase(CudaCase):
     """Each rank has a part of its GPU's memory; what leaves goes by way of pinned host memory to a disk."""
 
     def serve(self, ranks, words, size, options=(), **variables):
@@ -133,6 +136,7 @@ class BudgetCase(SplitCase):
         """Every GPU has had too little."""
         self.check_same(plain, part, archives)
         self.check_is_divided(part, 2)
+        self.check_goes_by_nccl(part)
         for gpu in part.gpus:
             self.assertGreater(gpu["fetched_bytes"], 0)
 
@@ -150,6 +154,7 @@ class CudaBudget(BudgetCase):
         part = self.serve(ranks, [TRAINER, model, STEPS], size, **more)
         self.check_same(plain, part)
         self.assertRegex(part.errors, "cuda:0 +needed")
+        self.check_goes_by_nccl(part)
         rows = part.statistics["ranks"]
         for key in ("budget", "peak", "spilled"):
             self.assertEqual([row[f"gpu_{key}_bytes"] for row in rows], [gpu[f"{key}_bytes"] for gpu in part.gpus])
