@@ -65,29 +65,21 @@ HostMemory& host_memory() {
   return memory;
 }
 
-using Room = std::shared_ptr<std::byte>;
+/// Of one round, each for a slice, once it is needed: what is staged, and copies of slices that
+/// messages cannot use in their parts.
+using Room = std::vector<std::shared_ptr<std::byte>>;
 
-/// Of one slice. The first round has the largest ones.
-Bytes largest_slice(const Setting& setting, std::uint64_t round = 0) {
+Bytes largest_slice(const Setting& setting) {
   const Bytes element = size_of(setting.element);
-  const Share stretch = share(setting.parts.size() / element, setting.rounds, round);
-  return element * share(stretch.size, setting.program.slices, 0).size;
-}
-
-/// Of one round: what is staged, and copies of slices that lie in several parts.
-Room make_room(const Setting& setting) {
-  const std::uint64_t slices = setting.program.staged + setting.program.slices;
-  return setting.memory.allocate(largest_slice(setting) * slices);
+  const Share first = share(setting.parts.size() / element, setting.rounds, 0);
+  return element * share(first.size, setting.program.slices, 0).size;
 }
 
 /// A stretch of the array on its way through the program.
 class Round {
  public:
   Round(const Setting& setting, std::uint64_t index, Room room)
-      : setting_(setting),
-        index_(index),
-        largest_(largest_slice(setting, index)),
-        room_(std::move(room)) {
+      : setting_(setting), index_(index), room_(std::move(room)) {
     const Bytes element = size_of(setting.element);
     const Share stretch = share(setting.parts.size() / element, setting.rounds, index);
     const Program& program = setting.program;
@@ -96,7 +88,7 @@ class Round {
       Slice& slice = slices_.emplace_back();
       slice.begin = element * (stretch.begin + one.begin);
       slice.size = element * one.size;
-      slice.place = setting.parts.find(slice.begin, slice.size);
+      if (setting.memory.carries_parts()) slice.place = setting.parts.find(slice.begin, slice.size);
       if (slice.place != nullptr || slice.size == Bytes()) continue;
       slice.is_gathered = true;
       slice.place = room_of(program.staged + i);
@@ -159,7 +151,7 @@ class Round {
     Bytes begin;
     Bytes size;
     std::byte* place = nullptr;
-    bool is_gathered = false;  ///< It lies in several parts.
+    bool is_gathered = false;  ///< It is copied to room, as where it lies in several parts.
   };
 
   /// The result, into its parts.
@@ -184,7 +176,11 @@ class Round {
            }) > 0;
   }
 
-  std::byte* room_of(std::uint64_t slice) { return room_.get() + (slice * largest_).count(); }
+  std::byte* room_of(std::uint64_t slice) {
+    std::shared_ptr<std::byte>& room = room_[slice];
+    if (room == nullptr) room = setting_.memory.allocate(largest_slice(setting_));
+    return room.get();
+  }
 
   std::byte* at(const Step& step, Step::Place place) {
     return place ? room_of(*place) : slices_[step.slice].place;
@@ -241,7 +237,6 @@ class Round {
 
   const Setting& setting_;
   const std::uint64_t index_;
-  const Bytes largest_;
   Room room_;
   std::vector<Slice> slices_;
   std::vector<std::uint32_t> waits_;
@@ -260,7 +255,7 @@ class RoundsSum final : public Sum {
     for (bool has_moved = true; has_moved;) {
       has_moved = false;
       while (begun_ < setting_.rounds && under_way_.size() < kRoundsAtOnce) {
-        if (rooms_.empty()) rooms_.push_back(make_room(setting_));
+        if (rooms_.empty()) rooms_.emplace_back(setting_.program.staged + setting_.program.slices);
         under_way_.push_back(std::make_unique<Round>(setting_, begun_++, std::move(rooms_.back())));
         rooms_.pop_back();
       }

@@ -1,6 +1,7 @@
 // Sums of what lies on GPUs, over the transport between these.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "adding.h"
@@ -41,16 +42,19 @@ class Pinned {
 /// Adds on the host what it fetches from a device and brings back, in the order of a queue.
 class FetchedSums final : public allreduce::SumMemory {
  public:
-  FetchedSums(device::Device& device, std::shared_ptr<Notifier> driver)
+  FetchedSums(device::Device& device, std::shared_ptr<Notifier> driver, bool carries_parts = true)
       : device_(device),
+        carries_parts_(carries_parts),
         driver_(std::move(driver)),
         queue_(device.make_queue("sums")),
         ends_(device.make_queue("ends of sums")) {}
 
   device::DeviceId device() const override { return device_.id(); }
+  bool carries_parts() const override { return carries_parts_; }
 
   std::shared_ptr<std::byte> allocate(Bytes size) override {
     auto memory = std::make_shared<device::DeviceMemory>(device_.allocate(size));
+    rooms_.push_back(memory->span());
     return {memory, memory->span().data};
   }
 
@@ -61,6 +65,7 @@ class FetchedSums final : public allreduce::SumMemory {
 
   device::Event add_up(Element element, std::span<const std::byte* const> sources,
                        std::byte* target, Bytes size, double factor) override {
+    EXPECT_TRUE(carries_parts_ || is_room(target));
     const auto room = [&] {
       return kept_.emplace_back(std::make_unique<Pinned>(device_, size))->span();
     };
@@ -84,6 +89,12 @@ class FetchedSums final : public allreduce::SumMemory {
     return {device_.id(), const_cast<std::byte*>(data), size};
   }
 
+  bool is_room(const std::byte* bytes) const {
+    return std::any_of(rooms_.begin(), rooms_.end(), [bytes](const device::DeviceSpan& room) {
+      return room.data <= bytes && bytes < room.data + room.size.count();
+    });
+  }
+
   device::Event tell() {
     const device::Event event = queue_->record();
     ends_->wait(event);
@@ -95,7 +106,9 @@ class FetchedSums final : public allreduce::SumMemory {
   }
 
   device::Device& device_;
+  const bool carries_parts_;
   const std::shared_ptr<Notifier> driver_;
+  std::vector<device::DeviceSpan> rooms_;
   std::vector<std::unique_ptr<Pinned>> kept_;
   const std::unique_ptr<device::Queue> queue_;
   const std::unique_ptr<device::Queue> ends_;
@@ -119,11 +132,11 @@ void drive(allreduce::Sum& sum, Notifier& notifier) {
 
 /// The same parts on the host and on the device.
 void compare(const NcclRanks::Member& member, std::uint64_t number, Element element,
-             const allreduce::SumOptions& options) {
+             const allreduce::SumOptions& options, bool carries_parts = true) {
   NcclTransport& transport = member.transport;
   const std::shared_ptr<Notifier> notifier = transport.make_notifier(Stream::kSums);
   const auto queue = member.device.make_queue("parts");
-  FetchedSums memory(member.device, notifier);
+  FetchedSums memory(member.device, notifier, carries_parts);
   std::vector<Content> parts;
   std::vector<std::span<std::byte>> on_host;
   std::vector<device::DeviceMemory> rooms;
@@ -157,6 +170,7 @@ TEST(DeviceSum, HasTheBitsOfTheHosts) {
     options.factor = 0.25;
     compare(member, 10, Element::kFloat32, options);
     compare(member, 20, Element::kBfloat16, options);
+    compare(member, 40, Element::kFloat32, options, /*carries_parts=*/false);
     options.order = allreduce::Order::kFast;
     options.small = 1_KiB;
     compare(member, 30, Element::kFloat32, options);

@@ -5,6 +5,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <array>
 
 #include "spillway/phantoms/plain_tensor.h"
@@ -59,11 +60,19 @@ void DeviceBytes::copy_from_host(const c10::Storage& storage, std::size_t begin,
   copy(bytes_of(storage, begin, size), bytes_at(const_cast<void*>(host), size));
 }
 
-c10::Storage DeviceBytes::copy_of(const c10::Storage& storage) const {
-  const std::size_t size = storage.nbytes();
-  const DeviceTurn turn;  // The new one stays in memory until it is filled.
+void DeviceBytes::copy_part(const c10::Storage& to, std::size_t to_begin, const c10::Storage& from,
+                            std::size_t from_begin, std::size_t size) const {
+  if (size == 0) return;
+  copy(bytes_of(to, to_begin, size), bytes_of(from, from_begin, size));
+}
+
+c10::Storage DeviceBytes::copy_of(const c10::Storage& storage, std::size_t begin,
+                                  std::size_t size) const {
+  constexpr std::size_t kStep = std::size_t{32} << 20;  // Both need not have room in whole.
+  const DeviceTurn turn;  // The new one stays in memory until it is used.
   c10::Storage made = made_storage(size, storage.device());
-  if (size > 0) copy(bytes_of(made, 0, size), bytes_of(storage, 0, size));
+  for (std::size_t at = 0; at < size; at += kStep)
+    copy_part(made, at, storage, begin + at, std::min(kStep, size - at));
   return made;
 }
 

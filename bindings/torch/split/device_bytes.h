@@ -32,8 +32,14 @@ class DeviceBytes {
                     std::size_t size) const;
   void copy_from_host(const c10::Storage& storage, std::size_t begin, const void* host,
                       std::size_t size) const;
-  /// All bytes, on the same device.
-  c10::Storage copy_of(const c10::Storage& storage) const;
+  /// Between storages of one device, `size` bytes.
+  void copy_part(const c10::Storage& to, std::size_t to_begin, const c10::Storage& from,
+                 std::size_t from_begin, std::size_t size) const;
+  /// A part of a storage in a new one, on the same device.
+  c10::Storage copy_of(const c10::Storage& storage, std::size_t begin, std::size_t size) const;
+  c10::Storage copy_of(const c10::Storage& storage) const {
+    return copy_of(storage, 0, storage.nbytes());
+  }
   /// Until what operators have given the GPU so far has run.
   static void wait_for(c10::Device device);
   /// The most that tensors have taken there at once; 0 where LibTorch does not count.

@@ -1,11 +1,13 @@
 #include "device_messages.h"
 
+#include <ATen/Context.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <iterator>
 #include <utility>
 
+#include "device_transfer.h"
 #include "first_rank.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
@@ -18,6 +20,9 @@ namespace {
 
 /// What LibTorch's default stream is called by CUDA.
 constexpr void* kDefaultStream = nullptr;
+
+/// No faster where larger, and memory that nothing else can use.
+constexpr Bytes kMostPiece = 32_MiB;
 
 /// The CPU where the GPU cannot be opened: all ranks hear of it then, and why.
 std::unique_ptr<device::Device> opened(c10::Device gpu) {
@@ -38,11 +43,8 @@ bool has_come_through(const device::Event& event) {
 
 class DeviceMessages::BetweenShards final : public transport::Transport {
  public:
-  BetweenShards(DeviceMessages& all, std::vector<Rank> members)
-      : Transport(Rank(all.job_.rank().value() / all.ranks_of_shard_),
-                  static_cast<std::uint32_t>(members.size())),
-        all_(all),
-        members_(std::move(members)) {}
+  explicit BetweenShards(DeviceMessages& all)
+      : Transport(all.shard(), all.job_.ranks() / all.ranks_of_shard_), all_(all) {}
 
   std::unique_ptr<transport::Notifier> make_notifier(
       std::optional<transport::Stream> stream) override {
@@ -56,19 +58,21 @@ class DeviceMessages::BetweenShards final : public transport::Transport {
  private:
   device::Event do_send(Rank to, transport::Tag tag, device::DeviceSpan bytes) override {
     all_.sent_ += bytes.size.count();
-    return all_.nccl_->send(members_[to.value()], tag, bytes, all_.given_so_far());
+    return all_.nccl_->send(in_job(to), tag, bytes, all_.given_so_far());
   }
   device::Event do_receive(Rank from, transport::Tag tag, device::DeviceSpan bytes) override {
-    return all_.nccl_->receive(members_[from.value()], tag, bytes, all_.given_so_far());
+    return all_.nccl_->receive(in_job(from), tag, bytes, all_.given_so_far());
+  }
+  Rank in_job(Rank shard) const {
+    return rank_in_job(all_.ranks_of_shard_, shard, all_.rank_of_shard());
   }
 
   DeviceMessages& all_;
-  const std::vector<Rank> members_;
 };
 
 DeviceMessages::DeviceMessages(transport::Transport& job, std::uint32_t ranks_of_shard,
                                const DeviceBytes& devices, Bytes (*least_paged)(c10::Device))
-    : job_(job), ranks_of_shard_(ranks_of_shard), devices_(devices), least_paged_(least_paged) {}
+    : job_(job), ranks_of_shard_(ranks_of_shard), devices_(devices), least_paged_of_(least_paged) {}
 
 DeviceMessages::~DeviceMessages() = default;
 
@@ -84,13 +88,29 @@ void DeviceMessages::start(c10::Device gpu, bool adds_up) {
     return;
   }
   default_stream_ = device::queue_over_stream(*device_, kDefaultStream);
+  agree_on_pieces(gpu);
   std::vector<std::vector<Rank>> groups(ranks_of_shard_);
   for (std::uint32_t rank = 0; rank < job_.ranks(); ++rank)
     groups[rank % ranks_of_shard_].emplace_back(rank);
   if (adds_up) sums_of_shards_ = nccl_->make_groups(groups);
-  between_shards_ = std::make_unique<BetweenShards>(
-      *this, std::move(groups[job_.rank().value() % ranks_of_shard_]));
+  between_shards_ = std::make_unique<BetweenShards>(*this);
   is_on_.store(true, std::memory_order_release);
+}
+
+/// GPUs of several kinds have pages of several sizes.
+void DeviceMessages::agree_on_pieces(c10::Device gpu) {
+  at::globalContext().lazyInitDevice(gpu.type());
+  made_storage(1, gpu);  // It is served from its first allocation on.
+  const auto wait = [](const device::Event& event, Rank peer) {
+    if (const device::Outcome outcome = event.wait(); !outcome.succeeded())
+      throw transport::TransportError("rank {} is lost: {}", peer, outcome.error);
+  };
+  least_paged_ =
+      Bytes(least_of_all(job_, kLeastPaged, kLeastOfAll, least_paged_of_(gpu).count(), wait));
+  // Whole elements of every kind.
+  constexpr std::uint64_t kUnit = 512;
+  piece_ = std::min(Bytes(least_paged_.count() / 2 / kUnit * kUnit), kMostPiece);
+  SPILLWAY_ASSERT(piece_ > Bytes());
 }
 
 void DeviceMessages::stop() {
@@ -116,21 +136,58 @@ device::Event DeviceMessages::add_up(std::uint64_t number, device::DeviceSpan va
 
 device::Event DeviceMessages::note(const c10::Storage& storage, device::Event event, bool comes) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(under_way_, [](const UnderWay& one) { return has_come_through(one.event); });
+  forget_ended_locked();
   under_way_.push_back({storage.unsafeGetStorageImpl(), event, comes});
   return event;
 }
 
-device::Event DeviceMessages::send(Rank to, transport::Tag tag, const c10::Storage& storage) {
-  const Rank peer(job_.rank().value() / ranks_of_shard_ * ranks_of_shard_ + to.value());
-  sent_ += storage.nbytes();
-  return note(storage, nccl_->send(peer, tag, span_of(storage), given_so_far()), false);
+void DeviceMessages::forget_ended_locked() {
+  std::erase_if(under_way_, [](const UnderWay& one) { return has_come_through(one.event); });
+  std::erase_if(used_, &has_come_through);
 }
 
-device::Event DeviceMessages::receive(Rank from, transport::Tag tag, const c10::Storage& storage) {
-  const Rank peer(job_.rank().value() / ranks_of_shard_ * ranks_of_shard_ + from.value());
-  // LibTorch hands out memory that earlier work of the default stream may still use.
-  return note(storage, nccl_->receive(peer, tag, span_of(storage), given_so_far()), true);
+void DeviceMessages::begin_reading(const c10::Storage& storage) {
+  const std::lock_guard lock(mutex_);
+  read_.push_back(storage.unsafeGetStorageImpl());
+}
+
+void DeviceMessages::end_reading(const c10::Storage& storage) {
+  const std::lock_guard lock(mutex_);
+  read_.erase(std::find(read_.begin(), read_.end(), storage.unsafeGetStorageImpl()));
+}
+
+/// Also what is received comes behind the default stream: LibTorch hands out memory that earlier
+/// work of it may still use.
+device::Event DeviceMessages::begin(Rank peer_in_job, transport::Tag tag, bool sends,
+                                    const c10::Storage& storage) {
+  const device::DeviceSpan bytes = span_of(storage);
+  if (!sends) return nccl_->receive(peer_in_job, tag, bytes, given_so_far());
+  sent_ += bytes.size.count();
+  return nccl_->send(peer_in_job, tag, bytes, given_so_far());
+}
+
+std::unique_ptr<DeviceMessages::Transfer> DeviceMessages::send(Rank to, transport::Tag tag,
+                                                               const c10::Storage& storage) {
+  return std::make_unique<Transfer>(*this, rank_in_job(ranks_of_shard_, shard(), to), tag, true,
+                                    storage, storage.device(), Bytes(storage.nbytes()));
+}
+
+std::unique_ptr<DeviceMessages::Transfer> DeviceMessages::receive(Rank from, transport::Tag tag,
+                                                                  c10::Device device, Bytes size) {
+  return std::make_unique<Transfer>(*this, rank_in_job(ranks_of_shard_, shard(), from), tag, false,
+                                    c10::Storage(), device, size);
+}
+
+std::unique_ptr<DeviceMessages::Transfer> DeviceMessages::send_to_shard(
+    Rank shard, transport::Tag tag, const c10::Storage& storage) {
+  return std::make_unique<Transfer>(*this, rank_in_job(ranks_of_shard_, shard, rank_of_shard()),
+                                    tag, true, storage, storage.device(), Bytes(storage.nbytes()));
+}
+
+std::unique_ptr<DeviceMessages::Transfer> DeviceMessages::receive_from_shard(
+    Rank shard, transport::Tag tag, const c10::Storage& into) {
+  return std::make_unique<Transfer>(*this, rank_in_job(ranks_of_shard_, shard, rank_of_shard()),
+                                    tag, false, into, into.device(), Bytes(into.nbytes()));
 }
 
 void DeviceMessages::write(runtime::RankFigures& figures) const {
@@ -156,11 +213,14 @@ std::string DeviceMessages::why_lost() {
 }
 
 /// Lets the default stream wait for messages to and, where it is written, from the storage. False:
-/// one of them has no place yet.
+/// one of them has no place yet, or pieces to read.
 bool DeviceMessages::follow(const c10::Storage& storage, bool is_written) {
   bool have_begun = true;
   const std::lock_guard lock(mutex_);
-  std::erase_if(used_, &has_come_through);
+  forget_ended_locked();
+  if (is_written)
+    have_begun =
+        std::find(read_.begin(), read_.end(), storage.unsafeGetStorageImpl()) == read_.end();
   std::erase_if(under_way_, [&](const UnderWay& one) {
     if (one.storage != storage.unsafeGetStorageImpl() || !(one.comes || is_written)) return false;
     const auto moment = nccl_->moment_of(one.event);

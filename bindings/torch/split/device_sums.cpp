@@ -27,14 +27,18 @@ c10::ScalarType type_of(Element element) {
   return c10::ScalarType::Undefined;
 }
 
-/// Numbers at an address, whose memory stays somebody else's.
+/// Memory that stays somebody else's.
+c10::Storage storage_over(const std::byte* address, Bytes size, c10::Device gpu) {
+  return {c10::Storage::use_byte_size_t(), size.count(),
+          c10::DataPtr(const_cast<std::byte*>(address), gpu)};
+}
+
 at::Tensor numbers_at(const std::byte* address, Bytes size, c10::ScalarType type, c10::Device gpu) {
   phantoms::PlainTensor plain;
   plain.dtype = type;
   plain.sizes = {static_cast<std::int64_t>(size.count() / c10::elementSize(type))};
   plain.strides = {1};
-  return plain.over(c10::Storage(c10::Storage::use_byte_size_t(), size.count(),
-                                 c10::DataPtr(const_cast<std::byte*>(address), gpu)));
+  return plain.over(storage_over(address, size, gpu));
 }
 
 /// Elements of 16 bits by a number of 32, and rounded once, as on the host.
@@ -58,11 +62,22 @@ std::shared_ptr<std::byte> DeviceSums::allocate(Bytes size) {
   return {std::move(room), bytes};
 }
 
+/// The one that has pages, or one for the bytes alone, and where they begin in it.
+std::pair<c10::Storage, std::size_t> DeviceSums::storage_at(const std::byte* bytes,
+                                                            Bytes size) const {
+  for (const c10::Storage& one : paged_) {
+    const auto* const begin = static_cast<const std::byte*>(one.data());
+    if (begin <= bytes && bytes < begin + one.nbytes())
+      return {one, static_cast<std::size_t>(bytes - begin)};
+  }
+  return {storage_over(bytes, size, gpu_), 0};
+}
+
 device::Event DeviceSums::copy(std::byte* to, const std::byte* from, Bytes size) {
   if (size == Bytes()) return {};
-  const auto below = devices_.below_interception();
-  numbers_at(to, size, c10::ScalarType::Byte, gpu_)
-      .copy_(numbers_at(from, size, c10::ScalarType::Byte, gpu_));
+  const auto [source, source_begin] = storage_at(from, size);
+  const auto [target, target_begin] = storage_at(to, size);
+  devices_.copy_part(target, target_begin, source, source_begin, size.count());
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "call_arguments.h"
+#include "first_rank.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
@@ -146,6 +147,7 @@ void Executor::add_move(const Move& move, Bytes size, c10::Device device, MicroB
   const std::span<const StorageOrdinal> storage(&move.storage, 1);
   const std::span<const StorageOrdinal> none;
   const bool sends = move.from == transport_.rank();
+  const bool is_between_devices = between_devices_.carries(device, size);
   add({.kind = Task::Kind::kTransfer,
        .reads = sends ? storage : none,
        .writes = sends ? none : storage,
@@ -154,7 +156,8 @@ void Executor::add_move(const Move& move, Bytes size, c10::Device device, MicroB
       {.move = move,
        .size = size,
        .device = device,
-       .is_between_devices = between_devices_.carries(device, size),
+       .is_between_devices = is_between_devices,
+       .room = is_between_devices ? between_devices_.room_for(size) : Bytes(),
        .action = action,
        .order = order});
 }
@@ -340,7 +343,7 @@ bool Executor::waits_for_shard() const {
 }
 
 Rank Executor::rank_in_job(Rank shard, Rank rank) const {
-  return Rank(shard.value() * transport_.ranks() + rank.value());
+  return split::rank_in_job(transport_.ranks(), shard, rank);
 }
 
 void Executor::notify_program() {

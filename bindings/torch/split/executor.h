@@ -23,6 +23,7 @@
 #include "archive_file.h"
 #include "device_bytes.h"
 #include "device_messages.h"
+#include "device_transfer.h"
 #include "effort.h"
 #include "latest_work.h"
 #include "occupation.h"
@@ -148,7 +149,8 @@ class Executor {
     Bytes size{};
     c10::Device device{c10::DeviceType::CPU};  ///< Of what is sent or received.
     std::string_view name{};                   ///< Of what is computed.
-    bool is_between_devices = false;           ///< It goes by DeviceMessages.
+    bool is_between_devices = false;           ///< It goes by DeviceMessages,
+    Bytes room{};                              ///< in pieces that take so much; 0: as it is.
     ForAction action{};
     std::uint64_t order = 0;  ///< Of what is sent or received.
     pipeline::StorageOrdinal dropped{};
@@ -158,7 +160,7 @@ class Executor {
   };
   /// Messages lie in memory of their own: pages that wait for another rank's thread would keep room
   /// from the operators that this one waits for, and networks must not see pages move. Those
-  /// between devices lie in the storage itself.
+  /// between devices lie in the storage itself, which has none, or in pieces.
   struct UnderWay {
     pipeline::TaskId task;  ///< Of what comes; what leaves is done when it is copied.
     pipeline::Move move;
@@ -167,9 +169,10 @@ class Executor {
     ForAction action;
     std::uint64_t order = 0;
     StagedBytes bytes;
-    c10::Storage storage{};     ///< In place of these, of a message between devices.
-    bool is_handed_on = false;  ///< Operators may be given what comes between devices.
     device::Event event;
+    std::unique_ptr<DeviceMessages::Transfer> between{};  ///< In place of both, between devices.
+    Bytes room{};                                         ///< As in Work.
+    bool is_handed_on = false;  ///< Operators may be given what comes between devices.
   };
 
   /// Messages by their turns: begun ones leave others the room of a whole.
@@ -190,10 +193,11 @@ class Executor {
   LatestWork::Piece piece_of(const UnderWay& message) const;
   void run(pipeline::TaskId task);
   void wait_for_work();
-  bool may_begin(const Postponed& message, bool sends, Bytes size) const;
+  bool may_begin(const Postponed& message, const Work& work) const;
   void begin_postponed();
   void begin_move(pipeline::TaskId task, const Work& work);
   void send(UnderWay& begun, bool is_between_devices);
+  static std::optional<device::Outcome> end_of(UnderWay& message);
   void take(UnderWay& message);
   bool hand_on(UnderWay& message);
   void note(const UnderWay& message, TimePoint begin);

@@ -29,15 +29,15 @@ LatestWork::Piece Executor::piece_of(const UnderWay& message) const {
 bool Executor::end_transfers() {
   bool has_ended = false;
   for (auto one = under_way_.begin(); one != under_way_.end();) {
-    if (!one->event.is_done()) {
+    const std::optional<device::Outcome> end = end_of(*one);
+    if (!end) {
       has_ended |= hand_on(*one);
       ++one;
       continue;
     }
-    const device::Outcome outcome = one->event.wait();
-    if (!outcome.succeeded())
+    if (!end->succeeded())
       throw transport::TransportError("a message between ranks {} and {} was lost: {}",
-                                      one->move.from.value(), one->move.to.value(), outcome.error);
+                                      one->move.from.value(), one->move.to.value(), end->error);
     UnderWay message = std::move(*one);
     one = under_way_.erase(one);
     take(message);
@@ -45,6 +45,13 @@ bool Executor::end_transfers() {
   }
   if (has_ended) begin_postponed();
   return has_ended;
+}
+
+/// None: it has not come to it.
+std::optional<device::Outcome> Executor::end_of(UnderWay& message) {
+  if (message.between != nullptr) return message.between->advance();
+  if (!message.event.is_done()) return std::nullopt;
+  return message.event.wait();
 }
 
 /// What has come is the rank's own from now on.
@@ -61,7 +68,7 @@ void Executor::take(UnderWay& message) {
     return;
   }
   const TimePoint begin = log_ == nullptr ? TimePoint() : clock_.now();
-  if (message.storage) {
+  if (message.between != nullptr) {
     hand_on(message);
     note(message, begin);
     return;
@@ -76,30 +83,34 @@ void Executor::take(UnderWay& message) {
   finish(message.task, /*is_computed=*/false);
 }
 
-/// What comes between devices may be used as soon as it has its place there, which the default
-/// stream waits for. Whether that is new.
+/// What comes between devices as it is may be used as soon as it has its place there, which the
+/// default stream waits for. Whether that is new.
 bool Executor::hand_on(UnderWay& message) {
-  if (!message.storage || message.is_handed_on || message.move.to != transport_.rank() ||
-      !between_devices_.has_begun(message.event))
+  if (message.between == nullptr || message.is_handed_on || message.move.to != transport_.rank() ||
+      !message.between->may_be_used())
     return false;
   message.is_handed_on = true;
-  hold(message.move.storage, message.storage);
+  hold(message.move.storage, message.between->storage());
   finish(message.task, /*is_computed=*/false);
   return true;
 }
 
-/// Each direction has room for so many bytes, and at any time for its first message, in the order
-/// of the lists or of the program: that one waits for nobody's later ones, so all come to an end.
-bool Executor::may_begin(const Postponed& message, bool sends, Bytes size) const {
+/// Each direction has room for so many bytes, and for the pieces of two messages, and at any time
+/// for its first message, in the order of the lists or of the program: that one waits for nobody's
+/// later ones, so all come to an end.
+bool Executor::may_begin(const Postponed& message, const Work& work) const {
   constexpr Bytes kMost = 128_MiB;
-  Bytes begun = size;
+  const bool is_in_pieces = work.room > Bytes();
+  const bool sends = work.move->from == transport_.rank();
+  Bytes begun = is_in_pieces ? work.room : work.size;
   bool is_first = true;
   for (const UnderWay& one : under_way_) {
     if ((one.move.from == transport_.rank()) != sends) continue;
-    begun += one.size;
     is_first &= message < Postponed(one.order, one.task);
+    if ((one.room > Bytes()) == is_in_pieces) begun += is_in_pieces ? one.room : one.size;
   }
-  return is_first || begun <= kMost;
+  const Bytes most = is_in_pieces ? 2 * DeviceMessages::kPieces * between_devices_.piece() : kMost;
+  return is_first || begun <= most;
 }
 
 void Executor::begin_postponed() {
@@ -108,7 +119,7 @@ void Executor::begin_postponed() {
     const Work& work = one->second;
     const bool sends = work.move->from == transport_.rank();
     bool& blocked = is_blocked[sends ? 1 : 0];
-    blocked = blocked || !may_begin(one->first, sends, work.size);
+    blocked = blocked || !may_begin(one->first, work);
     if (blocked) {
       ++one;
       continue;
@@ -127,13 +138,13 @@ void Executor::begin_move(TaskId task, const Work& work) {
   begun.device = work.device;
   begun.action = work.action;
   begun.order = work.order;
+  begun.room = work.room;
   if (move.from == transport_.rank()) {
     send(begun, work.is_between_devices);
     return;
   }
   if (work.is_between_devices) {
-    begun.storage = made_storage(work.size.count(), work.device);
-    begun.event = between_devices_.receive(move.from, tag_of(move), begun.storage);
+    begun.between = between_devices_.receive(move.from, tag_of(move), work.device, work.size);
   } else {
     begun.bytes = StagedBytes(work.size);
     begun.event = transport_.receive(move.from, tag_of(move), begun.bytes.span());
@@ -150,8 +161,7 @@ void Executor::send(UnderWay& begun, bool is_between_devices) {
   SPILLWAY_ASSERT(bytes.unsafeGetStorageImpl() != nullptr);
   if (is_between_devices) {
     SPILLWAY_ASSERT(Bytes(bytes.nbytes()) == begun.size);
-    begun.storage = bytes;
-    begun.event = between_devices_.send(begun.move.to, tag_of(begun.move), bytes);
+    begun.between = between_devices_.send(begun.move.to, tag_of(begun.move), bytes);
   } else {
     begun.bytes = StagedBytes(begun.size);
     begun.bytes.fill_from(runtime_, devices_, bytes);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -9,6 +10,10 @@ namespace spillway::split {
 
 /// It writes the program's files, and speaks for all ranks.
 inline constexpr Rank kFirst(0);
+
+inline Rank rank_in_job(std::uint32_t ranks_of_shard, Rank shard, Rank rank) {
+  return Rank(shard.value() * ranks_of_shard + rank.value());
+}
 
 /// Numbers of messages from here on are this folder's, in each stream; below are those of the moves
 /// of pipeline/ownership, and of pipeline/agreement.
@@ -24,6 +29,9 @@ inline constexpr transport::Tag kTraceAnswer{transport::Stream::kControl, kFirst
 // Of ranks that wait until all have come.
 inline constexpr transport::Tag kHere{transport::Stream::kControl, kFirstNumber + 6};
 inline constexpr transport::Tag kAllAreHere{transport::Stream::kControl, kFirstNumber + 7};
+// Of GPUs (device_messages.cpp).
+inline constexpr transport::Tag kLeastPaged{transport::Stream::kControl, kFirstNumber + 8};
+inline constexpr transport::Tag kLeastOfAll{transport::Stream::kControl, kFirstNumber + 9};
 /// What the first rank decides where a step begins holds so many steps later: the programs of other
 /// ranks may be ahead by as much without waiting for it.
 inline constexpr std::uint64_t kAhead = 2;
@@ -54,15 +62,25 @@ std::vector<Value> gathered(transport::Transport& transport, transport::Tag tag,
   return all;
 }
 
+/// The smallest value that a rank has, on all ranks.
+template <typename Value, typename Wait>
+Value least_of_all(transport::Transport& transport, transport::Tag tag, transport::Tag answer,
+                   Value mine, const Wait& wait) {
+  const std::vector<Value> all = gathered(transport, tag, mine, wait);
+  if (transport.rank() != kFirst) {
+    wait(transport.receive(kFirst, answer, device::host_span_of(mine)), kFirst);
+    return mine;
+  }
+  mine = *std::min_element(all.begin(), all.end());
+  for (std::uint32_t rank = 1; rank < transport.ranks(); ++rank)
+    wait(transport.send(Rank(rank), answer, device::host_span_of(mine)), Rank(rank));
+  return mine;
+}
+
 /// Waits until all ranks have come here.
 template <typename Wait>
 void meet(transport::Transport& transport, const Wait& wait) {
-  std::uint64_t word = 0;
-  gathered(transport, kHere, word, wait);
-  if (transport.rank() != kFirst)
-    return wait(transport.receive(kFirst, kAllAreHere, device::host_span_of(word)), kFirst);
-  for (std::uint32_t rank = 1; rank < transport.ranks(); ++rank)
-    wait(transport.send(Rank(rank), kAllAreHere, device::host_span_of(word)), Rank(rank));
+  least_of_all(transport, kHere, kAllAreHere, std::uint64_t{0}, wait);
 }
 
 }  // namespace spillway::split

@@ -1,11 +1,13 @@
 #include "shard_exchange.h"
 
 #include <algorithm>
+#include <list>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include "device_sums.h"
+#include "device_transfer.h"
 #include "first_rank.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
@@ -52,8 +54,7 @@ transport::SumElement sum_element(allreduce::Element element) {
   throw Error("elements of kind {} are unknown", static_cast<int>(element));
 }
 
-void check(const device::Event& event, Rank shard) {
-  const device::Outcome outcome = event.wait();
+void check(const device::Outcome& outcome, Rank shard) {
   if (!outcome.succeeded())
     throw transport::TransportError("a message to or from shard {} was lost: {}", shard,
                                     outcome.error);
@@ -174,15 +175,15 @@ class ShardExchange::Exchange : public Effort {
     return shards_.between_devices_.span_of(storage_of(range)).part(Bytes(range.begin), range.size);
   }
 
-  ShardExchange& shards_;
-
- private:
   c10::Storage& storage_of(const StorageRange& range) {
     c10::Storage& storage = storages_.at(range.storage);
     SPILLWAY_ASSERT(range.begin + range.size.count() <= storage.nbytes());
     return storage;
   }
 
+  ShardExchange& shards_;
+
+ private:
   bool may_start() {
     std::optional<Difference> difference;
     {
@@ -237,7 +238,8 @@ class ShardExchange::Mean final : public Exchange {
   std::unique_ptr<allreduce::Sum> sum_;
 };
 
-/// Where the gradients lie, on devices that have messages. The default stream comes behind it.
+/// Where the gradients lie, on devices that have messages, or by small storages beside those that
+/// have pages. The default stream comes behind it.
 class ShardExchange::DeviceMean final : public Exchange {
  public:
   DeviceMean(ShardExchange& shards, const Announced& mine, Bytes size, allreduce::Element element,
@@ -248,30 +250,69 @@ class ShardExchange::DeviceMean final : public Exchange {
         memory_(device, shards.devices_) {}
 
  private:
+  /// Added up by NCCL at once.
+  struct Piece {
+    StorageRange range;
+    c10::Storage copy;  ///< None: where it lies.
+    device::DeviceSpan bytes;
+    device::Event sum;
+  };
+
+  DeviceMessages& between() const { return shards_.between_devices_; }
+  bool is_paged(const StorageRange& range) {
+    return between().is_paged(Bytes(storage_of(range).nbytes()));
+  }
+
   void start() override {
-    for (const StorageRange& range : ranges_) parts_.push_back(span_of(range));
-    DeviceMessages& between = shards_.between_devices_;
-    const allreduce::SumOptions& options = shards_.group_.sums;
-    if (options.order == allreduce::Order::kOrdered) {
-      sum_ = allreduce::begin_sum(between.between_shards(), place(), element_, parts_, memory_,
-                                  options);
-      return;
+    if (shards_.group_.sums.order == allreduce::Order::kFast) return begin_pieces();
+    std::vector<device::DeviceSpan> parts;
+    for (const StorageRange& range : ranges_) {
+      parts.push_back(span_of(range));
+      if (is_paged(range)) memory_.add_paged(storage_of(range));
     }
-    for (std::size_t i = 0; i < parts_.size(); ++i)
-      sums_.push_back(between.add_up((place() << 32U) + i, parts_[i], sum_element(element_)));
+    allreduce::SumOptions options = shards_.group_.sums;
+    options.piece = std::min(options.piece, between().piece());
+    sum_ = allreduce::begin_sum(between().between_shards(), place(), element_, parts, memory_,
+                                options);
+  }
+
+  void begin_pieces() {
+    while (range_ < ranges_.size() && pieces_.size() < DeviceMessages::kPieces) {
+      const StorageRange& whole = ranges_[range_];
+      Piece& piece = pieces_.emplace_back();
+      piece.range = {whole.storage, whole.begin + begun_,
+                     std::min(whole.size - Bytes(begun_), between().piece())};
+      piece.bytes = span_of(piece.range);
+      if (is_paged(whole)) {
+        piece.copy = shards_.devices_.copy_of(storage_of(whole), piece.range.begin,
+                                              piece.range.size.count());
+        piece.bytes = between().span_of(piece.copy);
+      }
+      piece.sum =
+          between().add_up((place() << 32U) + number_++, piece.bytes, sum_element(element_));
+      begun_ += piece.range.size.count();
+      if (begun_ == whole.size.count()) {
+        begun_ = 0;
+        ++range_;
+      }
+    }
   }
 
   bool go_on() override {
     if (sum_) return sum_->advance();
-    for (const device::Event& sum : sums_)
-      if (!sum.is_done()) return false;
-    for (std::size_t i = 0; i < parts_.size(); ++i) {
-      check(sums_[i], shards_.shard());
-      const std::byte* const part = parts_[i].data;
-      memory_.add_up(element_, {&part, 1}, parts_[i].data, parts_[i].size,
+    std::erase_if(pieces_, [this](const Piece& piece) {
+      if (!piece.sum.is_done()) return false;
+      check(piece.sum.wait(), shards_.shard());
+      const std::byte* const bytes = piece.bytes.data;
+      memory_.add_up(element_, {&bytes, 1}, piece.bytes.data, piece.bytes.size,
                      shards_.group_.sums.factor);
-    }
-    return true;
+      if (piece.copy)
+        shards_.devices_.copy_part(storage_of(piece.range), piece.range.begin, piece.copy, 0,
+                                   piece.range.size.count());
+      return true;
+    });
+    begin_pieces();
+    return pieces_.empty();
   }
 
   /// Whom NCCL waits for, nobody knows.
@@ -280,16 +321,19 @@ class ShardExchange::DeviceMean final : public Exchange {
   const allreduce::Element element_;
   const std::vector<StorageRange> ranges_;
   DeviceSums memory_;
-  std::vector<device::DeviceSpan> parts_;
   std::unique_ptr<allreduce::Sum> sum_;  ///< In the order of shards,
-  std::vector<device::Event> sums_;      ///< or each part in that of NCCL.
+  std::vector<Piece> pieces_;            ///< or each piece in that of NCCL,
+  std::size_t range_ = 0;                ///< which come from here on,
+  std::uint64_t begun_ = 0;              ///< and so far into that range.
+  std::uint32_t number_ = 0;             ///< Of the next one.
 };
 
 /// The first shard gives its bytes to each that has come to the parameter, however late others do.
 class ShardExchange::CopyOfFirst final : public Exchange {
  public:
-  CopyOfFirst(ShardExchange& shards, const Announced& mine, Bytes size, bool is_between_devices)
-      : Exchange(shards, mine, size),
+  CopyOfFirst(ShardExchange& shards, const Announced& mine, Bytes room, Bytes size,
+              bool is_between_devices)
+      : Exchange(shards, mine, room),
         range_{.size = size},
         is_between_devices_(is_between_devices),
         is_served_(shards.shards()) {
@@ -302,29 +346,49 @@ class ShardExchange::CopyOfFirst final : public Exchange {
   }
 
  private:
+  struct Message {
+    explicit Message(Rank other) : shard(other) {}
+    std::optional<device::Outcome> end() {
+      if (between != nullptr) return between->advance();
+      return event.is_done() ? std::optional(event.wait()) : std::nullopt;
+    }
+
+    Rank shard;
+    device::Event event;
+    std::unique_ptr<DeviceMessages::Transfer> between{};  ///< In place of it.
+  };
+
   void start() override {
     const transport::Tag tag{transport::Stream::kValues, place()};
     if (!is_between_devices_) bytes_ = StagedBytes(range_.size);
-    const device::DeviceSpan span = is_between_devices_ ? span_of(range_) : bytes_.span();
-    transport::Transport& messages =
-        is_between_devices_ ? shards_.between_devices_.between_shards() : group();
-    if (group().rank() != kFirst) {
-      messages_.emplace_back(kFirst, messages.receive(kFirst, tag, span));
+    DeviceMessages& between = shards_.between_devices_;
+    const bool receives = group().rank() != kFirst;
+    if (receives) {
+      Message& message = messages_.emplace_back(kFirst);
+      if (is_between_devices_)
+        message.between = between.receive_from_shard(kFirst, tag, storage_of(range_));
+      else
+        message.event = group().receive(kFirst, tag, bytes_.span());
       return;
     }
     if (!is_between_devices_) fill(bytes_, range_);
     for (Rank shard = waiting(); shard.is_some(); shard = waiting()) {
-      messages_.emplace_back(shard, messages.send(shard, tag, span));
+      Message& message = messages_.emplace_back(shard);
+      if (is_between_devices_)
+        message.between = between.send_to_shard(shard, tag, storage_of(range_));
+      else
+        message.event = group().send(shard, tag, bytes_.span());
       is_served_[shard.value()] = true;
     }
   }
 
   bool go_on() override {
-    for (const auto& [shard, message] : messages_) {
-      if (!message.is_done()) return false;
-      check(message, shard);
-    }
-    messages_.clear();
+    messages_.remove_if([](Message& message) {
+      const std::optional<device::Outcome> end = message.end();
+      if (end) check(*end, message.shard);
+      return end.has_value();
+    });
+    if (!messages_.empty()) return false;
     if (group().rank() != kFirst && !is_between_devices_) put(bytes_, range_);
     bytes_ = {};
     return true;
@@ -335,11 +399,7 @@ class ShardExchange::CopyOfFirst final : public Exchange {
            std::find(is_served_.begin(), is_served_.end(), false) == is_served_.end();
   }
 
-  Rank awaited() const override {
-    const auto first = std::find_if(messages_.begin(), messages_.end(),
-                                    [](const auto& one) { return !one.second.is_done(); });
-    return first == messages_.end() ? Rank() : first->first;
-  }
+  Rank awaited() const override { return messages_.empty() ? Rank() : messages_.front().shard; }
 
   /// A shard that has come to it and has nothing; none: there is none.
   Rank waiting() const {
@@ -351,7 +411,7 @@ class ShardExchange::CopyOfFirst final : public Exchange {
   const StorageRange range_;
   const bool is_between_devices_;
   StagedBytes bytes_;
-  std::vector<std::pair<Rank, device::Event>> messages_;
+  std::list<Message> messages_;
   std::vector<bool> is_served_;  ///< In the first shard.
 };
 
@@ -405,12 +465,10 @@ std::unique_ptr<Effort> ShardExchange::mean_of(std::uint64_t step,
     announcements_.skip_mean(mine.mean);
     return nullptr;
   }
-  // A sum takes some pieces for each rank beside its parts.
-  const Bytes room(2 * size.count());
-  if (between_devices_.carries(device, room))
-    return entered(
-        std::make_unique<DeviceMean>(*this, mine, room, element, std::move(ranges), device));
-  return entered(std::make_unique<Mean>(*this, mine, room, element, std::move(ranges)));
+  if (between_devices_.carries(device, size))
+    return entered(std::make_unique<DeviceMean>(*this, mine, std::min(2 * size, room_of_sum()),
+                                                element, std::move(ranges), device));
+  return entered(std::make_unique<Mean>(*this, mine, 2 * size, element, std::move(ranges)));
 }
 
 std::unique_ptr<Effort> ShardExchange::copy_of_first(std::uint64_t step,
@@ -421,8 +479,10 @@ std::unique_ptr<Effort> ShardExchange::copy_of_first(std::uint64_t step,
       announce({.kind = Kind::kCopy, .step = step, .bytes = size.count(), .keeper = keeper.value()},
                {parameter});
   if (!is_here) return nullptr;
-  return entered(
-      std::make_unique<CopyOfFirst>(*this, mine, size, between_devices_.carries(device, size)));
+  const bool is_between_devices = between_devices_.carries(device, size);
+  // Where it lies or comes, it has memory.
+  const Bytes room = is_between_devices ? between_devices_.room_for(size) : size;
+  return entered(std::make_unique<CopyOfFirst>(*this, mine, room, size, is_between_devices));
 }
 
 /// As for other messages: room for so many bytes, and always for the oldest of all that every shard
@@ -430,16 +490,20 @@ std::unique_ptr<Effort> ShardExchange::copy_of_first(std::uint64_t step,
 /// shard counts. Gradients are there in descending order, so the oldest of those under way would be
 /// each new one.
 bool ShardExchange::may_begin(const Exchange& exchange) const {
-  constexpr Bytes kMost = 256_MiB;
+  Bytes most = 256_MiB;
+  if (between_devices_.is_on()) most = std::min(most, 2 * room_of_sum());
   Bytes begun = exchange.size();
   for (const auto& [other, bytes] : under_way_) begun += bytes;
-  if (begun <= kMost || under_way_.empty()) return true;
+  if (begun <= most || under_way_.empty()) return true;
   const std::lock_guard lock(mutex_);
   return std::none_of(left_.begin(), left_.end(), [&](const auto& one) {
     Exchange& other = *one.second;
     return !other.compare_locked() && other.is_ready() && other.place() < exchange.place();
   });
 }
+
+/// What a sum on a GPU takes beside its parts, at most.
+Bytes ShardExchange::room_of_sum() const { return 4 * shards() * between_devices_.piece(); }
 
 bool ShardExchange::note_waits() {
   Rank now;

@@ -102,6 +102,7 @@ class ShardExchange {
   Announced announce(Announcement what, const std::vector<ExchangedParameter>& parameters);
   std::unique_ptr<Effort> entered(std::unique_ptr<Exchange> exchange);
   bool may_begin(const Exchange& exchange) const;
+  Bytes room_of_sum() const;
   std::string name_locked(const ParameterName& name) const;
   std::string words_locked(const Announcement& announcement, std::size_t at, bool is_whole) const;
   [[noreturn]] void end_apart();

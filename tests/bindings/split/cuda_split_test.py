@@ -17,10 +17,24 @@ SLOW = {"EMU_CUDA_DELAY_US": "300", "EMU_CUDA_DELAY_PCT": "20"}
 # Pages of the smallest size, so that small networks have many.
 SMALL_PAGES = {"EMU_CUDA_GRAIN": "64KiB", "CUBLAS_WORKSPACE_CONFIG": ":16:8"}
 PAGE = 64 << 10
+# Where gradients of the smallest networks have pages, too.
+TINY_PAGES = {"EMU_CUDA_GRAIN": "8KiB"}
 PLENTY = 1 << 30
 
 
-class CudaSplit(SplitCase):
+class CudaCase(SplitCase):
+    def run_split(self, *words, **more):
+        """No message lies in pages, which move."""
+        return super().run_split(*words, EMU_NCCL_FIXED="1", **more)
+
+    def check_goes_by_nccl(self, split):
+        """Not a byte of a tensor on a GPU has gone by the host."""
+        for row in split.statistics["ranks"]:
+            self.assertGreater(row["gpu_sent_bytes"], 0, row)
+            self.assertEqual(row["gpu_staged_bytes"], 0, row)
+
+
+class CudaSplit(CudaCase):
     def check(self, model, **variables):
         plain = self.run_plain(TRAINER, model, STEPS, **GPUS)
         split = self.run_split(2, TRAINER, model, STEPS, **GPUS, **variables)
@@ -30,20 +44,12 @@ class CudaSplit(SplitCase):
         self.assertEqual([row["steps"] for row in rows], [STEPS, STEPS])
         return plain, split
 
-    def check_goes_by_nccl(self, split):
-        """Not a byte of a tensor on a GPU has gone by the host."""
-        for row in split.statistics["ranks"]:
-            self.assertGreater(row["gpu_sent_bytes"], 0, row)
-            self.assertEqual(row["gpu_staged_bytes"], 0, row)
-
     def test_a_transformer_on_slow_gpus(self):
         self.check_goes_by_nccl(self.check("gpt", **SLOW, EMU_CUDA_SEED="3")[1])
 
     def test_a_convolutional_net_with_dropout_on_slow_gpus(self):
-        """Whose large tensors have pages, which move, and go by the host."""
-        row = self.check("conv_net", **SLOW, EMU_CUDA_SEED="5")[1].statistics["ranks"][0]
-        self.assertGreater(row["gpu_staged_bytes"], 0, row)
-        self.assertGreater(row["gpu_sent_bytes"], 0, row)
+        """Whose large tensors have pages, which move, and go in pieces."""
+        self.check_goes_by_nccl(self.check("conv_net", **SLOW, EMU_CUDA_SEED="5")[1])
 
     def test_a_pointer_that_is_kept(self):
         plain = self.run_plain(TRAINER, "gpt_and_pointer", 1, **GPUS)
@@ -70,8 +76,11 @@ class CudaSplit(SplitCase):
     def test_three_shards_whose_gradients_stay_on_their_gpus(self):
         staged = self.run_shards("staged", CUDA_VISIBLE_DEVICES="0")
         self.assertGreater(staged.statistics["ranks"][0]["gpu_staged_bytes"], 0)
-        for name, options in (("ordered", []), ("fast", ["--gradients", "fast"])):
-            split = self.run_shards(name, *options, EMU_CUDA_DEVICES="3")
+        paged = ["--min-storage", "4KiB"]  # Most gradients have pages.
+        fast = ["--gradients", "fast"]
+        for name, options in (("ordered", []), ("fast", fast), ("ordered_paged", paged),
+                              ("fast_paged", fast + paged)):
+            split = self.run_shards(name, *options, EMU_CUDA_DEVICES="3", **SMALL_PAGES | TINY_PAGES)
             # The emulated NCCL adds in the order of ranks, too.
             self.check_same(staged, split)
             self.check_goes_by_nccl(split)
@@ -111,15 +120,15 @@ class CudaSplit(SplitCase):
         self.assertRegex(job.written["errors"], r"rank 1 .*does not answer .*rank 0 ")
 
 
-class BudgetCase(SplitCase):
+class BudgetCase(CudaCase):
     """Each rank has a part of its GPU's memory; what leaves goes by way of pinned host memory to a disk."""
 
-    def serve(self, ranks, words, size, options=(), **variables):
+    def serve(self, ranks, words, size, options=(), min_storage="32KiB", **variables):
         """A run with so much of each GPU; in `gpus` what each rank tells of its own."""
         split = self.run_split(ranks, *words, budget=f"cuda={size >> 10}KiB,cpu=4GiB", name=f"{size}",
-                               options=["--min-storage", "32KiB", "--nvme", f"ram:2MiB,{self.room}",
+                               options=["--min-storage", min_storage, "--nvme", f"ram:2MiB,{self.room}",
                                         "--stats", self.room / f"{size}-%r.json", *options],
-                               EMU_CUDA_DEVICES=str(ranks), **SMALL_PAGES, **variables)
+                               EMU_CUDA_DEVICES=str(ranks), **SMALL_PAGES | variables)
         told = [self.room / f"{size}-{rank}.json" for rank in range(ranks)]
         told = [json.loads(file.read_text()) for file in told if file.exists()]
         split.statistics = told[0] if told else {}
@@ -133,6 +142,7 @@ class BudgetCase(SplitCase):
         """Every GPU has had too little."""
         self.check_same(plain, part, archives)
         self.check_is_divided(part, 2)
+        self.check_goes_by_nccl(part)
         for gpu in part.gpus:
             self.assertGreater(gpu["fetched_bytes"], 0)
 
@@ -150,6 +160,7 @@ class CudaBudget(BudgetCase):
         part = self.serve(ranks, [TRAINER, model, STEPS], size, **more)
         self.check_same(plain, part)
         self.assertRegex(part.errors, "cuda:0 +needed")
+        self.check_goes_by_nccl(part)
         rows = part.statistics["ranks"]
         for key in ("budget", "peak", "spilled"):
             self.assertEqual([row[f"gpu_{key}_bytes"] for row in rows], [gpu[f"{key}_bytes"] for gpu in part.gpus])
@@ -171,7 +182,8 @@ class CudaBudget(BudgetCase):
 
     def test_shards_on_slow_gpus(self):
         """Whose mean is what each of them has."""
-        self.check(4, "gpt", 0.5, options=["--shards", "2"], **SLOW, EMU_CUDA_SEED="2")
+        self.check(4, "gpt", 0.5, options=["--shards", "2"], min_storage="4KiB", **TINY_PAGES, **SLOW,
+                   EMU_CUDA_SEED="2")
 
     def test_a_budget_that_is_too_small(self):
         split = self.serve(2, [TRAINER, "gpt", 1], 2 << 20)

@@ -1,8 +1,10 @@
 // Storages of GPUs that go to other ranks' GPUs, and what the default stream waits for. The
 // emulated CUDA ends the process where something is used that nothing has waited for.
 #include "device_messages.h"
+#include "device_transfer.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <gtest/gtest.h>
 
@@ -48,21 +50,32 @@ struct Member {
     const device::Event came = host.receive(other, tag, device::host_span_of(theirs));
     EXPECT_TRUE(came.wait().succeeded() && sent.wait().succeeded());
   }
-  void until_begun(const device::Event& event) const {
-    while (!messages.has_begun(event)) notifier.wait();
+  using Transfer = DeviceMessages::Transfer;
+  std::unique_ptr<Transfer> receive(Tag tag) const {
+    return messages.receive(kSender, tag, gpu, Bytes(kNumbers * sizeof(float)));
   }
-  static void until_done(const device::Event& event) { EXPECT_EQ(event.wait().error, ""); }
+  void until_usable(Transfer& message) const {
+    while (!message.advance() && !message.may_be_used()) notifier.wait();
+  }
+  void until_done(Transfer& message) const {
+    std::optional<device::Outcome> end;
+    for (end = message.advance(); !end; end = message.advance()) notifier.wait();
+    EXPECT_EQ(end->error, "");
+  }
 };
 
+/// `least_paged`: storages from that size on go in pieces of half of it.
 template <typename Body>
-void run_two(const Body& body) {
+void run_two(const Body& body, Bytes least_paged = 1_GiB) {
+  static Bytes least;
+  least = least_paged;
   transport::ThreadRanks ranks(2);
   ranks.run([&](transport::Transport& host) {
     const c10::Device gpu(c10::DeviceType::CUDA,
                           static_cast<c10::DeviceIndex>(host.rank().value()));
     const c10::DeviceGuard guard(gpu);
     const DeviceBytes bytes({}, &run_at_once);
-    DeviceMessages messages(host, 2, bytes, [](c10::Device) { return 1_GiB; });
+    DeviceMessages messages(host, 2, bytes, [](c10::Device) { return least; });
     messages.start(gpu, /*adds_up=*/false);
     ASSERT_TRUE(messages.is_on());
     {
@@ -82,66 +95,110 @@ bool are_numbers(const at::Tensor& tensor) {
   return tensor.cpu().equal(at::arange(kNumbers, at::kFloat));
 }
 
+void send_what_is_being_made(const Member& member) {
+  const Tag tag{Stream::kValues, 1};
+  if (member.host.rank() == kSender) {
+    const at::Tensor made = member.numbers() * 2 - member.numbers();
+    return member.until_done(*member.messages.send(kReceiver, tag, made.storage()));
+  }
+  // LibTorch's allocator hands out the memory of the last one again, which work still writes.
+  at::full({kNumbers}, 7.0, member.options()).mul_(3);
+  const auto message = member.receive(tag);
+  member.until_usable(*message);
+  member.messages.before_read(message->storage());
+  const at::Tensor used = tensor_over(message->storage()) + 0;
+  member.until_done(*message);
+  EXPECT_EQ(member.messages.why_lost(), "");
+  EXPECT_TRUE(are_numbers(used));
+}
+
 TEST(DeviceMessages, CarryWhatIsStillBeingMadeIntoMemoryThatWasUsedUntilNow) {
-  run_two([](const Member& member) {
-    const Tag tag{Stream::kValues, 1};
-    if (member.host.rank() == kSender) {
-      const at::Tensor made = member.numbers() * 2 - member.numbers();
-      Member::until_done(member.messages.send(kReceiver, tag, made.storage()));
-      return;
-    }
-    // LibTorch's allocator hands out the memory of the last one again, which work still writes.
-    at::full({kNumbers}, 7.0, member.options()).mul_(3);
-    const c10::Storage storage = made_storage(kNumbers * sizeof(float), member.gpu);
-    const device::Event event = member.messages.receive(kSender, tag, storage);
-    member.until_begun(event);
-    member.messages.before_read(storage);
-    const at::Tensor used = tensor_over(storage) + 0;
-    EXPECT_EQ(member.messages.why_lost(), "");
-    EXPECT_TRUE(are_numbers(used));
-  });
+  run_two(send_what_is_being_made);
+}
+
+TEST(DeviceMessages, CarryInPiecesWhatMayMoveBelowItsAddress) {
+  run_two(send_what_is_being_made, 32_KiB);
+  run_two(send_what_is_being_made, 100_KiB);  // With a last piece that is smaller.
+}
+
+/// The sender writes it before the receiver asks for it. Whether in a copy.
+void write_what_is_sent(const Member& member, bool copies) {
+  const Tag tag{Stream::kValues, 2};
+  if (member.host.rank() == kSender) {
+    const at::Tensor sent = member.numbers();
+    const auto message = member.messages.send(kReceiver, tag, sent.storage());
+    const c10::Storage written = member.messages.before_write(sent.storage());
+    EXPECT_EQ(written.data() != sent.storage().data(), copies);
+    tensor_over(written).add_(1).sub_(at::ones({kNumbers}, member.options()));
+    EXPECT_TRUE(are_numbers(tensor_over(written)));
+    tensor_over(written).zero_();
+    member.meet(1);
+    member.until_done(*message);
+    EXPECT_EQ(member.messages.before_write(sent.storage()).data(), sent.storage().data());
+    return;
+  }
+  member.meet(1);
+  const auto message = member.receive(tag);
+  member.until_usable(*message);
+  member.messages.before_read(message->storage());
+  EXPECT_TRUE(are_numbers(tensor_over(message->storage())));
+  member.until_done(*message);
 }
 
 TEST(DeviceMessages, KeepWhatTheirReceiverHasNotAskedForWhenItIsWritten) {
-  run_two([](const Member& member) {
-    const Tag tag{Stream::kValues, 2};
-    if (member.host.rank() == kSender) {
-      const at::Tensor sent = member.numbers();
-      const device::Event event = member.messages.send(kReceiver, tag, sent.storage());
-      const c10::Storage written = member.messages.before_write(sent.storage());
-      EXPECT_NE(written.data(), sent.storage().data());
-      tensor_over(written).add_(1).sub_(at::ones({kNumbers}, member.options()));
-      EXPECT_TRUE(are_numbers(tensor_over(written)));
-      tensor_over(written).zero_();
-      member.meet(1);
-      Member::until_done(event);
-      return;
-    }
-    member.meet(1);
-    const c10::Storage storage = made_storage(kNumbers * sizeof(float), member.gpu);
-    const device::Event event = member.messages.receive(kSender, tag, storage);
-    member.until_begun(event);
-    member.messages.before_read(storage);
-    EXPECT_TRUE(are_numbers(tensor_over(storage)));
-    Member::until_done(event);
-  });
+  run_two([](const Member& member) { write_what_is_sent(member, /*copies=*/true); });
+}
+
+TEST(DeviceMessages, KeepWhatHasPiecesLeftWhenItIsWritten) {
+  const auto write = [](const Member& member) { write_what_is_sent(member, /*copies=*/true); };
+  run_two(write, 32_KiB);
+}
+
+TEST(DeviceMessages, LeaveToItsWriterWhatHasAllItsPiecesOnTheirWay) {
+  const auto write = [](const Member& member) { write_what_is_sent(member, /*copies=*/false); };
+  run_two(write, 64_KiB);
 }
 
 TEST(DeviceMessages, HaveOperatorsWaitThatWriteWhatIsOnItsWay) {
   run_two([](const Member& member) {
     const Tag tag{Stream::kValues, 3};
-    const bool sends = member.host.rank() == kSender;
     const at::Tensor numbers = member.numbers();
-    const c10::Storage& storage = numbers.storage();
-    const device::Event event = sends ? member.messages.send(kReceiver, tag, storage)
-                                      : member.messages.receive(kSender, tag, storage);
-    member.until_begun(event);
+    const bool sends = member.host.rank() == kSender;
+    const auto message =
+        sends ? member.messages.send(kReceiver, tag, numbers.storage()) : member.receive(tag);
+    const c10::Storage& storage = message->storage();
+    member.until_usable(*message);
     // By the one it is read and by the other one written.
     EXPECT_EQ(member.messages.before_write(storage).data(), storage.data());
     tensor_over(storage).mul_(0);
     EXPECT_TRUE(tensor_over(storage).cpu().equal(at::zeros({kNumbers})));
-    Member::until_done(event);
+    member.until_done(*message);
   });
+}
+
+std::size_t bytes_taken(c10::Device gpu) {
+  auto* const counts = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(gpu.type()));
+  return static_cast<std::size_t>(counts->getDeviceStats(gpu.index()).allocated_bytes[0].current);
+}
+
+TEST(DeviceMessages, TakeRoomForTheWholeWithItsFirstPiece) {
+  run_two(
+      [](const Member& member) {
+        const Tag tag{Stream::kValues, 4};
+        if (member.host.rank() == kReceiver) {
+          const std::size_t before = bytes_taken(member.gpu);
+          const auto message = member.receive(tag);
+          EXPECT_FALSE(message->may_be_used());
+          EXPECT_EQ(bytes_taken(member.gpu) - before, DeviceMessages::kPieces * (16 << 10));
+          EXPECT_FALSE(message->storage());  // No room before the first piece.
+          member.meet(1);
+          return member.until_done(*message);
+        }
+        member.meet(1);
+        const at::Tensor numbers = member.numbers();
+        member.until_done(*member.messages.send(kReceiver, tag, numbers.storage()));
+      },
+      32_KiB);
 }
 
 std::vector<at::Tensor> drawn(std::size_t count, at::ScalarType type) {

@@ -21,6 +21,9 @@ class SumMemory {
   virtual ~SumMemory() = default;
 
   virtual device::DeviceId device() const = 0;
+  /// Whether messages may read and write the parts where they lie. Else `copy` brings slices to
+  /// room and back, and nothing but `copy` sees the parts.
+  virtual bool carries_parts() const { return true; }
   /// Room beside the parts, aligned for every element.
   virtual std::shared_ptr<std::byte> allocate(Bytes size) = 0;
   virtual device::Event copy(std::byte* to, const std::byte* from, Bytes size) = 0;

@@ -91,6 +91,7 @@ void launch(std::unique_ptr<Batch> batch) {
   emu_cuda_begin(stream);
   for (const auto& operation : batch->operations) {
     for (const auto& use : operation->uses) {
+      emu_cuda_check_fixed(use.address, operation->name);
       emu_cuda_use(stream, use.address, use.bytes, use.writes ? 1 : 0, operation->name);
     }
   }

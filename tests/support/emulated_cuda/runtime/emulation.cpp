@@ -8,6 +8,7 @@
 #include "capture.h"
 #include "failure.h"
 #include "ordering.h"
+#include "settings.h"
 #include "stream.h"
 
 using namespace spillway::emulated;
@@ -59,6 +60,14 @@ void emu_cuda_set_running(const char* what) { running() = what; }
 
 void emu_cuda_check(const void* address, size_t bytes, const char* what) {
   check_mapped(address, bytes, what, Moment::kExecution);
+}
+
+void emu_cuda_check_fixed(const void* address, const char* what) {
+  if (!settings().nccl_fixed) return;
+  const auto range = AddressSpace::of_process().find(address);
+  if (range && range->kind == Kind::kReserved)
+    die("'" + std::string(what) + "' is given memory at " + hex(address) +
+        " that the program maps, and EMU_NCCL_FIXED is set");
 }
 
 int emu_cuda_is_device(const void* address) {

@@ -53,6 +53,10 @@ void emu_cuda_check(const void* address, size_t bytes, const char* what);
 /// Whether the address is one of a device.
 int emu_cuda_is_device(const void* address);
 
+/// Dies with `what` where the address is one that the program itself maps memory at (cuMemMap), and
+/// EMU_NCCL_FIXED is set.
+void emu_cuda_check_fixed(const void* address, const char* what);
+
 /// A host function that runs in the place of the kernel registered under this mangled name: at the
 /// launch, on the launching thread, when the stream is idle. The check does not see what it
 /// touches.

@@ -102,6 +102,7 @@ Settings read() {
           .poison = flag("EMU_CUDA_POISON", true),
           .trace = flag("EMU_CUDA_TRACE", false),
           .check = flag("EMU_CUDA_CHECK", true),
+          .nccl_fixed = flag("EMU_NCCL_FIXED", false),
           .delay_us = number("EMU_CUDA_DELAY_US", 0),
           .delay_pct = number("EMU_CUDA_DELAY_PCT", 100),
           .seed = number("EMU_CUDA_SEED", 1)};

@@ -21,6 +21,7 @@ struct Settings {
   bool trace;   ///< EMU_CUDA_TRACE (0): prints at the end how often each
                 ///< thread called each function.
   bool check;   ///< EMU_CUDA_CHECK (1): happens-before check, protection of pinned memory.
+  bool nccl_fixed;          ///< EMU_NCCL_FIXED (0): NCCL takes no memory that the program maps.
   std::uint64_t delay_us;   ///< EMU_CUDA_DELAY_US (0): longest delay before a piece of work.
   std::uint64_t delay_pct;  ///< EMU_CUDA_DELAY_PCT (100): share of the pieces that are delayed.
   std::uint64_t seed;       ///< EMU_CUDA_SEED (1): of the delays.
