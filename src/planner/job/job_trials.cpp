@@ -224,33 +224,45 @@ class Trials {
       if (generator.stages_per_rank == StagesPerRank::kAsRequested)
         try_chunks({&generator, data_parallel}, ranks);
     if (ranks < 2) return;  // Nothing to pipeline.
-    try_slots(data_parallel, ranks);
-    try_gems(data_parallel);
+    for (const ScheduleGenerator& generator : schedule_generators()) {
+      if (generator.traits.has_slots) try_slots({&generator, data_parallel}, ranks);
+      if (generator.traits.fewest_replicas != 0 && generator.traits.copies == 1)
+        try_replicas({&generator, data_parallel});
+    }
+    try_second_copies(data_parallel);
     if (can_park()) try_parked(data_parallel);
   }
 
-  void try_slots(std::uint32_t data_parallel, std::uint32_t ranks) {
+  void try_slots(JobChoice choice, std::uint32_t ranks) {
     std::vector<std::uint32_t> slots;
     for (std::uint32_t each = 1; each < ranks; ++each) slots.push_back(each);
-    try_up_to_memory({&schedule_generator_named("1f1b-capped"), data_parallel}, &JobVariant::slots,
-                     slots);
+    try_up_to_memory(choice, &JobVariant::slots, slots);
   }
 
-  /// Fewer passes over the model have more micro-batches in each, which take more memory. One or
-  /// two passes of gems-master are other schedules.
-  void try_gems(std::uint32_t data_parallel) {
-    std::vector<std::uint32_t> passes = divisors_of(most_micro_batches(request_) / data_parallel);
-    try_up_to_memory({&schedule_generator_named("gems-basic"), data_parallel},
-                     &JobVariant::replicas, passes);
-    std::erase_if(passes, [](std::uint32_t each) { return each < 3; });
-    JobChoice twice{&schedule_generator_named("gems-mast"), data_parallel};
-    JobChoice often{&schedule_generator_named("gems-master"), data_parallel};
+  /// Fewer passes over the model have more micro-batches in each, which take more memory.
+  void try_replicas(JobChoice choice) {
+    std::vector<std::uint32_t> passes =
+        divisors_of(most_micro_batches(request_) / choice.data_parallel);
+    std::erase_if(passes, [&](std::uint32_t each) {
+      return each < choice.generator->traits.fewest_replicas;
+    });
+    if (!passes.empty()) try_up_to_memory(choice, &JobVariant::replicas, passes);
+  }
+
+  /// Of schedules whose passes have the two copies of a stage in turn, each way to hold both.
+  void try_second_copies(std::uint32_t data_parallel) {
     for (const SecondCopy copy :
          {SecondCopy::kStepped, SecondCopy::kSingleOwner, SecondCopy::kParked}) {
       if (copy == SecondCopy::kParked && !can_park()) continue;
-      twice.variant.second_copy = often.variant.second_copy = copy;
-      try_variant(twice);
-      if (!passes.empty()) try_up_to_memory(often, &JobVariant::replicas, passes);
+      for (const ScheduleGenerator& generator : schedule_generators()) {
+        if (generator.traits.alternation != Alternation::kMeet) continue;
+        JobChoice choice{&generator, data_parallel};
+        choice.variant.second_copy = copy;
+        if (generator.traits.fewest_replicas != 0)
+          try_replicas(choice);
+        else
+          try_variant(choice);
+      }
     }
   }
 
@@ -269,10 +281,14 @@ class Trials {
     return request_.swap_bytes_per_second > 0.0 && request_.device_memory != kNoLimit;
   }
 
-  /// Of schedules with two stages on a rank, GEMS apart, where memory is in the way.
+  /// Of schedules with two stages on a rank, without those of `try_second_copies`, where memory is
+  /// in the way.
   void try_parked(std::uint32_t data_parallel) {
     for (const ScheduleGenerator& generator : schedule_generators()) {
-      if (generator.stages_per_rank == StagesPerRank::kOne && generator.name != "chimera") continue;
+      const bool has_two =
+          generator.stages_per_rank != StagesPerRank::kOne ||
+          (generator.traits.copies > 1 && generator.traits.alternation == Alternation::kNone);
+      if (!has_two) continue;
       JobChoice choice{&generator, data_parallel};
       const JobAttempt* usual = record_.known(choice);
       if (usual && usual->is_possible() && !usual->reduces_memory) continue;

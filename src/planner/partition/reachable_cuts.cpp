@@ -109,7 +109,7 @@ class Search {
 
   std::vector<std::uint32_t> walk_back() {
     std::vector<std::uint32_t> cuts(range_.stages() + 1, range_.end_unit);
-    for (std::uint32_t k = range_.stages(); k-- > 0;) cuts[k] = *begin_of(k, cuts[k + 1]);
+    for (std::uint32_t k = range_.stages(); k-- > 0;) cuts[k] = begin_of(k, cuts[k + 1]).value();
     return cuts;
   }
 
