@@ -162,5 +162,51 @@ TEST(JobPlan, TellsWhichStageOfGivenCutsIsTooFull) {
   EXPECT_LE(planned(request).peak(), request.device_memory);
 }
 
+/// The refusal of a candidate of `ranks` pipeline ranks.
+Refusal refusal_of(const JobRequest& request, std::string_view schedule,
+                   const JobVariant& variant = {}) {
+  PlanMemo memo;
+  const JobChoice choice{&schedule_generator_named(schedule), 1, variant};
+  const auto plan = plan_choice(request, partitioner_named(request.partitioner), choice, memo);
+  EXPECT_FALSE(plan) << schedule;
+  return plan.refusal();
+}
+
+TEST(PlanChoice, ReturnsWhyACandidateHasNoPlan) {
+  using Cause = Refusal::Cause;
+  const JobRequest request = even_job(8, 4, 8);
+  EXPECT_EQ(refusal_of(even_job(8, 4, 7), "chimera").cause, Cause::kRequest);
+  EXPECT_EQ(refusal_of(even_job(3, 4, 8), "1f1b").cause, Cause::kRequest);
+  EXPECT_EQ(refusal_of(request, "pipedream").cause, Cause::kPlan);
+  EXPECT_EQ(refusal_of(request, "gems-mast", {.second_copy = SecondCopy::kParked}).cause,
+            Cause::kPlan);
+  JobRequest tight = request;
+  tight.device_memory = Bytes(30 * kMega);
+  for (ModelLayer& layer : tight.chain.layers) layer.recompute.clear();
+  const Refusal lacking = refusal_of(tight, "1f1b");
+  EXPECT_EQ(lacking.cause, Cause::kRoom);
+  // Least memory: 1, 2, 2 and 3 layers; rank 1 holds three stashes, each with its input.
+  EXPECT_EQ(lacking.rank, 1U);
+  EXPECT_EQ(lacking.needed, Bytes((24 + 3 * 21) * kMega));
+  EXPECT_THROW(raise(lacking), NoRoomError);
+  EXPECT_THROW(raise({.cause = Cause::kRequest}), ConfigError);
+  EXPECT_THROW(raise({.cause = Cause::kPruned}), PlanError);
+}
+
+// Any error in a partitioner read as "does not fit", and the search went on without a word.
+TEST(PlanChoice, TakesNoFaultForAnAnswer) {
+  JobRequest request = even_job(8, 4, 8, "1f1b");
+  request.device_memory = planned(request).peak() * 80 / 100;
+  const JobChoice choice{&schedule_generator_named("1f1b"), 1};
+  PlanMemo memo;
+  const Partitioner refusing{"refusing", "", "", Reading::kAsPublished,
+                             [](const SegmentCosts&) -> Cuts { throw PlanError("no cuts fit"); }};
+  EXPECT_THAT(plan_choice(request, refusing, choice, memo).refusal().sentence,
+              HasSubstr("no cuts fit"));
+  const Partitioner faulty{"faulty", "", "", Reading::kAsPublished,
+                           [](const SegmentCosts&) -> Cuts { throw IoError("a fault"); }};
+  EXPECT_THROW(plan_choice(request, faulty, choice, memo), IoError);
+}
+
 }  // namespace
 }  // namespace spillway::planner

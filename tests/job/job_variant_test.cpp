@@ -27,8 +27,11 @@ TEST(ScheduleIn, RefusesWhatAScheduleDoesNotLeaveOpen) {
   const auto reason = [](std::string_view text) { return refusal([&] { schedule_in(text); }); };
   EXPECT_THAT(reason("1f1c"), HasSubstr("unknown schedule '1f1c' (did you mean '1f1b'?)"));
   EXPECT_THAT(reason("1f1b:slots=3"), HasSubstr("1f1b has no slots to choose, unlike 1f1b-capped"));
-  EXPECT_THAT(reason("gems-mast:replicas=4"), HasSubstr("gems-mast has no replicas"));
-  EXPECT_THAT(reason("zb-v:chunks=3"), HasSubstr("zb-v has no chunks"));
+  EXPECT_THAT(reason("gems-mast:replicas=4"),
+              HasSubstr("gems-mast has no replicas to choose, unlike gems-basic and gems-master"));
+  EXPECT_THAT(reason("zb-v:chunks=3"),
+              HasSubstr("zb-v has no chunks to choose, unlike breadth-first, gis, gis-h, "
+                        "interleaved and pipeoffload"));
   EXPECT_THAT(reason("1f1b-capped:slots=0"), HasSubstr("slots is a number from 1 to"));
   EXPECT_THAT(reason("1f1b-capped:slots=3x"), HasSubstr("not '3x'"));
   EXPECT_THAT(reason("1f1b-capped:slots="), HasSubstr("not ''"));

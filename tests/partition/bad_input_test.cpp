@@ -124,19 +124,6 @@ const std::vector<Wrong> kWrongs{
      "device 0 swaps at 1e-310 s per byte"},
     {"slower than counts", [](auto& p) { p.devices[0].slowdown = 1e300; },
      "device 0 has a slowdown of 1e+300"},
-    {"transfers without swap link", [](auto& p) { p.transfers_use_swap_link = true; },
-     "device 0 has no swap link"},
-    {"unknown host", [](auto& p) { p.devices[0].host = 3; }, "device 0 is on host 3"},
-    {"host in two places",
-     [](auto& p) {
-       p.devices.resize(3);
-       p.links.resize(2);
-       p.factors.resize(3);
-       p.host_swap_seconds_per_byte = {1, 1};
-       p.devices[0].host = p.devices[2].host = 0;
-       p.devices[1].host = 1;
-     },
-     "lie apart in the pipeline"},
     {"links missing", [](auto& p) { p.links.resize(2); }, "2 stages have 2 links"},
     {"negative link", [](auto& p) { p.links[0].fixed_seconds = -1; }, "behind stage 0 takes -1 s"},
     {"factors missing", [](auto& p) { p.factors.resize(1); }, "2 stages have 1 factors"},
@@ -207,9 +194,6 @@ TEST(BadInput, OfInterleavingIsRefused) {
   EXPECT_THROW(interleaved(sound(), 0, {}), ConfigError);
   EXPECT_THROW(interleaved(sound(), 3, std::vector<StageFactors>(6)), ConfigError);  // 4 layers.
   EXPECT_THROW(interleaved(sound(), 2, std::vector<StageFactors>(3)), ConfigError);
-  PartitionProblem shared = sound();
-  shared.host_swap_seconds_per_byte = {1.0};
-  EXPECT_THROW(interleaved(shared, 2, std::vector<StageFactors>(4)), ConfigError);
   EXPECT_EQ(interleaved(sound(), 2, std::vector<StageFactors>(4)).devices.size(), 4U);
 }
 

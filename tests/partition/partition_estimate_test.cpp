@@ -47,10 +47,9 @@ double whole_seconds(const SegmentCosts& costs, Segment segment, double bytes) {
   double least = kInfinite;
   for (const Actions& actions : all_actions(costs, segment)) {
     double seconds = std::max(load.seconds + actions.seconds, load.link_seconds);
-    if (load.transfer_bytes > 0) seconds = std::max(seconds, load.transfer_bytes / rate);
     const double swapped = excess - actions.saved;
     if (swapped > 0 && rate == 0) continue;
-    if (swapped > 0) seconds = std::max(seconds, (swapped + load.transfer_bytes) / rate);
+    if (swapped > 0) seconds = std::max(seconds, swapped / rate);
     least = std::min(least, seconds);
   }
   return least;
@@ -59,7 +58,7 @@ double whole_seconds(const SegmentCosts& costs, Segment segment, double bytes) {
 double whole_bytes(const SegmentCosts& costs, Segment segment, double seconds) {
   const SegmentLoad load = costs.load(segment);
   double least = kInfinite;
-  const double swapped = std::max(0.0, seconds * load.swap_bytes_per_second - load.transfer_bytes);
+  const double swapped = seconds * load.swap_bytes_per_second;
   for (const Actions& actions : all_actions(costs, segment))
     if (load.seconds + actions.seconds <= seconds)
       least = std::min(

@@ -50,8 +50,7 @@ TEST(Partitioners, HaveNamesSummariesAndSources) {
 TEST(Partitioners, GiveCutsOfEveryProblem) {
   for (const ProblemShape& shape :
        {ProblemShape{.layers = 6, .stages = 3}, ProblemShape{.layers = 9, .stages = 5},
-        ProblemShape{.layers = 7, .stages = 1},
-        ProblemShape{.layers = 8, .stages = 4, .has_shared_links = true}}) {
+        ProblemShape{.layers = 7, .stages = 1}, ProblemShape{.layers = 8, .stages = 4}}) {
     for_random_costs(tries(60U, 10U), shape, [&](const SegmentCosts& costs, std::uint64_t seed) {
       for (const Partitioner& each : partitioners()) {
         SCOPED_TRACE(::testing::Message() << each.name << " seed " << seed);
@@ -81,7 +80,7 @@ TEST(Partitioners, NoneIsQuickerThanOurs) {
   for (const ProblemShape& shape :
        {ProblemShape{.layers = 8, .stages = 3}, ProblemShape{.layers = 30, .stages = 6},
         ProblemShape{.layers = 12, .stages = 4, .has_borders = false, .differ = false},
-        ProblemShape{.layers = 10, .stages = 4, .has_shared_links = true}}) {
+        ProblemShape{.layers = 10, .stages = 4}}) {
     for_random_costs(tries(150U, 10U), shape, [&](const SegmentCosts& costs, std::uint64_t seed) {
       const auto bound = least_time_cuts(costs);
       if (!bound) {

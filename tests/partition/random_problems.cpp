@@ -90,18 +90,6 @@ void add_devices(Dice& dice, PartitionProblem& problem, const ProblemShape& shap
          shape.differ ? static_cast<double>(1 + dice.below(3)) : 1.0,
          shape.differ ? 0.5 * (1 + i % 3) : 1.0});
   }
-  problem.transfers_use_swap_link = can_swap && dice.hits(40);
-}
-
-void add_hosts(Dice& dice, PartitionProblem& problem) {
-  std::uint32_t host = 0;
-  for (StageDevice& device : problem.devices) {
-    if (device.swap_seconds_per_byte == kNoLink) device.swap_seconds_per_byte = 0.25;
-    device.host = host;
-    if (dice.hits(40)) ++host;
-  }
-  for (std::uint32_t i = 0; i <= host; ++i)
-    problem.host_swap_seconds_per_byte.push_back(0.125 * (1 + dice.below(10)));
 }
 
 }  // namespace
@@ -120,7 +108,6 @@ PartitionProblem random_problem(std::uint64_t seed, const ProblemShape& shape) {
       problem.chain.together.push_back({first, last});
   }
   add_devices(dice, problem, shape);
-  if (shape.has_shared_links) add_hosts(dice, problem);
   if (shape.has_links) {
     for (std::uint32_t i = 0; i + 1 < shape.stages; ++i)
       problem.links.push_back({0.125 * dice.below(12), 0.5 * dice.below(4)});

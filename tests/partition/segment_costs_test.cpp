@@ -35,7 +35,7 @@ SlowCosts slow(const SegmentCosts& costs, Segment segment) {
 const ProblemShape kShapes[] = {
     {.layers = 6, .stages = 3},
     {.layers = 9, .stages = 2},
-    {.layers = 5, .stages = 4, .has_shared_links = true},
+    {.layers = 5, .stages = 4},
     {.layers = 6, .stages = 3, .has_borders = false, .has_ties = false, .differ = false},
 };
 
@@ -50,7 +50,6 @@ TEST(SegmentCosts, AreTheSumsOfTheirDefinitions) {
         expect_near(load.link_seconds, expected.link_seconds, "link seconds");
         expect_near(load.fixed_bytes, expected.fixed_bytes, "fixed bytes");
         expect_near(load.stash_bytes, expected.stash_bytes, "stash bytes");
-        expect_near(load.transfer_bytes, expected.transfer_bytes, "transfer bytes");
       });
     });
   }
@@ -67,10 +66,9 @@ TEST(SegmentCosts, KnowTheLeastMemoryAtATime) {
           const double seconds = std::max(0.0, load.seconds + slack);
           expect_near(costs.least_bytes(segment, seconds),
                       expected.least_bytes(seconds, load.swap_bytes_per_second), "bytes");
-          if (!costs.problem().transfers_use_swap_link)
-            expect_near(
-                costs.least_bytes(segment, seconds, Borders::kExact, MemoryReduction::kRecompute),
-                expected.least_bytes(seconds, 0.0), "bytes without swaps");
+          expect_near(
+              costs.least_bytes(segment, seconds, Borders::kExact, MemoryReduction::kRecompute),
+              expected.least_bytes(seconds, 0.0), "bytes without swaps");
         }
       });
     });
@@ -89,8 +87,6 @@ TEST(SegmentCosts, KnowTheLeastTimeWithinMemory) {
               load.fixed_bytes + share * load.in_flight * load.stash_bytes - (share == 0.0 ? 1 : 0);
           expect_near(costs.least_seconds(segment, bytes),
                       expected.least_seconds(bytes, load.swap_bytes_per_second), "seconds");
-          expect_near(costs.least_seconds_at(segment, bytes, 2.0),
-                      expected.least_seconds(bytes, 2.0), "seconds at another rate");
         }
       });
     });
@@ -106,29 +102,6 @@ TEST(SegmentCosts, TimeAndMemoryAreInverse) {
       const double seconds = costs.least_seconds(segment, bytes);
       if (seconds == kInfinite) return;
       EXPECT_LE(costs.least_bytes(segment, seconds * (1 + 1e-12)), bytes * (1 + 1e-9) + 1e-9);
-      EXPECT_LE(costs.swap_need(segment, seconds * (1 + 1e-9), bytes),
-                seconds * (1 + 1e-9) * load.swap_bytes_per_second);
-    });
-  });
-}
-
-TEST(SegmentCosts, SwapNeedIsWhatRecomputationLeaves) {
-  const ProblemShape shape{.layers = 6, .stages = 3, .has_shared_links = true};
-  for_random_costs(tries(100U, 20U), shape, [&](const SegmentCosts& costs, std::uint64_t) {
-    for_all_segments(costs, [&](Segment segment) {
-      const SegmentLoad load = costs.load(segment, Borders::kExact);
-      const double own = costs.load(segment, Borders::kNone).swap_bytes_per_second;
-      const SlowCosts expected = slow(costs, segment);
-      const double bytes = load.fixed_bytes + 0.5 * load.in_flight * load.stash_bytes;
-      for (const double slack : {0.0, 2.0, 9.0}) {
-        const double seconds = std::max(expected.seconds, expected.link_seconds) + slack;
-        const double left =
-            0.5 * load.stash_bytes - expected.saved_bytes(seconds - expected.seconds);
-        const double need = std::max(0.0, left) + expected.transfer_bytes;
-        if (std::abs(need - seconds * own) < 1e-6) continue;  // Either may be right.
-        expect_near(costs.swap_need(segment, seconds, bytes),
-                    need > seconds * own ? kInfinite : need, "need");
-      }
     });
   });
 }
@@ -205,19 +178,14 @@ TEST(SegmentCosts, LeadingFrozenLayersKeepNothingOfWhatTheyReceive) {
   problem.chain.layers = {layer(1, 0), layer(1, 0), layer(1, 0), layer(1, 0)};
   problem.chain.layers[0].is_frozen = problem.chain.layers[1].is_frozen = true;
   problem.chain.borders = {{0, {1}, Bytes(100)}, {1, {2}, Bytes(10)}, {0, {1, 3}, Bytes(1)}};
-  problem.devices.assign(4, {.swap_seconds_per_byte = 0.1});
+  problem.devices.resize(4);
   problem.factors.assign(4, {4, 1});
-  problem.transfers_use_swap_link = true;
   const SegmentCosts costs(problem);
   // The frozen reader has each tensor once, the trained one for every micro-batch in flight.
   EXPECT_EQ(costs.load({1, 2, 1}).raw_bytes(), 100 + 1);
   EXPECT_EQ(costs.load({2, 3, 2}).raw_bytes(), 4 * 10 + 1);
   EXPECT_EQ(costs.load({1, 3, 1}).raw_bytes(), 100 + 1);  // Sends the last one on.
   EXPECT_EQ(costs.load({1, 4, 1}).raw_bytes(), 100 + 4 * 1);
-  // Nothing returns over the first two cuts: in come 101 bytes, out go 11.
-  EXPECT_EQ(costs.load({1, 2, 1}).transfer_bytes, 101);
-  // 11 in and a gradient of 1, or 1 out: what is trained in front of it gets none.
-  EXPECT_EQ(costs.load({2, 3, 2}).transfer_bytes, 11 + 1);
 }
 
 TEST(SegmentCosts, EndlessTimeIsNoReasonToSwapWithoutALink) {
@@ -227,8 +195,6 @@ TEST(SegmentCosts, EndlessTimeIsNoReasonToSwapWithoutALink) {
   problem.chain.layers[0].recompute = {{1.0, Bytes(30)}};
   const SegmentCosts costs(problem);
   EXPECT_EQ(costs.least_bytes({0, 1, 0}, kInfinite), 30);
-  EXPECT_EQ(costs.swap_need({0, 1, 0}, kInfinite, 60), 0);
-  EXPECT_EQ(costs.swap_need({0, 1, 0}, kInfinite, 20), kInfinite);
 }
 
 TEST(SegmentCosts, TiedAndFrozenWeightsCountOnceWhereTheyAre) {

@@ -76,10 +76,6 @@ void SlowCosts::add_borders() {
     into += number(border.bytes);
     (is_kept_here ? stash_bytes : fixed_bytes) += number(border.bytes);
   }
-  const auto returns = [&](LayerIndex cut) { return cut == 0 || cut > lead_; };
-  if (problem_.transfers_use_swap_link)
-    transfer_bytes =
-        std::max(into + (returns(end_) ? out : 0.0), out + (returns(first_) ? into : 0.0));
   if (problem_.links.empty()) return;
   const auto busy = [&](std::uint32_t link, double bytes) {
     return problem_.links[link].fixed_seconds + bytes * problem_.links[link].seconds_per_byte;
@@ -120,9 +116,8 @@ double SlowCosts::saved_bytes(double slack) const {
 }
 
 double SlowCosts::least_bytes(double at_seconds, double rate) const {
-  if (at_seconds < seconds || at_seconds < link_seconds || at_seconds * rate < transfer_bytes)
-    return kNoLink;
-  const double swapped = rate > 0.0 ? at_seconds * rate - transfer_bytes : 0.0;
+  if (at_seconds < seconds || at_seconds < link_seconds) return kNoLink;
+  const double swapped = rate > 0.0 ? at_seconds * rate : 0.0;
   const double left = stash_bytes - saved_bytes(at_seconds - seconds) - swapped;
   const double in_flight = problem_.factors.empty() ? 1.0 : problem_.factors[stage_].in_flight;
   return fixed_bytes + in_flight * std::max(0.0, left);

@@ -15,7 +15,6 @@ class SlowCosts {
   double link_seconds = 0.0;
   double fixed_bytes = 0.0;
   double stash_bytes = 0.0;
-  double transfer_bytes = 0.0;
 
   double saved_bytes(double slack) const;
   /// Infinite where it takes longer anyway. `rate` of the swap link, 0 where nothing swaps.

@@ -80,15 +80,14 @@ TEST(WholeLayers, AreNeverAStepSlowerThanFractions) {
       const double fluid = costs.least_seconds(segment, bytes);
       if (fluid == kNever) continue;
       const SegmentLoad load = costs.load(segment);
-      const double rate = load.swap_bytes_per_second;
-      const auto actions = quickest_actions(costs, segment, bytes, rate);
-      const double seconds = seconds_with(load, actions, bytes, rate);
+      const auto actions = quickest_actions(costs, segment, bytes);
+      const double seconds = seconds_with(load, actions, bytes);
       EXPECT_GE(seconds, fluid * (1 - 1e-9));
       EXPECT_LE(seconds, fluid + longest_point(costs.problem()) *
                                      costs.problem().devices[k].slowdown * (1 + 1e-9));
       // Who asks for less than that finds no more, and who asks for a little more the same.
-      const auto again = quickest_actions(costs, segment, bytes, rate, seconds * (1 + 1e-9));
-      EXPECT_NEAR(seconds_with(load, again, bytes, rate), seconds, 1e-9 * (1 + seconds));
+      const auto again = quickest_actions(costs, segment, bytes, seconds * (1 + 1e-9));
+      EXPECT_NEAR(seconds_with(load, again, bytes), seconds, 1e-9 * (1 + seconds));
       EXPECT_LE(again.sets, actions.sets);
     }
   });

@@ -2,11 +2,14 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <optional>
 #include <set>
 
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/schedule_passes.h"
 #include "spillway/schedule/schedule_check.h"
+#include "spillway/schedule/weight_copies.h"
 #include "support/generated_schedule.h"
 
 namespace spillway::planner {
@@ -30,6 +33,51 @@ void for_each_request(Visit visit) {
 std::string text_of(const ScheduleRequest& request) {
   return message("{} ranks, {} micro-batches, {} replicas, {} stages per rank", request.ranks,
                  request.micro_batches, request.replicas, request.stages_per_rank);
+}
+
+/// Nothing for counts that it cannot serve.
+std::optional<Schedule> made_by(const ScheduleGenerator& generator,
+                                const ScheduleRequest& request) {
+  try {
+    return generator.generate(request);
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+}
+
+/// Whether an option of a request changes the action lists.
+bool reads(const ScheduleGenerator& generator, std::uint32_t ScheduleRequest::*option,
+           std::uint32_t one, std::uint32_t other) {
+  ScheduleRequest request{.ranks = 4, .micro_batches = 12};
+  request.*option = one;
+  const auto with_one = made_by(generator, request);
+  request.*option = other;
+  const auto with_other = made_by(generator, request);
+  return with_one && with_other && with_one->ranks != with_other->ranks;
+}
+
+// Bounds are proven for what generators say of themselves.
+TEST(Generators, HaveTheTraitsThatTheySay) {
+  for (const ScheduleGenerator& generator : schedule_generators()) {
+    bool is_whole = true;
+    std::size_t copies = 0;
+    for_each_request([&](const ScheduleRequest& request) {
+      const auto schedule = made_by(generator, request);
+      if (!schedule) return;
+      for (const auto& list : schedule->ranks)
+        for (const Action& action : list) is_whole &= action.kind != ActionKind::kWeightGradient;
+      const WeightCopies all(*schedule);
+      for (std::uint32_t stage = 0; stage < schedule->stages; ++stage)
+        copies = std::max(copies, all.holders(stage).size());
+    });
+    EXPECT_EQ(generator.traits.is_whole, is_whole) << generator.name;
+    EXPECT_EQ(generator.traits.copies, copies) << generator.name;
+    EXPECT_EQ(generator.traits.has_slots, reads(generator, &ScheduleRequest::slots, 1, 3))
+        << generator.name;
+    EXPECT_EQ(generator.traits.fewest_replicas != 0,
+              reads(generator, &ScheduleRequest::replicas, 0, 4))
+        << generator.name;
+  }
 }
 
 TEST(Generators, MakeSchedulesWithoutFaultsOnAGridOfCounts) {

@@ -143,18 +143,6 @@ TEST(TimeSchedule, CountsNoSwapsWhereNothingIsCopied) {
     }
 }
 
-TEST(TimeSchedule, SharesTheHostLinkBetweenCopiesAndMessages) {
-  const Schedule schedule = listed("0F0,0SWAP_OUT0,0SEND_F0,0RECV_B0,0SWAP_IN0,0B0\n"
-                                   "1RECV_F0,1F0,1B0,1SEND_B0\n");
-  ScheduleCosts costs = pair_costs(schedule);
-  costs.host.bytes_per_second = 500.0;  // 2 s for a stash, 0.2 s for a message.
-  costs.is_host_link_shared = true;
-  const ScheduleTiming shared = time_schedule(schedule, costs);
-  EXPECT_DOUBLE_EQ(shared.spans[1][1].start_seconds, 1 + 2 + 0.2);  // Behind the stash.
-  costs.is_host_link_shared = false;
-  EXPECT_DOUBLE_EQ(time_schedule(schedule, costs).spans[1][1].start_seconds, 1.0);
-}
-
 TEST(TimeSchedule, WaitsForRoom) {
   const Schedule schedule = listed("0F0,0SWAP_OUT0,0F1,0SWAP_OUT1,0SWAP_IN0,0B0,0SWAP_IN1,0B1\n");
   ScheduleCosts costs = pair_costs(schedule);

@@ -4,6 +4,7 @@
 
 #include "job_costs.h"
 #include "job_memory.h"
+#include "refusing_call.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/host_bytes.h"
 #include "spillway/planner/schedule/schedule_passes.h"
@@ -82,6 +83,21 @@ void find_memory(const JobRequest& request, JobPlan& plan) {
   plan.bytes_after = bytes_after(plan);
 }
 
+/// The action lists with their messages, and with weights that come and go where they are parked.
+Schedule actions_for(const JobRequest& request, const Schedule& compute,
+                     const std::vector<StageEstimate>& stages, const ScheduleCosts& costs) {
+  CommunicationOptions communication;
+  communication.data_parallel = request.data_parallel;
+  const SecondCopy second_copy = request.variant.second_copy;
+  if (second_copy == SecondCopy::kSingleOwner) communication.copy_rule = CopyRule::kSingleOwner;
+  Schedule lists = compute;
+  const LayerIndex trained = leading_frozen_layers(request.chain);
+  for (const StageEstimate& stage : stages)
+    if (stage.last_layer < trained) ++lists.untrained_stages;
+  Schedule actions = with_communication(lists, costs, communication);
+  return second_copy == SecondCopy::kParked ? with_parked_weights(actions) : actions;
+}
+
 }  // namespace
 
 std::uint32_t fullest_rank(const JobPlan& plan) {
@@ -91,27 +107,37 @@ std::uint32_t fullest_rank(const JobPlan& plan) {
   return static_cast<std::uint32_t>(fullest - plan.memory.begin());
 }
 
-void require_room(const JobRequest& request, const JobPlan& plan) {
+std::optional<Refusal> lack_of_room(const JobRequest& request, const JobPlan& plan) {
   const std::uint32_t fullest = fullest_rank(plan);
   if (plan.peak() > request.device_memory)
-    throw NoRoomError(
-        message("rank {} would hold {} at its peak and has {} (use more ranks or more memory{})",
-                fullest, plan.peak(), request.device_memory,
-                request.swap_bytes_per_second > 0.0
-                    ? ", or fewer micro-batches"
-                    : ", fewer micro-batches, or a link to swap to"),
-        fullest, plan.peak());
+    return Refusal{
+        .cause = Refusal::Cause::kRoom,
+        .sentence = message(
+            "rank {} would hold {} at its peak and has {} (use more ranks or more memory{})",
+            fullest, plan.peak(), request.device_memory,
+            request.swap_bytes_per_second > 0.0 ? ", or fewer micro-batches"
+                                                : ", fewer micro-batches, or a link to swap to"),
+        .rank = fullest,
+        .needed = plan.peak()};
   std::uint32_t swapping = 0;
   for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank)
     if (plan.memory[rank].host > plan.memory[swapping].host) swapping = rank;
-  if (plan.memory[swapping].host > request.host_memory)
-    throw PlanError("rank {} would swap {} to its host, which has {} for it (give more host "
-                    "memory, or more ranks)",
-                    swapping, plan.memory[swapping].host, request.host_memory);
+  if (plan.memory[swapping].host <= request.host_memory) return std::nullopt;
+  return Refusal{
+      .sentence = message("rank {} would swap {} to its host, which has {} for it (give more host "
+                          "memory, or more ranks)",
+                          swapping, plan.memory[swapping].host, request.host_memory)};
 }
 
-JobPlan started(const JobRequest& request, const Partitioner& partitioner, const Schedule& compute,
-                const SegmentCosts& costs, const PartitionEstimate& estimate) {
+OrRefusal<JobPlan> with_room(const JobRequest& request, OrRefusal<JobPlan> plan) {
+  if (plan)
+    if (auto lack = lack_of_room(request, *plan)) return std::move(*lack);
+  return plan;
+}
+
+OrRefusal<JobPlan> simulated(const JobRequest& request, const Partitioner& partitioner,
+                             const Schedule& compute, const SegmentCosts& costs,
+                             const PartitionEstimate& estimate) {
   JobPlan plan;
   plan.partitioner = partitioner.name;
   plan.schedule = compute.name;
@@ -127,29 +153,17 @@ JobPlan started(const JobRequest& request, const Partitioner& partitioner, const
   plan.bytes_before = bytes_before(request, costs, estimate);
   plan.costs = schedule_costs(request, costs, estimate);
   take_free_from_updates(compute, plan.bytes_before, plan.costs);
-  CommunicationOptions communication;
-  communication.data_parallel = request.data_parallel;
-  const SecondCopy second_copy = request.variant.second_copy;
-  if (second_copy == SecondCopy::kSingleOwner) communication.copy_rule = CopyRule::kSingleOwner;
-  Schedule action_lists = compute;
-  const LayerIndex trained = leading_frozen_layers(request.chain);
-  for (const StageEstimate& stage : plan.stages)
-    if (stage.last_layer < trained) ++action_lists.untrained_stages;
-  plan.actions = with_communication(action_lists, plan.costs, communication);
-  if (second_copy == SecondCopy::kParked) plan.actions = with_parked_weights(plan.actions);
-  return plan;
+  OrRefusal<Schedule> actions =
+      refusing([&] { return actions_for(request, compute, plan.stages, plan.costs); });
+  if (!actions) return actions.refusal();
+  plan.actions = std::move(*actions);
+  return timed(request, std::move(plan));
 }
 
 JobPlan timed(const JobRequest& request, JobPlan plan) {
   plan.timing = time_schedule(plan.actions, plan.costs);
   plan.step_seconds = plan.timing.step_seconds;
   find_memory(request, plan);
-  return plan;
-}
-
-JobPlan finished(const JobRequest& request, JobPlan plan) {
-  plan = timed(request, std::move(plan));
-  require_room(request, plan);
   return plan;
 }
 

@@ -1,63 +1,14 @@
 #include "spillway/planner/job/job_bound.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <string_view>
 
 #include "chain_times.h"
 
 namespace spillway::planner {
 namespace {
-
-enum class Alternation : std::uint8_t {
-  kNone,   ///< Forwards and backwards of a pass over the model overlap.
-  kApart,  ///< Each pass has all its forwards first, and ends before the next one begins.
-  kMeet,   ///< The next pass has its last stage on the rank where the one before ends.
-};
-
-/// What action lists of a schedule have in common, whatever their counts.
-struct ScheduleTraits {
-  std::string_view name;
-  std::uint32_t copies = 1;  ///< Ranks of one pipeline that can share the work of a layer.
-  bool is_whole = true;      ///< No backward is split, so gradients are sent at its end.
-  Alternation alternation = Alternation::kNone;
-};
-
-/// Of any schedule that is not in the table.
-constexpr ScheduleTraits kAnyTraits{"", 2, false};
-
-constexpr std::array kTraits{
-    ScheduleTraits{"1f1b"},
-    ScheduleTraits{"1f1b-capped"},
-    ScheduleTraits{"breadth-first"},
-    ScheduleTraits{"chimera", 2},
-    ScheduleTraits{"dualpipe-v", 1, false},
-    ScheduleTraits{"gems-basic", 1, true, Alternation::kApart},
-    ScheduleTraits{"gems-mast", 2, true, Alternation::kMeet},
-    ScheduleTraits{"gems-master", 2, true, Alternation::kMeet},
-    ScheduleTraits{"gis", 1, false},
-    ScheduleTraits{"gis-h", 1, false},
-    ScheduleTraits{"gpipe", 1, true, Alternation::kApart},
-    ScheduleTraits{"interleaved"},
-    ScheduleTraits{"pipedream"},
-    ScheduleTraits{"pipedream-2bw"},
-    ScheduleTraits{"pipeoffload", 1, false},
-    ScheduleTraits{"v-half", 1, false},
-    ScheduleTraits{"v-min", 1, false},
-    ScheduleTraits{"zb-h1", 1, false},
-    ScheduleTraits{"zb-h2", 1, false},
-    ScheduleTraits{"zb-v", 1, false},
-};
-
-const ScheduleTraits& traits_of(std::string_view schedule) {
-  const auto known = std::find_if(kTraits.begin(), kTraits.end(), [&](const ScheduleTraits& each) {
-    return each.name == schedule;
-  });
-  return known != kTraits.end() ? *known : kAnyTraits;
-}
 
 /// One pipeline of `ranks`, with its micro-batches.
 struct Pipeline {
@@ -157,7 +108,7 @@ double bound_of_alternation(const ChainTimes& chain, Alternation alternation, st
 
 double pipeline_bound(const JobRequest& request, const JobChoice& choice) {
   const JobRequest asked = request_for(request, choice);
-  const ScheduleTraits& traits = traits_of(choice.generator->name);
+  const ScheduleTraits& traits = choice.generator->traits;
   const Pipeline pipeline{asked.ranks / asked.data_parallel,
                           asked.micro_batches / asked.data_parallel};
   const ScheduleRequest schedule_request = schedule_request_for(
@@ -166,9 +117,7 @@ double pipeline_bound(const JobRequest& request, const JobChoice& choice) {
   double bound = bound_of_layers(chain, traits, pipeline);
   if (traits.alternation != Alternation::kNone) {
     std::uint32_t passes = schedule_request.replicas;
-    if (choice.generator->name == "gpipe") passes = 1;
-    if (choice.generator->name == "gems-mast") passes = 2;
-    if (passes == 0) passes = choice.generator->name == "gems-basic" ? 1 : pipeline.micro_batches;
+    if (passes == 0) passes = traits.passes != 0 ? traits.passes : pipeline.micro_batches;
     passes = std::min(passes, pipeline.micro_batches);
     bound = std::max(bound, bound_of_alternation(chain, traits.alternation, passes, pipeline));
   }
@@ -178,7 +127,7 @@ double pipeline_bound(const JobRequest& request, const JobChoice& choice) {
   if (is_plain && !chain.may_reorder())
     bound = std::max(bound, bound_of_stages(chain, traits.is_whole, pipeline));
   // On the first rank that trains, each micro-batch is in flight until it has come back.
-  if (choice.generator->name == "1f1b-capped")
+  if (traits.has_slots)
     bound =
         std::max(bound, chain.trained().work() * pipeline.micro_batches / schedule_request.slots);
   return bound;
@@ -199,7 +148,7 @@ double job_bound(const JobRequest& request) {
                                    : most % data_parallel != 0)
       continue;
     const Pipeline pipeline{asked.ranks / data_parallel, asked.micro_batches / data_parallel};
-    bound = std::min(bound, bound_of_layers(chain, kAnyTraits, pipeline));
+    bound = std::min(bound, bound_of_layers(chain, ScheduleTraits{}, pipeline));
   }
   return bound;
 }

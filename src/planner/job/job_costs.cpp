@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "half_duplex_swaps.h"
+#include "refusing_call.h"
 #include "spillway/base/error.h"
 #include "spillway/schedule/weight_copies.h"
 
@@ -90,17 +90,45 @@ std::uint32_t unit_of(const SegmentCosts& costs, LayerIndex layer) {
   return low;
 }
 
+bool turns_back_with_stashes(const std::vector<Action>& list) {
+  std::int64_t held = 0;
+  bool is_behind_backward = false;
+  for (const Action& action : list) {
+    if (action.kind == ActionKind::kForward) {
+      if (is_behind_backward && held > 0) return true;
+      is_behind_backward = false;
+      ++held;
+    } else if (makes_input_gradient(action.kind)) {
+      is_behind_backward = true;
+      --held;
+    }
+  }
+  return false;
+}
+
+/// By stage, whether its swaps use one direction of the host link at a time. So they do on ranks
+/// that are through with all backwards before they turn back to forwards, when nothing is left to
+/// bring in while stashes leave: GPipe, GEMS, the last rank of 1F1B, any rank whose micro-batches
+/// all fit in flight. One such rank of a stage is enough.
+std::vector<bool> half_duplex_stages(const Schedule& compute) {
+  std::vector<bool> by_stage(compute.stages, false);
+  std::vector<bool> by_rank;
+  for (const auto& list : compute.ranks) by_rank.push_back(!turns_back_with_stashes(list));
+  for (std::uint32_t replica = 0; replica < compute.replica_count(); ++replica)
+    for (std::uint32_t stage = 0; stage < compute.stages; ++stage)
+      if (by_rank[compute.rank_of(replica, stage)]) by_stage[stage] = true;
+  return by_stage;
+}
+
 }  // namespace
 
 Segment segment_of(const SegmentCosts& costs, const StageEstimate& stage, std::uint32_t index) {
   return {unit_of(costs, stage.first_layer), unit_of(costs, stage.last_layer + 1), index};
 }
 
-Cuts cuts_for(const JobRequest& request, const Partitioner& partitioner, const SegmentCosts& costs,
-              CutMemo& memo) {
-  if (request.stages.begins.empty()) return memo.cuts(partitioner, costs);
+Cuts cuts_at(const SegmentCosts& costs, const std::vector<LayerIndex>& begins) {
   Cuts cuts;
-  for (const LayerIndex first : request.stages.begins) {
+  for (const LayerIndex first : begins) {
     cuts.push_back(unit_of(costs, first));
     if (costs.first_layer(cuts.back()) != first)
       throw ConfigError("stage {} begins with layer {}, which stays together with the one before "
@@ -110,6 +138,13 @@ Cuts cuts_for(const JobRequest& request, const Partitioner& partitioner, const S
   cuts.push_back(costs.units());
   check(costs, cuts);
   return cuts;
+}
+
+OrRefusal<Cuts> cuts_for(const JobRequest& request, const Partitioner& partitioner,
+                         const SegmentCosts& costs, CutMemo& memo) {
+  const std::vector<LayerIndex>& begins = request.stages.begins;
+  return refusing(
+      [&] { return begins.empty() ? memo.cuts(partitioner, costs) : cuts_at(costs, begins); });
 }
 
 std::vector<StageFactors> held_factors(const Schedule& schedule, const StashShares& shares) {
@@ -162,6 +197,10 @@ PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule
   for (std::uint32_t stage = 0; stage < schedule.stages; ++stage)
     if (is_half_duplex[stage]) problem.devices[stage].swap_seconds_per_byte *= 2.0;
   return problem;
+}
+
+OrRefusal<SegmentCosts> costs_for(const JobRequest& request, const Schedule& schedule) {
+  return refusing([&] { return SegmentCosts(problem_for(request, schedule)); });
 }
 
 ScheduleCosts schedule_costs(const JobRequest& request, const SegmentCosts& costs,

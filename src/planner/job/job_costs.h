@@ -4,6 +4,7 @@
 
 #include "spillway/planner/job/job_request.h"
 #include "spillway/planner/job/plan_memo.h"
+#include "spillway/planner/job/refusal.h"
 #include "spillway/planner/partition/partition_estimate.h"
 #include "spillway/planner/partition/partitioners.h"
 #include "spillway/planner/schedule/rank_factors.h"
@@ -14,11 +15,13 @@ namespace spillway::planner {
 /// The units of a stage.
 Segment segment_of(const SegmentCosts& costs, const StageEstimate& stage, std::uint32_t index);
 
-/// The cuts of the request's stages, or else of the partitioner. Throws ConfigError for a stage
-/// that begins between layers which stay together, PlanError for stages that are none, and what the
-/// partitioner throws.
-Cuts cuts_for(const JobRequest& request, const Partitioner& partitioner, const SegmentCosts& costs,
-              CutMemo& memo);
+/// The cuts for stages that begin with these layers. Throws ConfigError for a stage that begins
+/// between layers which stay together, and PlanError for stages that are none.
+Cuts cuts_at(const SegmentCosts& costs, const std::vector<LayerIndex>& begins);
+
+/// The cuts of the request's stages, or else of the partitioner.
+OrRefusal<Cuts> cuts_for(const JobRequest& request, const Partitioner& partitioner,
+                         const SegmentCosts& costs, CutMemo& memo);
 
 /// What stages hold of stashes and copies of weights and states, counted over the action lists.
 std::vector<StageFactors> held_factors(const Schedule& schedule, const StashShares& shares = {});
@@ -27,6 +30,9 @@ std::vector<StageFactors> held_factors(const Schedule& schedule, const StashShar
 /// that the action lists hold. Of ranks with several stages each gets an equal share of the rank,
 /// and what the rank holds in the mean. Throws ConfigError as check(PartitionProblem).
 PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule);
+
+/// The costs of that problem.
+OrRefusal<SegmentCosts> costs_for(const JobRequest& request, const Schedule& schedule);
 
 /// For how long the busiest rank computes in a step, when each stage takes so many seconds per
 /// micro-batch: no step is faster.

@@ -1,115 +1,206 @@
 #include "spillway/planner/job/job_plan.h"
 
 #include <algorithm>
-#include <exception>
 #include <optional>
+#include <set>
+#include <utility>
 
+#include "cut_planner.h"
 #include "job_costs.h"
-#include "job_memory_reduction.h"
+#include "refusing_call.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/job/job_bound.h"
-#include "step_choice.h"
 
 namespace spillway::planner {
 namespace {
 
+/// Passes of micro-batches through stages up to which a candidate sees the cuts of all
+/// partitioners, and up to which it sees cuts for less memory.
+constexpr std::uint64_t kMostPassesOfAllCuts = 4096;
+constexpr std::uint64_t kMostPassesForLess = 256;
+
+/// A request for a candidate with its layers in one order.
+struct OrderedRequest {
+  JobRequest request;
+  OrderChoice order;
+  CutMemo* memo = nullptr;  ///< Of this order.
+};
+
+/// A partitioner, and the device memory for which it cuts.
+struct CutChoice {
+  const Partitioner* partitioner = nullptr;
+  Bytes device_memory;
+};
+
+/// The exact cuts for stages that send nothing while they compute; fractions of layers do here.
+Cuts cut_with_messages(const SegmentCosts& costs) {
+  constexpr std::uint32_t kMostBalanced = 128;
+  PartitionProblem problem = costs.problem();
+  problem.transfers_hide = false;
+  const SegmentCosts slow(std::move(problem));
+  auto solved = slow.stages() > kMostBalanced ? least_time_cuts(slow) : balanced_time_cuts(slow);
+  if (!solved) refuse_cuts(slow);
+  return std::move(solved->cuts);
+}
+
+const Partitioner kMessageCuts{"spillway", "least time of computing and messages", "",
+                               Reading::kOurs, cut_with_messages};
+
+/// The action lists of compute. Counts are checked before they are made: they may be long.
+OrRefusal<Schedule> compute_of(const JobRequest& asked, const JobChoice& choice) {
+  return refusing([&] {
+    const ScheduleGenerator& generator = *choice.generator;
+    const ScheduleRequest request =
+        schedule_request_for(generator, choice.variant, asked.ranks / asked.data_parallel,
+                             asked.micro_batches / asked.data_parallel);
+    const std::uint64_t stages = generator.stage_count(request);
+    if (stages > asked.chain.layers.size())
+      throw ConfigError("there are more stages than layers: {} for {}; use fewer {}", stages,
+                        asked.chain.layers.size(),
+                        choice.variant.chunks > 2 ? "chunks or devices" : "devices");
+    return generator.generate(request);
+  });
+}
+
 /// The best order for the stages of this schedule within the devices; if nothing fits, the best one
 /// with unlimited memory: idle-time offload may make it fit.
-OrderChoice order_for(const JobRequest& asked, const Schedule& compute, CutMemo& memo) {
-  try {
-    const OrderChoice& order = memo.order(problem_for(asked, compute), asked.order_effort);
-    if (order.seconds < kNoLink || asked.device_memory == kNoLimit) return order;
-  } catch (const Error&) {
-    if (asked.device_memory == kNoLimit) throw;
-  }
+OrRefusal<OrderChoice> order_for(const JobRequest& asked, const Schedule& compute, CutMemo& memo) {
+  const auto order_of = [&](const JobRequest& request) {
+    return refusing([&] {
+      return OrderChoice(memo.order(problem_for(request, compute), request.order_effort));
+    });
+  };
+  OrRefusal<OrderChoice> order = order_of(asked);
+  if (asked.device_memory == kNoLimit || (order && order->seconds < kNoLink)) return order;
   JobRequest unlimited = asked;
   unlimited.device_memory = kNoLimit;
-  return memo.order(problem_for(unlimited, compute), asked.order_effort);
+  return order_of(unlimited);
 }
 
-/// In the order that goes with stages which are there already.
-JobPlan as_given(const JobRequest& asked, const Partitioner& partitioner, const Schedule& compute,
-                 PlanMemo& memo) {
-  JobRequest moved = asked;
-  moved.chain = reordered(asked.chain, asked.stages.order);
-  JobPlan plan = with_memory_reduction(moved, partitioner, compute, {},
-                                       memo.of(asked.micro_batches, asked.stages.order));
-  plan.order.layers = asked.stages.order;
-  if (!plan.order.layers.empty()) plan.order.name = "given";
-  return plan;
+/// The orders to plan in: that of the stages which are given; else the recorded one and, before it,
+/// the best one, since that is chosen for its slowest stage, and a step is more than that.
+OrRefusal<std::vector<OrderedRequest>> ordered(const JobRequest& asked, const Schedule& compute,
+                                               PlanMemo& memo) {
+  const auto in = [&](const OrderChoice& order) {
+    OrderedRequest made{asked, order, &memo.of(asked.micro_batches, order.layers)};
+    if (!order.layers.empty()) made.request.chain = reordered(asked.chain, order.layers);
+    return made;
+  };
+  OrderChoice recorded;
+  if (!asked.stages.begins.empty()) {
+    recorded.layers = asked.stages.order;
+    if (!recorded.layers.empty()) recorded.name = "given";
+    return std::vector{in(recorded)};
+  }
+  if (!asked.chain.may_reorder) return std::vector{in(recorded)};
+  const OrRefusal<OrderChoice> best = order_for(asked, compute, memo.of(asked.micro_batches, {}));
+  if (!best) return best.refusal();
+  if (best->layers.empty()) return std::vector{in(*best)};
+  recorded.seconds = recorded.recorded_seconds = best->recorded_seconds;
+  recorded.bound_seconds = best->bound_seconds;
+  recorded.downsets = best->downsets;
+  return std::vector{in(*best), in(recorded)};
 }
 
-/// The faster one of the best order and the recorded one: an order is chosen for its slowest stage,
-/// a step is more than that.
-JobPlan ordered(const JobRequest& asked, const Partitioner& partitioner, const Schedule& compute,
-                IncumbentSeconds incumbent, PlanMemo& memo) {
-  if (!asked.stages.begins.empty()) return as_given(asked, partitioner, compute, memo);
-  CutMemo& as_recorded = memo.of(asked.micro_batches, {});
-  if (!asked.chain.may_reorder)
-    return quickest(asked, partitioner, compute, incumbent, as_recorded);
-  OrderChoice order = order_for(asked, compute, as_recorded);
-  std::optional<JobPlan> plan;
-  std::exception_ptr deferred;
-  if (!order.layers.empty()) {
-    JobRequest moved = asked;
-    moved.chain = reordered(asked.chain, order.layers);
-    try {
-      plan = quickest(moved, partitioner, compute, incumbent,
-                      memo.of(asked.micro_batches, order.layers));
-      plan->order = order;
-      for (double* each : {&incumbent.all, &incumbent.deferred, &incumbent.offload})
-        *each = std::min(*each, plan->step_seconds);
-    } catch (const DeferredError&) {
-      deferred = std::current_exception();
-    } catch (const Error&) {
-      // Not in this order, by this partitioner; the recorded one may do.
+/// The cuts to try after those of our partitioner: an exact cut has the fastest slowest stage, and
+/// a step is more than that, for it fills and drains, and waits for messages. Where stages share
+/// ranks, cuts for less memory may fit where those for all of it do not, or be faster.
+std::vector<CutChoice> other_cuts(const JobRequest& request, const Partitioner& ours,
+                                  const Schedule& compute, CutMemo& memo) {
+  JobRequest endless = request;
+  endless.device_memory = kNoLimit;
+  const OrRefusal<SegmentCosts> unlimited = costs_for(endless, compute);
+  const OrRefusal<SegmentCosts> within = costs_for(request, compute);
+  const auto cuts_by = [&](const Partitioner& partitioner, const OrRefusal<SegmentCosts>& costs) {
+    const OrRefusal<Cuts> cuts =
+        costs ? cuts_for(request, partitioner, *costs, memo) : OrRefusal<Cuts>(Cuts());
+    return cuts ? *cuts : Cuts();
+  };
+  // Ranks with more than one stage may come out too full, and are cut again then.
+  const bool are_cut_once =
+      request.device_memory == kNoLimit ||
+      (compute.stages == compute.rank_count() && compute.replica_count() == 1);
+  std::set<std::pair<Cuts, Cuts>> seen{{cuts_by(ours, unlimited), cuts_by(ours, within)}};
+  std::vector<CutChoice> others;
+  const auto add = [&](const Partitioner& other) {
+    const bool is_new = seen.insert({cuts_by(other, unlimited), cuts_by(other, within)}).second;
+    if (is_new || !are_cut_once) others.push_back({&other, request.device_memory});
+  };
+  if (request.link.latency_seconds > 0.0 || request.link.bytes_per_second < kNoLink)
+    add(kMessageCuts);
+  const std::uint64_t passes = std::uint64_t{compute.stages} * compute.all_micro_batches();
+  if (request.cut_effort != CutEffort::kAll || passes > kMostPassesOfAllCuts) return others;
+  for (const Partitioner& other : partitioners().subspan(1)) add(other);
+  const bool shares_ranks = compute.stages > compute.rank_count();
+  if (!shares_ranks || request.device_memory == kNoLimit || passes > kMostPassesForLess)
+    return others;
+  for (const std::uint64_t percent : {90U, 80U, 70U, 60U})
+    for (const Partitioner& other : partitioners())
+      others.push_back({&other, request.device_memory * percent / 100});
+  return others;
+}
+
+/// The fastest step under the cuts of the partitioner and, where that is ours, under all those that
+/// `cut_effort` names, with the layers as they stand. The reason of the first cuts counts.
+OrRefusal<JobPlan> under_any_cuts(const JobRequest& request, const Partitioner& partitioner,
+                                  const Schedule& compute, IncumbentSeconds incumbent,
+                                  CutMemo& memo) {
+  OrRefusal<JobPlan> best = CutPlanner(request, partitioner, compute, incumbent, memo).plan();
+  if (partitioner.reading != Reading::kOurs || request.cut_effort == CutEffort::kExact ||
+      !request.stages.begins.empty())
+    return best;
+  if (best ? !is_faster(best->step_seconds / kMostGainOfCuts, incumbent.deferred)
+           : best.refusal().is_given_up())
+    return best;  // No cuts make up for that.
+  // What the first cuts had to beat leaves out all that other cuts may gain.
+  incumbent.all = incumbent.deferred = kNoTime;
+  if (best) incumbent.cuts = best->step_seconds;
+  for (const CutChoice& each : other_cuts(request, partitioner, compute, memo)) {
+    JobRequest other = request;
+    other.device_memory = each.device_memory;
+    OrRefusal<JobPlan> plan = CutPlanner(other, *each.partitioner, compute, incumbent, memo).plan();
+    if (!plan || (best && !is_faster(plan->step_seconds, best->step_seconds))) continue;
+    best = std::move(plan);
+    best->device_memory = request.device_memory;
+    best->partitioner = partitioner.name;
+    incumbent.cuts = best->step_seconds;
+  }
+  return best;
+}
+
+/// The faster one of two plans, the second one of equals. Of two refusals the second one, unless
+/// the first one is deferred and so may become a plan.
+OrRefusal<JobPlan> better_of(OrRefusal<JobPlan> first, OrRefusal<JobPlan> second) {
+  const bool is_first = second ? first && first->step_seconds < second->step_seconds
+                               : first || first.refusal().cause == Refusal::Cause::kDeferred;
+  return is_first ? std::move(first) : std::move(second);
+}
+
+OrRefusal<JobPlan> in_any_order(const JobRequest& asked, const Partitioner& partitioner,
+                                const Schedule& compute, IncumbentSeconds incumbent,
+                                PlanMemo& memo) {
+  const OrRefusal<std::vector<OrderedRequest>> orders = ordered(asked, compute, memo);
+  if (!orders) return orders.refusal();
+  OrRefusal<JobPlan> best = Refusal{};
+  for (const OrderedRequest& each : *orders) {
+    OrRefusal<JobPlan> plan =
+        under_any_cuts(each.request, partitioner, compute, incumbent, *each.memo);
+    if (plan) {
+      plan->order = each.order;
+      for (double* seconds : {&incumbent.all, &incumbent.deferred, &incumbent.offload})
+        *seconds = std::min(*seconds, plan->step_seconds);
     }
-    order.name = OrderChoice{}.name;
-    order.layers.clear();
-    order.seconds = order.recorded_seconds;
-    order.is_exact = false;
+    best = better_of(std::move(best), std::move(plan));
   }
-  try {
-    JobPlan recorded = quickest(asked, partitioner, compute, incumbent, as_recorded);
-    recorded.order = std::move(order);
-    if (!plan || recorded.step_seconds <= plan->step_seconds) return recorded;
-  } catch (const Error&) {
-    if (!plan && deferred) std::rethrow_exception(deferred);
-    if (!plan) throw;
-  }
-  return std::move(*plan);
+  return best;
 }
 
-/// The same without swaps of stages, and what is the faster one: with a link cuts and orders are
+/// Whether a candidate is also planned without swaps of stages: with a link, cuts and orders are
 /// made for swaps, for which action lists may leave too little time, and hosts too little room.
-JobPlan with_or_without_swaps(const JobRequest& asked, const Partitioner& partitioner,
-                              const Schedule& compute, IncumbentSeconds incumbent, PlanMemo& memo) {
-  std::optional<JobPlan> plan;
-  std::exception_ptr reason;
-  try {
-    plan = ordered(asked, partitioner, compute, incumbent, memo);
-  } catch (const GivenUpError&) {
-    throw;
-  } catch (const Error&) {
-    reason = std::current_exception();
-  }
-  const auto& memory_reduction = asked.variant.memory_reduction;
-  const bool may_swap = asked.swap_bytes_per_second > 0.0 && asked.device_memory != kNoLimit &&
-                        (!memory_reduction || memory_reduction == JobMemoryReduction::kStages);
-  if (may_swap) {
-    JobRequest alone = asked;
-    alone.variant.memory_reduction = JobMemoryReduction::kRecompute;
-    if (plan) incumbent.all = incumbent.cuts = std::min(incumbent.all, plan->step_seconds);
-    try {
-      JobPlan other = ordered(alone, partitioner, compute, incumbent, memo);
-      if (!plan || is_faster(other.step_seconds, plan->step_seconds)) plan = std::move(other);
-      if (memory_reduction) plan->memory_reduction = *memory_reduction;
-    } catch (const Error&) {
-      // The first reason is told.
-    }
-  }
-  if (!plan) std::rethrow_exception(reason);
-  return std::move(*plan);
+bool may_be_faster_without_swaps(const JobRequest& asked) {
+  const auto& kind = asked.variant.memory_reduction;
+  return asked.swap_bytes_per_second > 0.0 && asked.device_memory != kNoLimit &&
+         (!kind || kind == JobMemoryReduction::kStages);
 }
 
 }  // namespace
@@ -166,37 +257,51 @@ JobRequest request_for(const JobRequest& request, const JobChoice& choice) {
   return with_micro_batches(std::move(asked), micro_batches);
 }
 
-JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
-                      const JobChoice& choice) {
-  PlanMemo memo;
-  return make_job_plan(request, partitioner, choice, memo);
+OrRefusal<JobPlan> plan_choice(const JobRequest& request, const Partitioner& partitioner,
+                               const JobChoice& choice, PlanMemo& memo) {
+  OrRefusal<JobRequest> asked = refusing([&] { return request_for(request, choice); });
+  if (!asked) return asked.refusal();
+  const OrRefusal<Schedule> compute = compute_of(*asked, choice);
+  if (!compute) return compute.refusal();
+  if (request.schedule == kAnySchedule && changes_results(*compute))
+    return Refusal{.sentence = "it updates weights while micro-batches are in flight, which "
+                               "changes results (name it with --schedule to have it)"};
+  if (choice.variant.second_copy == SecondCopy::kParked && asked->swap_bytes_per_second == 0.0)
+    return Refusal{.sentence = "weights are parked on the host, and there is no link to it (name "
+                               "one, or keep both copies)"};
+  IncumbentSeconds incumbent = choice.incumbent;
+  OrRefusal<JobPlan> best = in_any_order(*asked, partitioner, *compute, incumbent, memo);
+  if (!best && best.refusal().is_given_up()) return best;
+  if (may_be_faster_without_swaps(*asked)) {
+    asked->variant.memory_reduction = JobMemoryReduction::kRecompute;
+    if (best) incumbent.all = incumbent.cuts = std::min(incumbent.all, best->step_seconds);
+    OrRefusal<JobPlan> plan = in_any_order(*asked, partitioner, *compute, incumbent, memo);
+    const bool is_found = static_cast<bool>(plan);
+    if (plan && (!best || is_faster(plan->step_seconds, best->step_seconds)))
+      best = std::move(plan);
+    if (is_found && choice.variant.memory_reduction)
+      best->memory_reduction = *choice.variant.memory_reduction;
+  }
+  if (!best) return best;
+  best->variant = as_made(*choice.generator, choice.variant, *compute);
+  best->batch = batch_of(request);
+  best->bound_seconds = job_bound(request);
+  return best;
 }
 
 JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
-                      const JobChoice& choice, PlanMemo& memo) {
-  const JobRequest asked = request_for(request, choice);
-  const ScheduleGenerator& generator = *choice.generator;
-  const ScheduleRequest schedule_request =
-      schedule_request_for(generator, choice.variant, asked.ranks / asked.data_parallel,
-                           asked.micro_batches / asked.data_parallel);
-  // Before action lists are made, which may be long.
-  const std::uint64_t stages = generator.stage_count(schedule_request);
-  if (stages > asked.chain.layers.size())
-    throw ConfigError("there are more stages than layers: {} for {}; use fewer {}", stages,
-                      asked.chain.layers.size(),
-                      choice.variant.chunks > 2 ? "chunks or devices" : "devices");
-  const Schedule compute = generator.generate(schedule_request);
-  if (request.schedule == kAnySchedule && changes_results(compute))
-    throw PlanError("it updates weights while micro-batches are in flight, which changes results "
-                    "(name it with --schedule to have it)");
-  if (choice.variant.second_copy == SecondCopy::kParked && asked.swap_bytes_per_second == 0.0)
-    throw PlanError("weights are parked on the host, and there is no link to it (name one, or keep "
-                    "both copies)");
-  JobPlan plan = with_or_without_swaps(asked, partitioner, compute, choice.incumbent, memo);
-  plan.variant = as_made(generator, choice.variant, compute);
-  plan.batch = batch_of(request);
-  plan.bound_seconds = job_bound(request);
-  return plan;
+                      const JobChoice& choice) {
+  PlanMemo memo;
+  OrRefusal<JobPlan> plan = plan_choice(request, partitioner, choice, memo);
+  if (!plan) raise(plan.refusal());
+  return std::move(*plan);
+}
+
+void raise(const Refusal& refusal) {
+  if (refusal.cause == Refusal::Cause::kRoom)
+    throw NoRoomError(refusal.sentence, refusal.rank, refusal.needed);
+  if (refusal.cause == Refusal::Cause::kRequest) throw ConfigError("{}", refusal.sentence);
+  throw PlanError("{}", refusal.sentence);
 }
 
 }  // namespace spillway::planner

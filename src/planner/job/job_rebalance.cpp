@@ -8,6 +8,7 @@
 
 #include "job_costs.h"
 #include "move_rounds.h"
+#include "refusing_call.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/job/model_identity.h"
 #include "spillway/planner/partition/rebalance.h"
@@ -70,10 +71,11 @@ class Replanning {
     asked_.chain = reordered(asked_.chain, asked_.stages.order);
   }
 
-  JobPlan with(const Begins& begins) const {
+  OrRefusal<JobPlan> with(const Begins& begins) const {
     JobRequest asked = request_;
     asked.stages.begins = begins;
-    return make_job_plan(asked, partitioner_, choice());
+    PlanMemo memo;
+    return plan_choice(asked, partitioner_, choice(), memo);
   }
 
   /// Candidate first layers of stages, fewest moved bytes first. `has_room`: with unlimited memory,
@@ -81,28 +83,30 @@ class Replanning {
   std::vector<Begins> near(bool has_room) const {
     const SegmentCosts costs(problem(has_room));
     std::vector<Begins> all;
-    for (const NearCuts& near : rebalance_choices(costs, cuts(costs, request_.stages.begins)))
+    for (const NearCuts& near : rebalance_choices(costs, cuts_at(costs, request_.stages.begins)))
       all.push_back(begins_of(costs, near.cuts));
     return all;
   }
 
-  /// Where they begin in a plan made anew with the same order of layers. Throws as make_job_plan.
-  Begins fresh() const {
+  /// Where they begin in a plan made anew with the same order of layers.
+  OrRefusal<Begins> fresh() const {
     JobRequest asked = request_;
     asked.chain = reordered(asked.chain, asked.stages.order);
     asked.chain.may_reorder = false;
     asked.stages = {};
+    PlanMemo memo;
+    const OrRefusal<JobPlan> plan = plan_choice(asked, partitioner_, choice(), memo);
+    if (!plan) return plan.refusal();
     Begins begins;
-    for (const StageEstimate& stage : make_job_plan(asked, partitioner_, choice()).stages)
-      begins.push_back(stage.first_layer);
+    for (const StageEstimate& stage : plan->stages) begins.push_back(stage.first_layer);
     return begins;
   }
 
   /// Nothing where ranks have no room for layers on their way.
   std::optional<RebalanceChoice> moves_to(const Begins& begins, const JobPlan& plan) const {
     const SegmentCosts costs(problem(/*has_room=*/true));
-    auto choice = move_rounds(asked_, costs, plan.actions, cuts(costs, request_.stages.begins),
-                              cuts(costs, begins));
+    auto choice = move_rounds(asked_, costs, plan.actions, cuts_at(costs, request_.stages.begins),
+                              cuts_at(costs, begins));
     if (!choice) return std::nullopt;
     choice->begins = begins;
     choice->step_seconds = plan.step_seconds;
@@ -121,13 +125,6 @@ class Replanning {
     return problem_for(asked, compute_);
   }
 
-  Cuts cuts(const SegmentCosts& costs, const Begins& begins) const {
-    JobRequest asked;
-    asked.stages.begins = begins;
-    CutMemo memo;
-    return cuts_for(asked, partitioner_, costs, memo);
-  }
-
   const JobRequest& request_;
   const Schedule compute_;
   const Partitioner& partitioner_;
@@ -136,21 +133,15 @@ class Replanning {
 
 /// Where stages might begin instead, each once.
 std::vector<Begins> places_of(const Replanning& replanning, const RebalancedJob& job) {
-  std::vector<Begins> places;
-  try {
-    places = replanning.near(job.before &&
-                             job.before->memory_reduction == JobMemoryReduction::kIdleOffload);
-  } catch (const Error&) {
-    // Stages as they are may get into room that equal shares of a rank are too small for.
-    if (!job.before) throw;
-  }
-  try {
-    Begins fresh = replanning.fresh();
-    if (std::find(places.begin(), places.end(), fresh) == places.end())
-      places.push_back(std::move(fresh));
-  } catch (const Error&) {
-    // None by this partitioner; others may do.
-  }
+  const bool has_room =
+      job.before && job.before->memory_reduction == JobMemoryReduction::kIdleOffload;
+  OrRefusal<std::vector<Begins>> near = refusing([&] { return replanning.near(has_room); });
+  // Stages as they are may get into room that equal shares of a rank are too small for.
+  if (!near && !job.before) raise(near.refusal());
+  std::vector<Begins> places = near ? std::move(*near) : std::vector<Begins>();
+  const OrRefusal<Begins> fresh = replanning.fresh();  // This partitioner may find none.
+  if (fresh && std::find(places.begin(), places.end(), *fresh) == places.end())
+    places.push_back(*fresh);
   return places;
 }
 
@@ -244,23 +235,23 @@ JobRequest request_of(const JobFile& file, const std::string& name, MeasuredMode
 RebalancedJob rebalance_job(const JobRequest& request, std::optional<double> steps_left) {
   const Replanning replanning(request);
   RebalancedJob job;
-  try {
-    job.before = replanning.with(request.stages.begins);
-  } catch (const PlanError& error) {
-    job.refusal = error.what();
-  }
+  OrRefusal<JobPlan> before = replanning.with(request.stages.begins);
+  if (before)
+    job.before = std::move(*before);
+  else if (before.refusal().cause == Refusal::Cause::kRequest)
+    raise(before.refusal());
+  else
+    job.refusal = before.refusal().sentence;
   std::vector<Candidate> candidates;
   for (const Begins& begins : places_of(replanning, job)) {
-    try {
-      JobPlan plan = replanning.with(begins);
-      if (!is_faster(plan.step_seconds, job.step_before())) continue;
-      if (auto choice = replanning.moves_to(begins, plan))
-        candidates.push_back({std::move(*choice), std::move(plan)});
-      else
-        ++job.without_room;
-    } catch (const PlanError&) {
-      // Ranks hold more than their stages say, or whole layers do not fit; the next one may do.
-    }
+    OrRefusal<JobPlan> plan = replanning.with(begins);
+    if (!plan && plan.refusal().cause == Refusal::Cause::kRequest) raise(plan.refusal());
+    // Ranks may hold more than their stages say, or whole layers may not fit; the next one may do.
+    if (!plan || !is_faster(plan->step_seconds, job.step_before())) continue;
+    if (auto choice = replanning.moves_to(begins, *plan))
+      candidates.push_back({std::move(*choice), std::move(*plan)});
+    else
+      ++job.without_room;
   }
   candidates = worthwhile(std::move(candidates));
   for (const Candidate& each : candidates) job.choices.push_back(each.choice);

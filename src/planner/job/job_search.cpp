@@ -4,7 +4,8 @@
 #include <optional>
 #include <utility>
 
-#include "cut_trials.h"
+#include "cut_planner.h"
+#include "job_choices.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 
@@ -17,12 +18,8 @@ bool works_within(const JobRequest& request, const Partitioner& partitioner,
   JobRequest other = request;
   other.cut_effort = CutEffort::kExact;
   other.device_memory = memory;
-  try {
-    make_job_plan(other, partitioner, choice);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
+  PlanMemo memo;
+  return static_cast<bool>(plan_choice(other, partitioner, choice, memo));
 }
 
 /// Devices with which a choice works, if a little more than it lacks is enough (whole layers, or
@@ -91,17 +88,16 @@ std::optional<std::string> memory_that_does(const JobRequest& request,
 /// The only choice, or why it is none, with devices that would do where memory is the reason.
 JobPlan only_plan(const JobRequest& request, const Partitioner& partitioner,
                   const JobChoice& choice) {
-  try {
-    return make_job_plan(request, partitioner, choice);
-  } catch (const Error& error) {
-    if (request.device_memory == kNoLimit) throw;
-    const auto enough = memory_that_does(request, partitioner, choice);
-    if (!enough) throw;
-    const std::string sentence = message("{}; devices of {} would do", error.what(), *enough);
-    const auto* too_full = dynamic_cast<const NoRoomError*>(&error);
-    if (too_full) throw NoRoomError(sentence, too_full->rank(), too_full->needed());
-    throw PlanError("{}", sentence);
+  PlanMemo memo;
+  OrRefusal<JobPlan> plan = plan_choice(request, partitioner, choice, memo);
+  if (plan) return std::move(*plan);
+  Refusal reason = plan.refusal();
+  if (request.device_memory == kNoLimit) raise(reason);
+  if (const auto enough = memory_that_does(request, partitioner, choice)) {
+    reason.sentence += message("; devices of {} would do", *enough);
+    if (reason.cause == Refusal::Cause::kRequest) reason.cause = Refusal::Cause::kPlan;
   }
+  raise(reason);
 }
 
 /// True for a better plan, else what the order of this one loses at most.
@@ -117,6 +113,48 @@ bool look_again(const JobRequest& request, const Partitioner& partitioner, JobPl
   plan.order.bound_seconds = again->order.bound_seconds;
   plan.order.downsets = again->order.downsets;
   return false;
+}
+
+constexpr std::uint64_t kMostPassesAgain = 2048;
+
+/// Whether other cuts may help, by what the first ones say.
+bool may_win(const JobAttempt& attempt, double best) {
+  if (!attempt.is_possible()) return attempt.missing > Bytes(0);
+  return is_faster(attempt.step_seconds / kMostGainOfCuts, best);
+}
+
+/// Plans first, the fastest of them before others; then what lacks the least memory.
+bool is_likelier(const JobAttempt& a, const JobAttempt& b) {
+  if (a.is_possible() != b.is_possible()) return a.is_possible();
+  return a.is_possible() ? a.step_seconds < b.step_seconds : a.missing < b.missing;
+}
+
+/// The likeliest choices of a first look once more, with the cuts of all partitioners: one that was
+/// slower than the best plan, or had no room, may win by these. At most 2,048 passes of
+/// micro-batches through stages in all, and none that was a fourth slower. What wins is added to
+/// the attempts, and takes the place of `best`.
+void try_all_cuts(const JobRequest& request, const Partitioner& partitioner, PlanMemo& memo,
+                  std::vector<JobAttempt>& attempts, std::optional<JobPlan>& best) {
+  if (partitioner.reading != Reading::kOurs) return;
+  JobRequest thorough = request;
+  thorough.cut_effort = CutEffort::kAll;
+  std::vector<JobAttempt> likeliest = attempts;
+  std::stable_sort(likeliest.begin(), likeliest.end(), is_likelier);
+  std::uint64_t passes = 0;
+  for (const JobAttempt& attempt : likeliest) {
+    const double seconds = best ? best->step_seconds : kNoTime;
+    if (!may_win(attempt, seconds)) continue;
+    JobChoice choice = attempt.choice;
+    const std::uint64_t own = passes_of(request, choice);
+    if (own > kMostPassesAgain - passes) continue;
+    passes += own;
+    choice.incumbent = {seconds, seconds, seconds};
+    std::optional<JobPlan> found;
+    const JobAttempt again = try_choice(thorough, partitioner, choice, memo, found);
+    if (!found || !is_faster(again.step_seconds, seconds)) continue;
+    attempts.push_back(again);
+    best = std::move(found);
+  }
 }
 
 }  // namespace
@@ -176,27 +214,21 @@ JobAttempt try_choice(const JobRequest& request, const Partitioner& partitioner,
                      to_string(choice.variant),
                      choice.micro_batches != 0 ? choice.micro_batches : most_micro_batches(request),
                      choice};
-  try {
-    JobPlan plan = make_job_plan(request, partitioner, choice, memo);
-    attempt = figures_of(plan);
+  OrRefusal<JobPlan> plan = plan_choice(request, partitioner, choice, memo);
+  if (plan) {
+    attempt = figures_of(*plan);
     attempt.choice = choice;
-    if (!best || is_better(attempt, figures_of(*best))) best = std::move(plan);
-  } catch (const TooSlowError& error) {
-    attempt.refusal = error.what();
-    attempt.is_pruned = true;
-  } catch (const DeferredError& error) {
-    attempt.refusal = error.what();
-    attempt.is_deferred = true;
-    attempt.step_seconds = error.seconds();
-  } catch (const NoRoomError& error) {
-    attempt.refusal = error.what();
-    attempt.missing = error.needed() - request.device_memory;
-    attempt.fullest_rank = error.rank();
-  } catch (const ConfigError& error) {
-    attempt.refusal = error.what();
-  } catch (const PlanError& error) {
-    attempt.refusal = error.what();
+    if (!best || is_better(attempt, figures_of(*best))) best = std::move(*plan);
+    return attempt;
   }
+  const Refusal& reason = plan.refusal();
+  attempt.refusal = reason.sentence;
+  attempt.is_pruned = reason.cause == Refusal::Cause::kPruned;
+  attempt.is_deferred = reason.cause == Refusal::Cause::kDeferred;
+  if (attempt.is_deferred) attempt.step_seconds = reason.seconds;
+  if (reason.cause != Refusal::Cause::kRoom) return attempt;
+  attempt.missing = reason.needed - request.device_memory;
+  attempt.fullest_rank = reason.rank;
   return attempt;
 }
 

@@ -6,7 +6,6 @@
 #include "job_choices.h"
 #include "spillway/planner/job/job_bound.h"
 #include "spillway/planner/job/job_search.h"
-#include "trial_record.h"
 
 namespace spillway::planner {
 namespace {
@@ -16,6 +15,84 @@ constexpr std::uint64_t kMostPasses = std::uint64_t{1} << 21U;  // Of usual ones
 constexpr std::size_t kFewerMicroBatches = 3;
 /// Of those that were deferred.
 constexpr std::size_t kMostTriedLast = 40;
+
+/// The attempts of a search, and what they say of each other.
+class TrialRecord {
+ public:
+  void add(const JobChoice& choice, JobAttempt made);
+  std::vector<JobAttempt> take() { return std::move(attempts_); }
+
+  /// The step of the best plan; infinite before there is one.
+  double best_seconds() const { return best_seconds_; }
+  double best_seconds_of(const ScheduleGenerator& generator) const;
+  /// The attempt as it was made before, or nothing. Until the next one is added.
+  const JobAttempt* known(const JobChoice& choice) const;
+  /// Of each schedule the choice that was fastest; the fastest schedule first.
+  std::vector<JobChoice> fastest_of_each() const;
+  /// The numbers of data-parallel replicas, those of the fastest attempt first.
+  std::vector<std::uint32_t> data_parallel_by_time() const;
+
+ private:
+  std::vector<JobAttempt> attempts_;
+  std::vector<JobChoice> choices_;  ///< By attempt.
+  double best_seconds_ = kNoTime;
+};
+
+void TrialRecord::add(const JobChoice& choice, JobAttempt made) {
+  if (made.is_possible()) best_seconds_ = std::min(best_seconds_, made.step_seconds);
+  attempts_.push_back(std::move(made));
+  choices_.push_back(choice);
+}
+
+double TrialRecord::best_seconds_of(const ScheduleGenerator& generator) const {
+  double best = kNoTime;
+  for (std::size_t i = 0; i < choices_.size(); ++i)
+    if (choices_[i].generator == &generator && attempts_[i].is_possible())
+      best = std::min(best, attempts_[i].step_seconds);
+  return best;
+}
+
+const JobAttempt* TrialRecord::known(const JobChoice& choice) const {
+  const std::string variant = to_string(choice.variant);
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    const JobChoice& other = choices_[i];
+    // What was left open may have become just this.
+    const bool is_same = other.variant == choice.variant || attempts_[i].variant == variant;
+    if (is_same && other.generator == choice.generator &&
+        other.data_parallel == choice.data_parallel && other.micro_batches == choice.micro_batches)
+      return &attempts_[i];
+  }
+  return nullptr;
+}
+
+std::vector<JobChoice> TrialRecord::fastest_of_each() const {
+  std::vector<std::size_t> best = best_of_each(attempts_);
+  std::erase_if(best, [&](std::size_t each) { return !attempts_[each].is_possible(); });
+  std::stable_sort(best.begin(), best.end(), [&](std::size_t a, std::size_t b) {
+    return attempts_[a].step_seconds < attempts_[b].step_seconds;
+  });
+  std::vector<JobChoice> choices;
+  for (const std::size_t each : best) choices.push_back(choices_[each]);
+  return choices;
+}
+
+std::vector<std::uint32_t> TrialRecord::data_parallel_by_time() const {
+  std::vector<std::pair<double, std::uint32_t>> best;
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    const auto same = std::find_if(best.begin(), best.end(), [&](const auto& other) {
+      return other.second == choices_[i].data_parallel;
+    });
+    const double seconds = attempts_[i].is_possible() ? attempts_[i].step_seconds : kNoTime;
+    if (same == best.end())
+      best.emplace_back(seconds, choices_[i].data_parallel);
+    else
+      same->first = std::min(same->first, seconds);
+  }
+  std::sort(best.begin(), best.end());  // Of equals the fewest.
+  std::vector<std::uint32_t> data_parallel;
+  for (const auto& each : best) data_parallel.push_back(each.second);
+  return data_parallel;
+}
 
 class Trials {
  public:
@@ -147,33 +224,45 @@ class Trials {
       if (generator.stages_per_rank == StagesPerRank::kAsRequested)
         try_chunks({&generator, data_parallel}, ranks);
     if (ranks < 2) return;  // Nothing to pipeline.
-    try_slots(data_parallel, ranks);
-    try_gems(data_parallel);
+    for (const ScheduleGenerator& generator : schedule_generators()) {
+      if (generator.traits.has_slots) try_slots({&generator, data_parallel}, ranks);
+      if (generator.traits.fewest_replicas != 0 && generator.traits.copies == 1)
+        try_replicas({&generator, data_parallel});
+    }
+    try_second_copies(data_parallel);
     if (can_park()) try_parked(data_parallel);
   }
 
-  void try_slots(std::uint32_t data_parallel, std::uint32_t ranks) {
+  void try_slots(JobChoice choice, std::uint32_t ranks) {
     std::vector<std::uint32_t> slots;
     for (std::uint32_t each = 1; each < ranks; ++each) slots.push_back(each);
-    try_up_to_memory({&schedule_generator_named("1f1b-capped"), data_parallel}, &JobVariant::slots,
-                     slots);
+    try_up_to_memory(choice, &JobVariant::slots, slots);
   }
 
-  /// Fewer passes over the model have more micro-batches in each, which take more memory. One or
-  /// two passes of gems-master are other schedules.
-  void try_gems(std::uint32_t data_parallel) {
-    std::vector<std::uint32_t> passes = divisors_of(most_micro_batches(request_) / data_parallel);
-    try_up_to_memory({&schedule_generator_named("gems-basic"), data_parallel},
-                     &JobVariant::replicas, passes);
-    std::erase_if(passes, [](std::uint32_t each) { return each < 3; });
-    JobChoice twice{&schedule_generator_named("gems-mast"), data_parallel};
-    JobChoice often{&schedule_generator_named("gems-master"), data_parallel};
+  /// Fewer passes over the model have more micro-batches in each, which take more memory.
+  void try_replicas(JobChoice choice) {
+    std::vector<std::uint32_t> passes =
+        divisors_of(most_micro_batches(request_) / choice.data_parallel);
+    std::erase_if(passes, [&](std::uint32_t each) {
+      return each < choice.generator->traits.fewest_replicas;
+    });
+    if (!passes.empty()) try_up_to_memory(choice, &JobVariant::replicas, passes);
+  }
+
+  /// Of schedules whose passes have the two copies of a stage in turn, each way to hold both.
+  void try_second_copies(std::uint32_t data_parallel) {
     for (const SecondCopy copy :
          {SecondCopy::kStepped, SecondCopy::kSingleOwner, SecondCopy::kParked}) {
       if (copy == SecondCopy::kParked && !can_park()) continue;
-      twice.variant.second_copy = often.variant.second_copy = copy;
-      try_variant(twice);
-      if (!passes.empty()) try_up_to_memory(often, &JobVariant::replicas, passes);
+      for (const ScheduleGenerator& generator : schedule_generators()) {
+        if (generator.traits.alternation != Alternation::kMeet) continue;
+        JobChoice choice{&generator, data_parallel};
+        choice.variant.second_copy = copy;
+        if (generator.traits.fewest_replicas != 0)
+          try_replicas(choice);
+        else
+          try_variant(choice);
+      }
     }
   }
 
@@ -192,10 +281,14 @@ class Trials {
     return request_.swap_bytes_per_second > 0.0 && request_.device_memory != kNoLimit;
   }
 
-  /// Of schedules with two stages on a rank, GEMS apart, where memory is in the way.
+  /// Of schedules with two stages on a rank, without those of `try_second_copies`, where memory is
+  /// in the way.
   void try_parked(std::uint32_t data_parallel) {
     for (const ScheduleGenerator& generator : schedule_generators()) {
-      if (generator.stages_per_rank == StagesPerRank::kOne && generator.name != "chimera") continue;
+      const bool has_two =
+          generator.stages_per_rank != StagesPerRank::kOne ||
+          (generator.traits.copies > 1 && generator.traits.alternation == Alternation::kNone);
+      if (!has_two) continue;
       JobChoice choice{&generator, data_parallel};
       const JobAttempt* usual = record_.known(choice);
       if (usual && usual->is_possible() && !usual->reduces_memory) continue;

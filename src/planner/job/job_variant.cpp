@@ -18,21 +18,31 @@ constexpr std::uint32_t kChunks = 2;
 bool has_chunks(const ScheduleGenerator& generator) {
   return generator.stages_per_rank == StagesPerRank::kAsRequested;
 }
-bool has_slots(const ScheduleGenerator& generator) { return generator.name == "1f1b-capped"; }
+bool has_slots(const ScheduleGenerator& generator) { return generator.traits.has_slots; }
 bool has_replicas(const ScheduleGenerator& generator) {
-  return generator.name == "gems-basic" || generator.name == "gems-master";
+  return generator.traits.fewest_replicas != 0;
 }
 
 struct CountWord {
   std::string_view name;
   std::uint32_t JobVariant::*field;
   bool (*is_open)(const ScheduleGenerator& generator);
-  std::string_view schedules;  ///< Those that leave it open, for people.
 };
-constexpr std::array<CountWord, 3> kCounts{
-    {{"chunks", &JobVariant::chunks, has_chunks, "interleaved and breadth-first"},
-     {"slots", &JobVariant::slots, has_slots, "1f1b-capped"},
-     {"replicas", &JobVariant::replicas, has_replicas, "gems-basic and gems-master"}}};
+constexpr std::array<CountWord, 3> kCounts{{{"chunks", &JobVariant::chunks, has_chunks},
+                                            {"slots", &JobVariant::slots, has_slots},
+                                            {"replicas", &JobVariant::replicas, has_replicas}}};
+
+/// The schedules that leave a count open, for people: "gems-basic and gems-master".
+std::string schedules_with(const CountWord& word) {
+  std::string text;
+  std::string_view last;
+  for (const ScheduleGenerator& generator : schedule_generators()) {
+    if (!word.is_open(generator)) continue;
+    if (!last.empty()) (text += text.empty() ? "" : ", ") += last;
+    last = generator.name;
+  }
+  return text.empty() ? std::string(last) : message("{} and {}", text, last);
+}
 
 constexpr std::array<Named<SecondCopy>, 2> kSecondCopies{
     {{"parked", SecondCopy::kParked}, {"single-owner", SecondCopy::kSingleOwner}}};
@@ -153,7 +163,7 @@ void check(const ScheduleGenerator& generator, const JobVariant& variant) {
   for (const CountWord& each : kCounts)
     if (variant.*each.field != 0 && !each.is_open(generator))
       throw ConfigError("{} has no {} to choose, unlike {} (leave {}={} out)", generator.name,
-                        each.name, each.schedules, each.name, variant.*each.field);
+                        each.name, schedules_with(each), each.name, variant.*each.field);
 }
 
 ScheduleRequest schedule_request_for(const ScheduleGenerator& generator, const JobVariant& variant,

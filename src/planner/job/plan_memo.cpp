@@ -20,23 +20,19 @@ std::vector<double> figures_of_first_stage(const PartitionProblem& problem) {
 
 std::vector<double> figures_of(const PartitionProblem& problem, bool with_what_stages_hold) {
   std::vector<double> figures{static_cast<double>(problem.devices.size()),
-                              problem.transfers_hide ? 1.0 : 0.0,
-                              problem.transfers_use_swap_link ? 1.0 : 0.0};
+                              problem.transfers_hide ? 1.0 : 0.0};
   for (const StageDevice& device : problem.devices) {
     figures.push_back(device.slowdown);
     figures.push_back(static_cast<double>(device.memory.count()));
     if (with_what_stages_hold)
       figures.insert(figures.end(),
-                     {static_cast<double>(device.reserved.count()), device.swap_seconds_per_byte,
-                      static_cast<double>(device.host)});
+                     {static_cast<double>(device.reserved.count()), device.swap_seconds_per_byte});
   }
   for (const StageLink& link : problem.links)
     figures.insert(figures.end(), {link.seconds_per_byte, link.fixed_seconds});
   if (!with_what_stages_hold) return figures;
   for (const StageFactors& each : problem.factors)
     figures.insert(figures.end(), {each.in_flight, each.weight_versions, each.state_copies});
-  figures.insert(figures.end(), problem.host_swap_seconds_per_byte.begin(),
-                 problem.host_swap_seconds_per_byte.end());
   return figures;
 }
 

@@ -8,7 +8,7 @@
 
 #include "job_assembly.h"
 #include "job_costs.h"
-#include "least_memory_model.h"
+#include "refusing_call.h"
 #include "spillway/base/error.h"
 
 namespace spillway::planner {
@@ -17,17 +17,42 @@ namespace {
 /// In which room is taken away. Two do where a rank has two stages.
 constexpr std::size_t kMostSteps = 4;
 
-void require_fit(const SegmentCosts& costs, const PartitionEstimate& estimate) {
-  if (estimate.fits) return;
+/// The first stage that does not fit.
+Refusal too_full(const SegmentCosts& costs, const PartitionEstimate& estimate) {
   const auto is_too_full = [](const StageEstimate& stage) { return std::isinf(stage.seconds); };
   const auto stage = std::find_if(estimate.stages.begin(), estimate.stages.end(), is_too_full);
   const auto index = static_cast<std::uint32_t>(stage - estimate.stages.begin());
-  throw PlanError(
-      "stage {}, layers {} to {}, takes {} before swaps and recomputation, which cannot "
-      "bring it below {} (let the partitioner 'spillway' cut, or use more ranks or "
-      "more memory)",
-      index, stage->first_layer, stage->last_layer, stage->raw_memory,
-      costs.problem().devices[index].memory);
+  return {.sentence = message(
+              "stage {}, layers {} to {}, takes {} before swaps and recomputation, which cannot "
+              "bring it below {} (let the partitioner 'spillway' cut, or use more ranks or more "
+              "memory)",
+              index, stage->first_layer, stage->last_layer, stage->raw_memory,
+              costs.problem().devices[index].memory)};
+}
+
+/// A model cut into stages, with what each does about its memory.
+struct CutModel {
+  SegmentCosts costs;
+  PartitionEstimate estimate;
+};
+
+/// These cuts, or else those with the least memory on the fullest stage, when stages swap and
+/// recompute all they can however long it takes, and devices have no end. Throws as problem_for and
+/// SegmentCosts where something else than memory is in the way.
+CutModel least_memory_model(const JobRequest& request, const Schedule& schedule,
+                            const std::optional<Cuts>& cuts) {
+  constexpr double kLongEnough = 1e12;
+  JobRequest unlimited = request;
+  unlimited.device_memory = kNoLimit;
+  SegmentCosts costs(problem_for(unlimited, schedule));
+  if (cuts) {
+    PartitionEstimate estimate = evaluate_memory(costs, *cuts, kLongEnough);
+    return {std::move(costs), std::move(estimate)};
+  }
+  const auto least = least_memory_cuts(costs, kLongEnough);
+  if (!least) throw PlanError("a micro-batch takes more than {} s on a stage", kLongEnough);
+  PartitionEstimate estimate = evaluate_memory(costs, least->cuts, kLongEnough);
+  return {std::move(costs), std::move(estimate)};
 }
 
 std::vector<std::set<std::uint32_t>> stages_of_ranks(const Schedule& schedule) {
@@ -47,39 +72,48 @@ struct TightPlan {
 class StageBudgets {
  public:
   StageBudgets(const JobRequest& request, const Partitioner& partitioner, const Schedule& compute,
-               double incumbent_seconds, CutMemo& memo)
+               PartitionProblem problem, double incumbent_seconds, CutMemo& memo)
       : request_(request),
         partitioner_(partitioner),
         compute_(compute),
         incumbent_seconds_(incumbent_seconds),
         memo_(memo),
-        problem_(problem_for(request, compute)),
+        problem_(std::move(problem)),
         by_rank_(stages_of_ranks(compute)) {}
 
   /// The plan under the partitioner's cuts. `cuts` are them, also where they do not fit.
-  JobPlan cut(std::optional<Cuts>& cuts) const {
+  OrRefusal<JobPlan> cut(std::optional<Cuts>& cuts) const {
     cuts.reset();
-    const SegmentCosts costs(problem_);
-    cuts = cuts_for(request_, partitioner_, costs, memo_);
-    return evaluated(costs, *cuts);
+    const OrRefusal<SegmentCosts> costs = refusing([&] { return SegmentCosts(problem_); });
+    if (!costs) return costs.refusal();
+    const OrRefusal<Cuts> found = cuts_for(request_, partitioner_, *costs, memo_);
+    if (!found) return found.refusal();
+    cuts = *found;
+    return evaluated(*costs, *cuts);
   }
 
   /// Under the cuts that hold least, or under those that are given, whatever it takes: how stages
   /// look then, and how full ranks are.
-  TightPlan tightest(const std::optional<Cuts>& given) const {
-    const CutModel tight = least_memory_model(request_, compute_, given);
+  OrRefusal<TightPlan> tightest(const std::optional<Cuts>& given) const {
+    const OrRefusal<CutModel> tight =
+        refusing([&] { return least_memory_model(request_, compute_, given); });
+    if (!tight) return tight.refusal();
     Cuts cuts{0};
-    for (std::uint32_t k = 0; k < tight.estimate.stages.size(); ++k)
-      cuts.push_back(segment_of(tight.costs, tight.estimate.stages[k], k).end);
-    return {timed(request_, started(request_, partitioner_, compute_, tight.costs, tight.estimate)),
-            std::move(cuts)};
+    for (std::uint32_t k = 0; k < tight->estimate.stages.size(); ++k)
+      cuts.push_back(segment_of(tight->costs, tight->estimate.stages[k], k).end);
+    OrRefusal<JobPlan> plan =
+        simulated(request_, partitioner_, compute_, tight->costs, tight->estimate);
+    if (!plan) return plan.refusal();
+    return TightPlan{std::move(*plan), std::move(cuts)};
   }
 
   /// What was found to fit, with the times that it takes.
-  JobPlan within(const TightPlan& tight) {
+  OrRefusal<JobPlan> within(const TightPlan& tight) {
     for (std::uint32_t stage = 0; stage < compute_.stages; ++stage)
       problem_.devices[stage].memory = tight.plan.stages[stage].memory;
-    return evaluated(SegmentCosts(problem_), tight.cuts);
+    const OrRefusal<SegmentCosts> costs = refusing([&] { return SegmentCosts(problem_); });
+    if (!costs) return costs.refusal();
+    return evaluated(*costs, tight.cuts);
   }
 
   /// Stages of ranks that are too full get less: step by step, for they share what is lacking in
@@ -117,22 +151,23 @@ class StageBudgets {
   }
 
  private:
-  void require_faster(const std::vector<double>& stage_seconds) const {
-    if (busiest_rank_seconds(compute_, stage_seconds) >= incumbent_seconds_)
-      throw TooSlowError("a rank computes for longer than other cuts take");
+  bool is_too_slow(const std::vector<double>& stage_seconds) const {
+    return busiest_rank_seconds(compute_, stage_seconds) >= incumbent_seconds_;
   }
 
-  JobPlan evaluated(const SegmentCosts& costs, const Cuts& cuts) const {
+  OrRefusal<JobPlan> evaluated(const SegmentCosts& costs, const Cuts& cuts) const {
+    const Refusal too_slow{.cause = Refusal::Cause::kPruned,
+                           .sentence = "a rank computes for longer than other cuts take"};
     std::vector<double> seconds;
     for (std::uint32_t k = 0; k + 1 < cuts.size(); ++k)
       seconds.push_back(costs.load({cuts[k], cuts[k + 1], k}).seconds);
-    require_faster(seconds);
+    if (is_too_slow(seconds)) return too_slow;
     const PartitionEstimate estimate = evaluate(costs, cuts);
-    require_fit(costs, estimate);
+    if (!estimate.fits) return too_full(costs, estimate);
     for (std::uint32_t k = 0; k < seconds.size(); ++k)
       seconds[k] += estimate.stages[k].recompute_seconds;
-    require_faster(seconds);
-    return timed(request_, started(request_, partitioner_, compute_, costs, estimate));
+    if (is_too_slow(seconds)) return too_slow;
+    return simulated(request_, partitioner_, compute_, costs, estimate);
   }
 
   const JobRequest& request_;
@@ -145,43 +180,40 @@ class StageBudgets {
   std::size_t steps_ = 0;
 };
 
-JobPlan unlimited(const JobRequest& request, JobPlan plan) {
-  require_room(request, plan);
-  return plan;
-}
-
 }  // namespace
 
-JobPlan reduced_by_stage(const JobRequest& request, const Partitioner& partitioner,
-                         const Schedule& compute, double incumbent_seconds, CutMemo& memo) {
-  StageBudgets budgets(request, partitioner, compute, incumbent_seconds, memo);
+OrRefusal<JobPlan> reduced_by_stage(const JobRequest& request, const Partitioner& partitioner,
+                                    const Schedule& compute, double incumbent_seconds,
+                                    CutMemo& memo) {
+  OrRefusal<PartitionProblem> problem = refusing([&] { return problem_for(request, compute); });
+  if (!problem) return problem.refusal();
+  StageBudgets budgets(request, partitioner, compute, std::move(*problem), incumbent_seconds, memo);
   std::optional<Cuts> cuts;
-  bool is_first = true;
   bool was_tight = false;
-  for (; budgets.steps() < kMostSteps; is_first = false) {
-    std::optional<JobPlan> plan;
-    try {
-      plan = budgets.cut(cuts);
-    } catch (const TooSlowError&) {
-      throw;
-    } catch (const Error& error) {
-      if (request.device_memory == kNoLimit) throw;
-      const TightPlan tight = budgets.tightest(cuts);
-      if (tight.plan.peak() > request.device_memory && is_first)
-        throw NoRoomError(error.what(), fullest_rank(tight.plan), tight.plan.peak());
-      require_room(request, tight.plan);
-      if (was_tight && !cuts) throw;  // This partitioner does not find them.
-      if (was_tight) return unlimited(request, budgets.within(tight));
-      was_tight = true;
-      budgets.give_back(tight.plan);
+  for (bool is_first = true; budgets.steps() < kMostSteps; is_first = false) {
+    OrRefusal<JobPlan> plan = budgets.cut(cuts);
+    if (plan && plan->peak() <= request.device_memory) return with_room(request, std::move(plan));
+    if (plan) {
+      budgets.take_away(*plan);
       continue;
     }
-    if (plan->peak() <= request.device_memory) return unlimited(request, std::move(*plan));
-    budgets.take_away(*plan);
+    const Refusal& reason = plan.refusal();
+    if (reason.is_given_up() || request.device_memory == kNoLimit) return plan;
+    const OrRefusal<TightPlan> tight = budgets.tightest(cuts);
+    if (!tight) return tight.refusal();
+    if (tight->plan.peak() > request.device_memory && is_first)
+      return Refusal{Refusal::Cause::kRoom, reason.sentence, fullest_rank(tight->plan),
+                     tight->plan.peak()};
+    if (auto lack = lack_of_room(request, tight->plan)) return std::move(*lack);
+    if (was_tight && !cuts) return plan;  // This partitioner does not find them.
+    if (was_tight) return with_room(request, budgets.within(*tight));
+    was_tight = true;
+    budgets.give_back(tight->plan);
   }
-  const TightPlan tight = budgets.tightest(cuts);
-  require_room(request, tight.plan);
-  return unlimited(request, budgets.within(tight));
+  const OrRefusal<TightPlan> tight = budgets.tightest(cuts);
+  if (!tight) return tight.refusal();
+  if (auto lack = lack_of_room(request, tight->plan)) return std::move(*lack);
+  return with_room(request, budgets.within(*tight));
 }
 
 }  // namespace spillway::planner

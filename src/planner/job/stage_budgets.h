@@ -11,9 +11,10 @@ namespace spillway::planner {
 /// Partitions know stages, and devices limit ranks. Where a rank has several of them, or the copy
 /// of another one (GEMS, Chimera), what each may hold is found by trying: less where a rank has
 /// come out too full, and where no cuts fit, what ranks leave free under those that hold least.
-/// Throws NoRoomError where those do not fit either, TooSlowError where a rank computes for
-/// `incumbent_seconds` under the partitioner's cuts, and as `make_job_plan`.
-JobPlan reduced_by_stage(const JobRequest& request, const Partitioner& partitioner,
-                         const Schedule& compute, double incumbent_seconds, CutMemo& memo);
+/// Refused with `kRoom` where those do not fit either, with `kPruned` where a rank computes for
+/// `incumbent_seconds` under the partitioner's cuts, and as `plan_choice` says.
+OrRefusal<JobPlan> reduced_by_stage(const JobRequest& request, const Partitioner& partitioner,
+                                    const Schedule& compute, double incumbent_seconds,
+                                    CutMemo& memo);
 
 }  // namespace spillway::planner

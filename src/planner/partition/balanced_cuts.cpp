@@ -95,9 +95,7 @@ std::optional<BalancedCuts> balanced_cuts(const SegmentGoal& goal, const CutRang
   bool is_exact = range.stages() == 1;
   const double steps = static_cast<double>(range.units()) * range.units() * range.stages() *
                        static_cast<double>(range.stages());
-  if (!goal.shared_links().empty()) {
-    found = least_bottleneck(goal, range);
-  } else if (steps <= kMostTableSteps) {
+  if (steps <= kMostTableSteps) {
     found = balanced_by_table(goal, range);
     is_exact = true;
   } else {

@@ -15,8 +15,8 @@ struct BottleneckCuts {
 
 /// The cuts whose worst segment costs least, no stage empty; nothing where every way is impossible.
 /// Halves the range of costs, and moves its ends to costs that segments really have, so that it
-/// ends with the exact one after some forty probes; with shared links to twelve digits. Probes fill
-/// from the left where that is exact or already decides, and else keep the reachable cuts.
+/// ends with the exact one after some forty probes. Probes fill from the left where that is exact
+/// or already decides, and else keep the reachable cuts.
 std::optional<BottleneckCuts> least_bottleneck(const SegmentGoal& goal, const CutRange& range);
 
 /// Cost of the worst segment of these cuts; infinite where one is impossible.

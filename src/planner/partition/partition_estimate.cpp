@@ -9,33 +9,6 @@
 namespace spillway::planner {
 namespace {
 
-/// The rate of each stage's swaps: its own, or of a shared link what it needs at `seconds` within
-/// `bytes`, and its part of what is left.
-std::vector<double> swap_rates(const SegmentCosts& costs, const Cuts& cuts, double seconds,
-                               double bytes) {
-  std::vector<double> rates;
-  for (std::uint32_t k = 0; k < costs.stages(); ++k)
-    rates.push_back(costs.load({cuts[k], cuts[k + 1], k}).swap_bytes_per_second);
-  if (!(seconds > 0.0) || seconds == kNever) return rates;
-  for (const SegmentCosts::SharedLink& link : costs.shared_links()) {
-    double used = 0.0;
-    std::vector<double> needs;
-    for (std::uint32_t k = link.first_stage; k < link.end_stage; ++k) {
-      needs.push_back(costs.swap_need({cuts[k], cuts[k + 1], k}, seconds,
-                                      std::min(bytes, costs.device_bytes(k))));
-      used += needs.back();
-    }
-    if (used == 0.0 || used == kNever) continue;
-    for (std::uint32_t k = link.first_stage; k < link.end_stage; ++k) {
-      const double share = link.bytes_per_second * needs[k - link.first_stage] / used;
-      const double own =
-          costs.load({cuts[k], cuts[k + 1], k}, Borders::kNone).swap_bytes_per_second;
-      rates[k] = std::min(own, share);
-    }
-  }
-  return rates;
-}
-
 StageEstimate stage_estimate(const SegmentCosts& costs, Segment segment, const SegmentLoad& load,
                              WholeActions actions) {
   StageEstimate stage;
@@ -76,16 +49,14 @@ PartitionEstimate evaluate(const SegmentCosts& costs, const Cuts& cuts) {
   check(costs, cuts);
   PartitionEstimate estimate;
   estimate.fluid_seconds = bottleneck_of(TimeGoal(costs), whole(costs), cuts);
-  const std::vector<double> rates = swap_rates(costs, cuts, estimate.fluid_seconds, kNever);
   for (std::uint32_t k = 0; k < costs.stages(); ++k) {
     const Segment segment{cuts[k], cuts[k + 1], k};
     const double bytes = costs.device_bytes(k);
-    SegmentLoad load = costs.load(segment);
-    load.swap_bytes_per_second = rates[k];
-    const WholeActions actions = quickest_actions(costs, segment, bytes, rates[k]);
+    const SegmentLoad load = costs.load(segment);
+    const WholeActions actions = quickest_actions(costs, segment, bytes);
     estimate.point_sets += actions.sets;
     StageEstimate stage = stage_estimate(costs, segment, load, actions);
-    stage.seconds = seconds_with(load, actions, bytes, rates[k]);
+    stage.seconds = seconds_with(load, actions, bytes);
     const double kept = load.stash_bytes - actions.saved_bytes;
     double memory = load.fixed_bytes + load.in_flight * kept;
     if (stage.seconds < kNever && bytes < kNever) {
@@ -106,20 +77,18 @@ PartitionEstimate evaluate_memory(const SegmentCosts& costs, const Cuts& cuts, d
   check(costs, cuts);
   PartitionEstimate estimate;
   estimate.fluid_bytes = bottleneck_of(MemoryGoal(costs, seconds), whole(costs), cuts);
-  const std::vector<double> rates = swap_rates(costs, cuts, seconds, estimate.fluid_bytes);
   estimate.fits = estimate.fluid_bytes < kNever;
   double worst = 0.0;
   for (std::uint32_t k = 0; k < costs.stages(); ++k) {
     const Segment segment{cuts[k], cuts[k + 1], k};
-    SegmentLoad load = costs.load(segment);
-    load.swap_bytes_per_second = rates[k];
+    const SegmentLoad load = costs.load(segment);
     const WholeActions actions = most_saving_actions(costs, segment, seconds);
     estimate.point_sets += actions.sets;
     StageEstimate stage = stage_estimate(costs, segment, load, actions);
-    stage.seconds = seconds_with(load, actions, kNever, rates[k]);
+    stage.seconds = seconds_with(load, actions, kNever);
     const double kept = load.stash_bytes - actions.saved_bytes;
-    const double swapped = std::clamp(carried_bytes(seconds, rates[k]) - load.transfer_bytes, 0.0,
-                                      std::max(0.0, kept));
+    const double swapped =
+        std::min(carried_bytes(seconds, load.swap_bytes_per_second), std::max(0.0, kept));
     const double bytes = load.fixed_bytes + load.in_flight * (kept - swapped);
     stage.swapped = as_bytes(swapped);
     stage.memory = as_bytes(bytes);

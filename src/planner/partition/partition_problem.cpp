@@ -1,7 +1,6 @@
 #include "spillway/planner/partition/partition_problem.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "chain_units.h"
@@ -23,7 +22,6 @@ bool is_rate(double seconds_per_byte) {
 }
 
 void check_devices(const PartitionProblem& problem) {
-  std::set<std::uint32_t> done;
   for (std::size_t i = 0; i < problem.devices.size(); ++i) {
     const StageDevice& device = problem.devices[i];
     if (!is_factor(device.slowdown))
@@ -36,25 +34,6 @@ void check_devices(const PartitionProblem& problem) {
     if (!is_rate(device.swap_seconds_per_byte))
       throw ConfigError("device {} swaps at {} s per byte; leave it infinite where nothing swaps",
                         i, device.swap_seconds_per_byte);
-    if (problem.transfers_use_swap_link && device.swap_seconds_per_byte == kNoLink)
-      throw ConfigError(
-          "device {} has no swap link that transfers could use; give its rate, or let "
-          "transfers have links of their own",
-          i);
-    if (device.host == kNoHost) continue;
-    if (device.host >= problem.host_swap_seconds_per_byte.size())
-      throw ConfigError(
-          "device {} is on host {}, and {} hosts have a budget; give each one its rate", i,
-          device.host, problem.host_swap_seconds_per_byte.size());
-    const double rate = problem.host_swap_seconds_per_byte[device.host];
-    if (!is_rate(rate) || (problem.transfers_use_swap_link && rate == kNoLink))
-      throw ConfigError("host {} swaps at {} s per byte; give the rate of its link", device.host,
-                        rate);
-    const bool is_new = i == 0 || problem.devices[i - 1].host != device.host;
-    if (is_new && !done.insert(device.host).second)
-      throw ConfigError("device {} is on host {}, whose other devices lie apart in the pipeline; "
-                        "give the stages of one host to neighbours",
-                        i, device.host);
   }
 }
 
@@ -108,10 +87,6 @@ PartitionProblem interleaved(const PartitionProblem& problem, std::uint32_t chun
                              const std::vector<StageFactors>& factors) {
   check(problem);
   if (chunks == 0) throw ConfigError("0 chunks per device run nothing; use 1 for no interleaving");
-  if (!problem.host_swap_seconds_per_byte.empty())
-    throw ConfigError(
-        "interleaved stages share no budget of a host; give each device a rate of its "
-        "own instead");
   PartitionProblem all = problem;
   Bytes peak;
   for (ModelLayer& layer : all.chain.layers)

@@ -7,17 +7,8 @@
 namespace spillway::planner {
 namespace {
 
-using SharedLink = SegmentCosts::SharedLink;
-
 /// Of the limit: what upper bounds may take where the exact cost shall be within it, rounded.
 constexpr double kSurely = 1.0 - 1e-9;
-
-const SharedLink* link_of(const SegmentGoal& goal, std::uint32_t stage) {
-  const std::vector<SharedLink>& links = goal.shared_links();
-  const auto behind = std::partition_point(
-      links.begin(), links.end(), [&](const SharedLink& link) { return link.end_stage <= stage; });
-  return behind != links.end() && behind->first_stage <= stage ? &*behind : nullptr;
-}
 
 class Search {
  public:
@@ -36,7 +27,7 @@ class Search {
     sure_units_ = range_.units() / range_.stages();
     reached_.resize(range_.stages() + 1);
     reached_[0].first = range_.first_unit;
-    reached_[0].add(0.0);
+    reached_[0].add(true);
     for (std::uint32_t k = 0; k < range_.stages(); ++k) {
       const std::uint32_t left = range_.stages() - 1 - k;
       const std::uint32_t from = std::max(earliest.cuts[k + 1], range_.first_unit + k + 1);
@@ -56,23 +47,19 @@ class Search {
  private:
   /// The cuts from..to behind stage k that can be reached.
   void extend(std::uint32_t k, std::uint32_t from, std::uint32_t to) {
-    const SharedLink* link = link_of(goal_, range_.first_stage + k);
-    const double budget = link == nullptr ? kNever : goal_.budget(*link, at_);
-    const bool ends_link = link == nullptr || range_.first_stage + k + 1 == link->end_stage ||
-                           k + 1 == range_.stages();
     ReachedCuts& next = reached_[k + 1];
     next.first = from;
     std::uint32_t sure_end = from;  // Cuts before it are reached, whatever their borders.
     for (std::uint32_t end = from; end <= to; ++end) {
-      if (link == nullptr && end >= sure_end) sure_end = surely_reached(k, end, to);
+      if (end >= sure_end) sure_end = surely_reached(k, end, to);
       if (end < sure_end || known_.is_reached(k + 1, end)) {
-        next.add(0.0);
+        next.add(true);
         continue;
       }
-      const double used = known_.is_beyond(k + 1, end) ? kNever : least_used(k, end, budget);
-      next.add(used == kNever ? kNever : ends_link ? 0.0 : used);
-      if (used == kNever && is_behind_all(k, end)) {
-        while (++end <= to) next.add(kNever);
+      const bool is_reached = !known_.is_beyond(k + 1, end) && begin_of(k, end);
+      next.add(is_reached);
+      if (!is_reached && is_behind_all(k, end)) {
+        while (++end <= to) next.add(false);
       }
     }
   }
@@ -101,65 +88,28 @@ class Search {
     return last + 1;
   }
 
-  /// The least that the stages of the link use up to stage k, which ends there.
-  double least_used(std::uint32_t k, std::uint32_t end, double budget) {
-    double least = kNever;
-    visit(k, end, budget,
-          [&](std::uint32_t, double used) { return (least = std::min(least, used)) > 0.0; });
-    return least;
-  }
-
-  /// Calls `see(begin, used)` for each beginning of stage k from which it can end there, latest
-  /// first, until that says false.
-  template <typename See>
-  void visit(std::uint32_t k, std::uint32_t end, double budget, const See& see) {
+  /// The latest beginning of stage k from which it can end there.
+  std::optional<std::uint32_t> begin_of(std::uint32_t k, std::uint32_t end) {
     const ReachedCuts& before = reached_[k];
-    const std::uint32_t stage = range_.first_stage + k;
-    const bool is_shared = budget < kNever;
     for (std::uint32_t begin = before.last_before(end); begin != ReachedCuts::kNone;
          begin = before.last_before(begin)) {
-      const Segment segment{begin, end, stage};
-      double used = 0.0;
-      if (is_shared) {
-        used = before.used(begin) + goal_.need(segment, at_);
-        if (used <= budget && !see(begin, used)) return;
-        if (used <= budget) continue;
-      } else {
-        const bool is_sure = goal_.is_surely_within(segment, at_);
-        const double cost = is_sure ? at_ : goal_.cost(segment, Borders::kExact);
-        if (cost <= at_) {
-          if (!see(begin, 0.0)) return;
-          continue;
-        }
-        next_cost_ = std::min(next_cost_, cost);
-      }
+      const Segment segment{begin, end, range_.first_stage + k};
+      if (goal_.is_surely_within(segment, at_)) return begin;
+      const double cost = goal_.cost(segment, Borders::kExact);
+      if (cost <= at_) return begin;
+      next_cost_ = std::min(next_cost_, cost);
       const double bound = goal_.cost(segment, Borders::kNone);
       if (bound > at_) {
         next_cost_ = std::min(next_cost_, bound);
-        return;
+        break;
       }
     }
+    return std::nullopt;
   }
 
   std::vector<std::uint32_t> walk_back() {
     std::vector<std::uint32_t> cuts(range_.stages() + 1, range_.end_unit);
-    double left = kNever;  // Of the budget, for the stages of the link up to here.
-    for (std::uint32_t k = range_.stages(); k-- > 0;) {
-      const SharedLink* link = link_of(goal_, range_.first_stage + k);
-      if (link == nullptr || k + 1 == range_.stages() ||
-          range_.first_stage + k + 1 == link->end_stage)
-        left = link == nullptr ? kNever : goal_.budget(*link, at_);
-      double least = kNever;
-      visit(k, cuts[k + 1], left, [&](std::uint32_t begin, double used) {
-        if (used < least) {
-          least = used;
-          cuts[k] = begin;
-        }
-        return least > 0.0;
-      });
-      // The way that was kept uses the least, so that its beginning has what it used.
-      if (link != nullptr) left = reached_[k].used(cuts[k]);
-    }
+    for (std::uint32_t k = range_.stages(); k-- > 0;) cuts[k] = begin_of(k, cuts[k + 1]).value();
     return cuts;
   }
 
@@ -177,23 +127,6 @@ class Search {
 ReachableCuts reachable_cuts(const SegmentGoal& goal, const CutRange& range, double at,
                              const KnownCuts& known) {
   return Search(goal, range, at, known).run();
-}
-
-bool are_possible(const SegmentGoal& goal, const CutRange& range,
-                  const std::vector<std::uint32_t>& cuts, double at) {
-  double used = 0.0;
-  for (std::uint32_t k = 0; k < range.stages(); ++k) {
-    const Segment segment{cuts[k], cuts[k + 1], range.first_stage + k};
-    const SharedLink* link = link_of(goal, segment.stage);
-    if (link == nullptr) {
-      if (goal.cost(segment, Borders::kExact) > at) return false;
-      continue;
-    }
-    if (k == 0 || segment.stage == link->first_stage) used = 0.0;
-    used += goal.need(segment, at);
-    if (used > goal.budget(*link, at)) return false;
-  }
-  return true;
 }
 
 }  // namespace spillway::planner

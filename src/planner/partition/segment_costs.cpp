@@ -15,10 +15,7 @@ double SegmentLoad::excess_bytes(double bytes) const {
   return stash_bytes - (bytes - fixed_bytes) / in_flight;
 }
 
-double SegmentLoad::busy_seconds() const {
-  const double before = std::max(seconds, link_seconds);
-  return transfer_bytes > 0.0 ? std::max(before, transfer_bytes / swap_bytes_per_second) : before;
-}
+double SegmentLoad::busy_seconds() const { return std::max(seconds, link_seconds); }
 
 SegmentCosts::SegmentCosts(PartitionProblem problem)
     : state_(std::make_unique<State>(std::move(problem))) {
@@ -82,12 +79,9 @@ double SegmentCosts::layer_seconds(std::uint32_t first, std::uint32_t end) const
 double SegmentCosts::device_bytes(std::uint32_t stage) const {
   return state_->stages[stage].memory;
 }
-const std::vector<SegmentCosts::SharedLink>& SegmentCosts::shared_links() const {
-  return state_->shared;
-}
 bool SegmentCosts::is_monotone() const {
   const bool has_even_links = state_->problem.transfers_hide || state_->last_forward_cut == 0;
-  return has_even_links && state_->largest_crossing == 0.0 && state_->shared.empty();
+  return has_even_links && state_->largest_crossing == 0.0;
 }
 
 SumPair SegmentCosts::State::static_pair_of(std::uint32_t first, std::uint32_t end) const {
@@ -111,7 +105,7 @@ SegmentLoad SegmentCosts::load(Segment segment, Borders borders) const {
   const UnitSums& to = state.before[end];
   SegmentLoad load;
   load.in_flight = stage.in_flight;
-  load.swap_bytes_per_second = stage.rate[static_cast<int>(borders)];
+  load.swap_bytes_per_second = stage.swap_rate;
   load.seconds = (to.seconds - from.seconds) * stage.slowdown;
   load.stash_bytes = to.stash - from.stash;
   const SumPair bytes = state.static_pair_of(first, end);
@@ -156,16 +150,6 @@ double SegmentCosts::least_seconds(Segment segment, double bytes, Borders border
   return reduced_seconds(state_->stretch(segment), here, excess, rate);
 }
 
-double SegmentCosts::least_seconds_at(Segment segment, double bytes,
-                                      double swap_bytes_per_second) const {
-  SegmentLoad here = load(segment);
-  here.swap_bytes_per_second = swap_bytes_per_second;
-  const double excess = here.excess_bytes(bytes);
-  if (excess <= 0.0) return here.busy_seconds();
-  if (excess == kNever) return kNever;
-  return reduced_seconds(state_->stretch(segment), here, excess, swap_bytes_per_second);
-}
-
 double SegmentCosts::least_bytes(Segment segment, double seconds, Borders borders,
                                  MemoryReduction memory_reduction) const {
   const SegmentLoad here = load(segment, borders);
@@ -174,21 +158,8 @@ double SegmentCosts::least_bytes(Segment segment, double seconds, Borders border
   if (memory_reduction != MemoryReduction::kNone)
     stash -= state_->saved_bytes(segment, seconds - here.seconds);
   if (memory_reduction == MemoryReduction::kSwapAndRecompute)
-    stash -=
-        std::max(0.0, carried_bytes(seconds, here.swap_bytes_per_second) - here.transfer_bytes);
+    stash -= carried_bytes(seconds, here.swap_bytes_per_second);
   return here.fixed_bytes + here.in_flight * std::max(0.0, stash);
-}
-
-double SegmentCosts::swap_need(Segment segment, double seconds, double bytes) const {
-  SegmentLoad here = load(segment);
-  here.swap_bytes_per_second = state_->stages[segment.stage].own_rate;
-  if (here.busy_seconds() > seconds) return kNever;
-  const double excess = here.excess_bytes(bytes);
-  if (excess == kNever) return kNever;
-  double need = here.transfer_bytes;
-  if (excess > 0.0)
-    need += std::max(0.0, excess - state_->saved_bytes(segment, seconds - here.seconds));
-  return need > carried_bytes(seconds, here.swap_bytes_per_second) ? kNever : need;
 }
 
 ItemStretch SegmentCosts::State::stretch(Segment segment) const {

@@ -24,26 +24,13 @@ inline CutRange whole(const SegmentCosts& costs) { return {0, costs.units(), 0, 
 /// encloses that of kExact, and does not fall when a segment grows on its stage.
 class SegmentGoal {
  public:
-  using SharedLink = SegmentCosts::SharedLink;
-
   virtual ~SegmentGoal() = default;
   /// Infinite where the stage cannot run the segment.
   virtual double cost(Segment segment, Borders borders) const = 0;
   /// Quickly, whether the exact cost is at most `at`; false where that takes longer to tell.
   virtual bool is_surely_within(Segment /*segment*/, double /*at*/) const { return false; }
-  /// kExact is monotone, too, and nothing is shared.
+  /// kExact is monotone, too.
   virtual bool is_monotone() const = 0;
-
-  /// Returns what a segment on a stage with a shared link needs of that link when the worst segment
-  /// may cost `at`; infinite where even all of it does not do.
-  virtual double need(Segment segment, double at) const {
-    return cost(segment, Borders::kExact) <= at ? 0.0 : kNever;
-  }
-  virtual const std::vector<SharedLink>& shared_links() const {
-    static const std::vector<SharedLink> none;
-    return none;
-  }
-  virtual double budget(const SharedLink& /*link*/, double /*at*/) const { return kNever; }
 };
 
 /// Least time per micro-batch of a stage that stays within its device.
@@ -58,16 +45,6 @@ class TimeGoal : public SegmentGoal {
                                 memory_reduction_);
   }
   bool is_monotone() const override { return costs_.is_monotone(); }
-  double need(Segment segment, double at) const override {
-    return costs_.swap_need(segment, at, costs_.device_bytes(segment.stage));
-  }
-  const std::vector<SharedLink>& shared_links() const override {
-    return memory_reduction_ == MemoryReduction::kSwapAndRecompute ? costs_.shared_links()
-                                                                   : SegmentGoal::shared_links();
-  }
-  double budget(const SharedLink& link, double at) const override {
-    return carried_bytes(at, link.bytes_per_second);
-  }
 
  private:
   const SegmentCosts& costs_;
@@ -90,16 +67,6 @@ class MemoryGoal : public SegmentGoal {
            std::min(at, costs_.device_bytes(segment.stage));
   }
   bool is_monotone() const override { return costs_.is_monotone(); }
-  double need(Segment segment, double at) const override {
-    return costs_.swap_need(segment, seconds_, std::min(at, costs_.device_bytes(segment.stage)));
-  }
-  const std::vector<SharedLink>& shared_links() const override {
-    return memory_reduction_ == MemoryReduction::kSwapAndRecompute ? costs_.shared_links()
-                                                                   : SegmentGoal::shared_links();
-  }
-  double budget(const SharedLink& link, double /*at*/) const override {
-    return carried_bytes(seconds_, link.bytes_per_second);
-  }
 
  private:
   const SegmentCosts& costs_;

@@ -26,12 +26,6 @@ inline void add_transfers(SegmentLoad& load, const StageConstants& stage, const 
     load.link_seconds = std::max(before, behind);
   else
     load.seconds += before * ends.ways_into + behind * ends.ways_out;
-  if (!problem.transfers_use_swap_link) return;
-  // Each direction of the link carries values of one end and gradients of the other one.
-  const bool returns_into = ends.ways_into > 1.0;
-  const bool returns_out = ends.ways_out > 1.0;
-  load.transfer_bytes = std::max(ends.into + (returns_out ? ends.out : 0.0),
-                                 ends.out + (returns_into ? ends.into : 0.0));
 }
 
 /// The least time at which recomputation of the layers' items and the link get the excess away.
@@ -42,17 +36,14 @@ double reduced_seconds(const Items& items, const SegmentLoad& load, double exces
   const auto seconds_with = [&](double recomputed) {
     return std::max(start, load.seconds + recomputed * items.slowdown);
   };
-  const auto away = [&](const SumPair& sum) {
-    return sum.b + seconds_with(sum.a) * rate - (rate > 0.0 ? load.transfer_bytes : 0.0);
-  };
+  const auto away = [&](const SumPair& sum) { return sum.b + seconds_with(sum.a) * rate; };
   if (away({}) >= excess) return start;
   SumPair next;
   bool has_next = false;
   const SumPair sum =
       items.take([&](const SumPair& taken) { return away(taken) < excess; }, next, has_next);
   if (!has_next) {
-    const double left = excess - sum.b + (rate > 0.0 ? load.transfer_bytes : 0.0);
-    return rate > 0.0 ? std::max(start, left / rate) : kNever;
+    return rate > 0.0 ? std::max(start, (excess - sum.b) / rate) : kNever;
   }
   const double missing = excess - away(sum);  // Which the next item brings, or a part of it.
   const double until = load.seconds + sum.a * items.slowdown;

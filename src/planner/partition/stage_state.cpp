@@ -46,7 +46,6 @@ SegmentCosts::State::State(PartitionProblem given) : problem(std::move(given)) {
   add_borders();
   add_ties();
   stages = stage_constants(problem);
-  add_shared();
 }
 
 void SegmentCosts::State::make_units() {
@@ -183,9 +182,6 @@ void SegmentCosts::State::add_ties() {
 }
 
 std::vector<StageConstants> stage_constants(const PartitionProblem& problem) {
-  const auto rate = [](double seconds_per_byte) {
-    return seconds_per_byte == kNoLink ? 0.0 : 1.0 / seconds_per_byte;
-  };
   std::vector<StageConstants> stages;
   for (std::size_t i = 0; i < problem.devices.size(); ++i) {
     const StageDevice& device = problem.devices[i];
@@ -198,36 +194,13 @@ std::vector<StageConstants> stage_constants(const PartitionProblem& problem) {
       stage.weight_versions = problem.factors[i].weight_versions;
       stage.state_copies = problem.factors[i].state_copies;
     }
-    stage.own_rate = rate(device.swap_seconds_per_byte);
-    std::fill(std::begin(stage.rate), std::end(stage.rate), stage.own_rate);
+    if (device.swap_seconds_per_byte != kNoLink)
+      stage.swap_rate = 1.0 / device.swap_seconds_per_byte;
     if (i > 0 && !problem.links.empty()) stage.before = problem.links[i - 1];
     if (i < problem.links.size()) stage.behind = problem.links[i];
     stages.push_back(stage);
   }
   return stages;
-}
-
-void SegmentCosts::State::add_shared() {
-  const auto count = static_cast<std::uint32_t>(problem.devices.size());
-  for (std::uint32_t first = 0; first < count;) {
-    const std::uint32_t host = problem.devices[first].host;
-    std::uint32_t end = first + 1;
-    while (end < count && problem.devices[end].host == host) ++end;
-    if (host != kNoHost) {
-      const double spb = problem.host_swap_seconds_per_byte[host];
-      const double rate = spb == kNoLink ? 0.0 : 1.0 / spb;
-      for (std::uint32_t i = first; i < end; ++i) {
-        StageConstants& stage = stages[i];
-        const double equal = std::min(stage.own_rate, rate / (end - first));
-        stage.own_rate = std::min(stage.own_rate, rate);
-        stage.rate[static_cast<int>(Borders::kExact)] = equal;
-        stage.rate[static_cast<int>(Borders::kLargest)] = equal;
-        stage.rate[static_cast<int>(Borders::kNone)] = stage.own_rate;
-      }
-      if (end - first > 1) shared.push_back({first, end, rate});
-    }
-    first = end;
-  }
 }
 
 }  // namespace spillway::planner

@@ -27,8 +27,7 @@ struct StageConstants {
   double state_copies = 1.0;
   double reserved = 0.0;
   double memory = kNoLink;
-  double own_rate = 0.0;  ///< Of its swap link, alone.
-  double rate[3] = {};    ///< By Borders: the share of a host's budget, all of it, the equal share.
+  double swap_rate = 0.0;    ///< Bytes per second of its swap link; 0 where there is none.
   StageLink before, behind;  ///< Free where there is none.
 };
 
@@ -95,7 +94,6 @@ struct SegmentCosts::State {
   std::vector<double> parameters;       ///< Running.
   std::vector<double> buffers;          ///< Running; empty where no layer has any.
   std::vector<StageConstants> stages;
-  std::vector<SharedLink> shared;
   PeakTable peaks;
   RankedSums items;
   /// Spans of border tensors from one reader that keeps them to the next, over two cuts or more.
@@ -112,7 +110,6 @@ struct SegmentCosts::State {
   void add_items(const std::vector<SumPair>& steps);
   void add_borders();
   void add_ties();
-  void add_shared();
   std::uint32_t unit_of(LayerIndex layer) const { return unit_of_layer_[layer]; }
 
   std::vector<std::uint32_t> unit_of_layer_;

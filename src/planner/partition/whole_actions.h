@@ -25,21 +25,20 @@ struct WholeActions {
   std::uint64_t sets = 0;  ///< Looked at.
 };
 
-/// The set with which a segment is quickest within so many bytes, when swaps get this rate. One
-/// that takes `below` seconds or more need not be the quickest.
+/// The set with which a segment is quickest within so many bytes. One that takes `below` seconds or
+/// more need not be the quickest.
 ///
 /// Begins with the best fractions rounded up or down, so that it is at most one step of one layer
 /// slower than these, and goes on with all sets that no other one beats and that may still be
 /// quicker. Keeps 2,048 of them from layer to layer, in segments of more than 256 layers with
 /// points half a million over all layers (at least 8 each); of more, every other one is left out.
 WholeActions quickest_actions(const SegmentCosts& costs, Segment segment, double bytes,
-                              double swap_bytes_per_second, double below = kNever);
+                              double below = kNever);
 
 /// The set that saves most in so many seconds, found like that.
 WholeActions most_saving_actions(const SegmentCosts& costs, Segment segment, double seconds);
 
 /// Time of a segment with these actions within so many bytes; infinite where swaps do not do.
-double seconds_with(const SegmentLoad& load, const WholeActions& actions, double bytes,
-                    double swap_bytes_per_second);
+double seconds_with(const SegmentLoad& load, const WholeActions& actions, double bytes);
 
 }  // namespace spillway::planner

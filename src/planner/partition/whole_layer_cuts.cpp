@@ -49,10 +49,9 @@ double whole_seconds(const SegmentCosts& costs, Segment segment, double below, E
   if (effort.is_spent()) return kNever;
   const double bytes = costs.device_bytes(segment.stage);
   const SegmentLoad load = costs.load(segment);
-  const double rate = load.swap_bytes_per_second;
-  const WholeActions actions = quickest_actions(costs, segment, bytes, rate, below);
+  const WholeActions actions = quickest_actions(costs, segment, bytes, below);
   effort.spend(kSetsPerSegment + actions.sets);
-  const double seconds = seconds_with(load, actions, bytes, rate);
+  const double seconds = seconds_with(load, actions, bytes);
   return seconds < below ? seconds : kNever;
 }
 
@@ -60,11 +59,6 @@ double whole_seconds(const SegmentCosts& costs, const Cuts& cuts, double below, 
   effort.spend(kSetsPerSegment * costs.stages());
   if (effort.is_spent() || bottleneck_of(TimeGoal(costs), whole(costs), cuts) >= below)
     return kNever;
-  if (!costs.shared_links().empty()) {
-    const PartitionEstimate estimate = evaluate(costs, cuts);
-    effort.spend(estimate.point_sets);
-    return estimate.seconds < below ? estimate.seconds : kNever;
-  }
   double worst = 0.0;
   for (std::uint32_t k = 0; k < costs.stages() && worst < kNever; ++k)
     worst = std::max(worst, whole_seconds(costs, Segment{cuts[k], cuts[k + 1], k}, below, effort));
@@ -73,7 +67,6 @@ double whole_seconds(const SegmentCosts& costs, const Cuts& cuts, double below, 
 
 std::optional<Cuts> fastest_whole_layer_cuts(const SegmentCosts& costs, double seconds,
                                              Effort& effort) {
-  if (!costs.shared_links().empty()) return std::nullopt;
   const TimeGoal goal(costs);
   const CutRange range = whole(costs);
   const GreedyCuts latest = greedy_cuts(goal, range, Borders::kNone, seconds);

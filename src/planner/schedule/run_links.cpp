@@ -19,16 +19,7 @@ RunLinks::RunLinks(const ScheduleCosts& costs, std::size_t ranks)
 
 double RunLinks::send(std::uint32_t from, std::uint32_t to, Bytes size, double now) {
   double& free = channel_free_[std::uint64_t{from} << 32U | to];
-  double start = std::max(now, free);
-  double seconds = seconds_for(size, costs_.peer);
-  if (costs_.is_host_link_shared) {
-    double& out = host_free(from, /*is_out=*/true);
-    double& in = host_free(to, /*is_out=*/false);
-    start = std::max({start, out, in});
-    seconds = std::max(seconds, seconds_for(size, costs_.host));
-    out = in = start + seconds;
-  }
-  free = start + seconds;
+  free = std::max(now, free) + seconds_for(size, costs_.peer);
   return free + costs_.peer.latency_seconds;
 }
 

@@ -19,11 +19,6 @@ double least_seconds(const PartitionProblem& problem) {
   return solved ? solved->worst : kNever;
 }
 
-bool has_hosts(const PartitionProblem& problem) {
-  return std::any_of(problem.devices.begin(), problem.devices.end(),
-                     [](const StageDevice& device) { return device.host != kNoHost; });
-}
-
 class OrderSearch {
  public:
   OrderSearch(const PartitionProblem& problem, const UnitGraph& graph)
@@ -33,7 +28,7 @@ class OrderSearch {
   }
 
   OrderChoice find(const OrderEffort& effort) {
-    const bool may_count = effort.downsets > graph_.units() && !has_hosts(problem_);
+    const bool may_count = effort.downsets > graph_.units();
     const std::vector<UnitOrder> orders =
         graph_.units() <= kMostUnits ? unit_orders(graph_) : std::vector<UnitOrder>();
     for (std::size_t i = 1; i < orders.size() && !is_at_bound(); ++i)

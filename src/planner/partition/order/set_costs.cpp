@@ -49,7 +49,7 @@ double SetCosts::least_seconds(std::uint32_t small, std::uint32_t large,
   const StageConstants& stage = units_.stages()[index];
   SegmentLoad load;
   load.in_flight = stage.in_flight;
-  load.swap_bytes_per_second = stage.own_rate;
+  load.swap_bytes_per_second = stage.swap_rate;
   load.seconds = (sums_[large].seconds - sums_[small].seconds) * stage.slowdown;
   const StageEnds ends{sets_.crossing_bytes(small), sets_.crossing_bytes(large), ways(small),
                        ways(large)};

@@ -101,7 +101,7 @@ double UnitCosts::bound_seconds() const {
   for (const StageConstants& stage : stages_) {
     fastest = std::min(fastest, stage.slowdown);
     speed += 1.0 / stage.slowdown;
-    rate += stage.own_rate;
+    rate += stage.swap_rate;
     memory += stage.memory - stage.reserved;
     all.in_flight = std::min(all.in_flight, stage.in_flight);
     versions = std::min(versions, stage.weight_versions);

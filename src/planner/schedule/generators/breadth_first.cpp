@@ -19,8 +19,11 @@ static Schedule make_breadth_first(const ScheduleRequest& request) {
 }
 
 extern const ScheduleGenerator kBreadthFirst{
-    "breadth-first", "all micro-batches through one stage of a rank before its next one",
+    "breadth-first",
+    "all micro-batches through one stage of a rank before its next one",
     "Lamy-Poirier, Breadth-first pipeline parallelism, MLSys 2023, arXiv 2211.05953",
-    make_breadth_first, StagesPerRank::kAsRequested};
+    make_breadth_first,
+    StagesPerRank::kAsRequested,
+    {.copies = 1, .is_whole = true}};
 
 }  // namespace spillway::planner

@@ -18,8 +18,11 @@ static Schedule make_capped_one_f_one_b(const ScheduleRequest& request) {
 }
 
 extern const ScheduleGenerator kCappedOneFOneB{
-    "1f1b-capped", "1F1B with at most `slots` micro-batches in flight on any rank",
+    "1f1b-capped",
+    "1F1B with at most `slots` micro-batches in flight on any rank",
     "ours, after the memory bound of Fan et al., DAPPLE, PPoPP 2021, arXiv 2007.01045",
-    make_capped_one_f_one_b};
+    make_capped_one_f_one_b,
+    StagesPerRank::kOne,
+    {.copies = 1, .is_whole = true, .has_slots = true}};
 
 }  // namespace spillway::planner

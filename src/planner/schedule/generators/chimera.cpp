@@ -20,8 +20,11 @@ static Schedule make_chimera(const ScheduleRequest& request) {
 }
 
 extern const ScheduleGenerator kChimera{
-    "chimera", "two pipelines in opposite directions, each with a copy of the weights",
+    "chimera",
+    "two pipelines in opposite directions, each with a copy of the weights",
     "Li and Hoefler, Chimera, SC 2021, arXiv 2107.06925; the order is found by a greedy rule",
-    make_chimera};
+    make_chimera,
+    StagesPerRank::kOne,
+    {.copies = 2, .is_whole = true}};
 
 }  // namespace spillway::planner

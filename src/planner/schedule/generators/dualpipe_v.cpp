@@ -97,9 +97,12 @@ Schedule make_dualpipe_v(const ScheduleRequest& request) {
 }  // namespace
 
 extern const ScheduleGenerator kDualpipeV{
-    "dualpipe-v", "two stages per rank in a V, forward and backward of two micro-batches as one",
+    "dualpipe-v",
+    "two stages per rank in a V, forward and backward of two micro-batches as one",
     "DeepSeek-V3, arXiv 2412.19437, and deepseek-ai/DualPipe; steps as in PyTorch's "
     "ScheduleDualPipeV",
-    make_dualpipe_v, StagesPerRank::kTwo};
+    make_dualpipe_v,
+    StagesPerRank::kTwo,
+    {.copies = 1}};
 
 }  // namespace spillway::planner

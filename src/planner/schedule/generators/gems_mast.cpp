@@ -10,7 +10,11 @@ static Schedule make_gems_mast(const ScheduleRequest& request) {
 }
 
 extern const ScheduleGenerator kGemsMast{
-    "gems-mast", "a second copy in reverse order starts in the memory that the first gives back",
-    "Jain et al., GEMS, SC 2020; order read in OSU-Nowlab/MPI4DL", make_gems_mast};
+    "gems-mast",
+    "a second copy in reverse order starts in the memory that the first gives back",
+    "Jain et al., GEMS, SC 2020; order read in OSU-Nowlab/MPI4DL",
+    make_gems_mast,
+    StagesPerRank::kOne,
+    {.copies = 2, .is_whole = true, .alternation = Alternation::kMeet, .passes = 2}};
 
 }  // namespace spillway::planner

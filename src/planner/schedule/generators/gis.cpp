@@ -8,8 +8,11 @@ static Schedule make_gis(const ScheduleRequest& request) {
 }
 
 extern const ScheduleGenerator kGis{
-    "gis", "interleaved with split backwards that begin earlier: its time or less, memory of 1F1B",
-    "Wan et al., PipeOffload, ICML 2025, arXiv 2503.01328, section 3.1", make_gis,
-    StagesPerRank::kAsRequested};
+    "gis",
+    "interleaved with split backwards that begin earlier: its time or less, memory of 1F1B",
+    "Wan et al., PipeOffload, ICML 2025, arXiv 2503.01328, section 3.1",
+    make_gis,
+    StagesPerRank::kAsRequested,
+    {.copies = 1}};
 
 }  // namespace spillway::planner

@@ -8,8 +8,11 @@ static Schedule make_gis_h(const ScheduleRequest& request) {
 }
 
 extern const ScheduleGenerator kGisH{
-    "gis-h", "interleaved in groups of half the ranks: half of its memory, somewhat more bubble",
-    "Wan et al., PipeOffload, ICML 2025, arXiv 2503.01328, section 3.2", make_gis_h,
-    StagesPerRank::kAsRequested};
+    "gis-h",
+    "interleaved in groups of half the ranks: half of its memory, somewhat more bubble",
+    "Wan et al., PipeOffload, ICML 2025, arXiv 2503.01328, section 3.2",
+    make_gis_h,
+    StagesPerRank::kAsRequested,
+    {.copies = 1}};
 
 }  // namespace spillway::planner

@@ -17,8 +17,11 @@ static Schedule make_gpipe(const ScheduleRequest& request) {
 }
 
 extern const ScheduleGenerator kGpipe{
-    "gpipe", "all forwards, then all backwards, the last micro-batch first",
+    "gpipe",
+    "all forwards, then all backwards, the last micro-batch first",
     "Huang et al., GPipe, NeurIPS 2019, arXiv 1811.06965; order as in kakaobrain/torchgpipe",
-    make_gpipe};
+    make_gpipe,
+    StagesPerRank::kOne,
+    {.copies = 1, .is_whole = true, .alternation = Alternation::kApart}};
 
 }  // namespace spillway::planner

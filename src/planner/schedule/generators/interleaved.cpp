@@ -51,8 +51,11 @@ Schedule make_interleaved(const ScheduleRequest& request) {
 }  // namespace
 
 extern const ScheduleGenerator kInterleaved{
-    "interleaved", "1F1B over several stages per rank: less bubble, more messages",
-    "Narayanan et al., Megatron-LM, SC 2021, arXiv 2104.04473", make_interleaved,
-    StagesPerRank::kAsRequested};
+    "interleaved",
+    "1F1B over several stages per rank: less bubble, more messages",
+    "Narayanan et al., Megatron-LM, SC 2021, arXiv 2104.04473",
+    make_interleaved,
+    StagesPerRank::kAsRequested,
+    {.copies = 1, .is_whole = true}};
 
 }  // namespace spillway::planner

@@ -14,9 +14,12 @@ static Schedule make_one_f_one_b(const ScheduleRequest& request) {
 }
 
 extern const ScheduleGenerator kOneFOneB{
-    "1f1b", "one forward, one backward; stage s holds ranks - s micro-batches",
+    "1f1b",
+    "one forward, one backward; stage s holds ranks - s micro-batches",
     "Narayanan et al., PipeDream, SOSP 2019, with a flush: Fan et al., DAPPLE, PPoPP 2021, arXiv "
     "2007.01045",
-    make_one_f_one_b};
+    make_one_f_one_b,
+    StagesPerRank::kOne,
+    {.copies = 1, .is_whole = true}};
 
 }  // namespace spillway::planner

@@ -10,9 +10,12 @@ static Schedule make_pipe_offload(const ScheduleRequest& request) {
 }
 
 extern const ScheduleGenerator kPipeOffload{
-    "pipeoffload", "stages of a rank in turn: long-lived stashes are few at a time, for swapping",
+    "pipeoffload",
+    "stages of a rank in turn: long-lived stashes are few at a time, for swapping",
     "Wan et al., PipeOffload, ICML 2025, arXiv 2503.01328, sections 2 and 3.2; that no two actions "
     "meet is our reading of its minor modifications",
-    make_pipe_offload, StagesPerRank::kAsRequested};
+    make_pipe_offload,
+    StagesPerRank::kAsRequested,
+    {.copies = 1}};
 
 }  // namespace spillway::planner

@@ -17,7 +17,11 @@ static Schedule make_pipedream(const ScheduleRequest& request) {
 }
 
 extern const ScheduleGenerator kPipedream{
-    "pipedream", "1F1B without a flush: an update per micro-batch, old weights kept meanwhile",
-    "Narayanan et al., PipeDream, SOSP 2019, arXiv 1806.03377", make_pipedream};
+    "pipedream",
+    "1F1B without a flush: an update per micro-batch, old weights kept meanwhile",
+    "Narayanan et al., PipeDream, SOSP 2019, arXiv 1806.03377",
+    make_pipedream,
+    StagesPerRank::kOne,
+    {.copies = 1, .is_whole = true}};
 
 }  // namespace spillway::planner

@@ -29,9 +29,12 @@ static Schedule make_pipedream_2bw(const ScheduleRequest& request) {
 }
 
 extern const ScheduleGenerator kPipedream2bw{
-    "pipedream-2bw", "1F1B without a flush: two versions of the weights, one update of delay",
+    "pipedream-2bw",
+    "1F1B without a flush: two versions of the weights, one update of delay",
     "Narayanan et al., Memory-efficient pipeline-parallel DNN training, ICML 2021, arXiv "
     "2006.09503",
-    make_pipedream_2bw};
+    make_pipedream_2bw,
+    StagesPerRank::kOne,
+    {.copies = 1, .is_whole = true}};
 
 }  // namespace spillway::planner

@@ -13,9 +13,12 @@ static Schedule make_v_half(const ScheduleRequest& request) {
 }
 
 extern const ScheduleGenerator kVHalf{
-    "v-half", "two stages per rank in a V: half the memory of 1F1B, half its bubble",
+    "v-half",
+    "two stages per rank in a V: half the memory of 1F1B, half its bubble",
     "Qi et al., Pipeline parallelism with controllable memory, NeurIPS 2024, arXiv 2405.15362; "
     "offsets of sail-sg/zero-bubble-pipeline-parallelism",
-    make_v_half, StagesPerRank::kTwo};
+    make_v_half,
+    StagesPerRank::kTwo,
+    {.copies = 1}};
 
 }  // namespace spillway::planner

@@ -12,9 +12,12 @@ static Schedule make_v_min(const ScheduleRequest& request) {
 }
 
 extern const ScheduleGenerator kVMin{
-    "v-min", "two stages per rank in a V: a third of the memory of 1F1B, 2/3 of its bubble",
+    "v-min",
+    "two stages per rank in a V: a third of the memory of 1F1B, 2/3 of its bubble",
     "Qi et al., Pipeline parallelism with controllable memory, NeurIPS 2024, arXiv 2405.15362; "
     "offsets of sail-sg/zero-bubble-pipeline-parallelism",
-    make_v_min, StagesPerRank::kTwo};
+    make_v_min,
+    StagesPerRank::kTwo,
+    {.copies = 1}};
 
 }  // namespace spillway::planner

@@ -15,7 +15,11 @@ static Schedule make_zb_h1(const ScheduleRequest& request) {
 }
 
 extern const ScheduleGenerator kZbH1{
-    "zb-h1", "1F1B whose weight gradients fill a third of the bubble; memory of 1F1B",
-    "Qi et al., Zero bubble pipeline parallelism, ICLR 2024, arXiv 2401.10241", make_zb_h1};
+    "zb-h1",
+    "1F1B whose weight gradients fill a third of the bubble; memory of 1F1B",
+    "Qi et al., Zero bubble pipeline parallelism, ICLR 2024, arXiv 2401.10241",
+    make_zb_h1,
+    StagesPerRank::kOne,
+    {.copies = 1}};
 
 }  // namespace spillway::planner

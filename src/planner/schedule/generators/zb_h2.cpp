@@ -15,7 +15,11 @@ static Schedule make_zb_h2(const ScheduleRequest& request) {
 }
 
 extern const ScheduleGenerator kZbH2{
-    "zb-h2", "no bubble between updates that need no flush; twice the memory of 1F1B",
-    "Qi et al., Zero bubble pipeline parallelism, ICLR 2024, arXiv 2401.10241", make_zb_h2};
+    "zb-h2",
+    "no bubble between updates that need no flush; twice the memory of 1F1B",
+    "Qi et al., Zero bubble pipeline parallelism, ICLR 2024, arXiv 2401.10241",
+    make_zb_h2,
+    StagesPerRank::kOne,
+    {.copies = 1}};
 
 }  // namespace spillway::planner

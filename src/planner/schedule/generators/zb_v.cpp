@@ -77,9 +77,12 @@ Schedule make_zb_v(const ScheduleRequest& request) {
 }  // namespace
 
 extern const ScheduleGenerator kZbV{
-    "zb-v", "two stages per rank in a V: no bubble where F, I and W are equal; memory of 1F1B",
+    "zb-v",
+    "two stages per rank in a V: no bubble where F, I and W are equal; memory of 1F1B",
     "Qi et al., Zero bubble pipeline parallelism, ICLR 2024, arXiv 2401.10241, section 6; warm-up "
     "counts as in PyTorch's ScheduleZBVZeroBubble",
-    make_zb_v, StagesPerRank::kTwo};
+    make_zb_v,
+    StagesPerRank::kTwo,
+    {.copies = 1}};
 
 }  // namespace spillway::planner

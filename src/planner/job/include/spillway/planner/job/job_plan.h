@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "spillway/base/error.h"
 #include "spillway/planner/job/held_bytes.h"
 #include "spillway/planner/job/job_request.h"
 #include "spillway/planner/job/plan_memo.h"
+#include "spillway/planner/job/refusal.h"
 #include "spillway/planner/partition/partition_estimate.h"
 #include "spillway/planner/partition/partitioners.h"
 #include "spillway/planner/schedule/generators.h"
@@ -103,46 +103,6 @@ JobChoice choice_of(const JobPlan& plan);
 /// micro-batches.
 JobRequest request_for(const JobRequest& request, const JobChoice& choice);
 
-/// Some rank does not fit into its device. `rank` is the fullest one and `needed` its bytes: under
-/// the plan, or, where no cuts fit, under the cuts with the smallest peak.
-class NoRoomError : public PlanError {
- public:
-  NoRoomError(const std::string& sentence, std::uint32_t rank, Bytes needed)
-      : PlanError("{}", sentence), rank_(rank), needed_(needed) {}
-
-  std::uint32_t rank() const { return rank_; }
-  Bytes needed() const { return needed_; }
-
- private:
-  std::uint32_t rank_;
-  Bytes needed_;
-};
-
-/// A candidate that was pruned or deferred.
-class GivenUpError : public PlanError {
- public:
-  using PlanError::PlanError;
-};
-
-/// A candidate that is pruned: it is proven to be no faster than its incumbent.
-class TooSlowError : public GivenUpError {
- public:
-  using GivenUpError::GivenUpError;
-};
-
-/// A candidate that is deferred: it is unlikely to be faster than its incumbent.
-class DeferredError : public GivenUpError {
- public:
-  DeferredError(const std::string& sentence, double seconds)
-      : GivenUpError("{}", sentence), seconds_(seconds) {}
-
-  /// Step time with unlimited memory.
-  double seconds() const { return seconds_; }
-
- private:
-  double seconds_;
-};
-
 /// Cuts the chain into stages for the schedule of `choice` and simulates the step.
 ///
 /// - Cuts: our partitioner takes the fastest simulated step among the cuts that `cut_effort` names.
@@ -156,21 +116,23 @@ class DeferredError : public GivenUpError {
 ///   says so. It is skipped, too, where the plan with unlimited memory is no faster than
 ///   `choice.incumbent.offload`.
 ///
-/// Throws
-/// - ConfigError for counts that the schedule cannot serve, with counts that it can, and for more
-///   stages than layers;
-/// - NoRoomError where a layer, the cuts or a rank does not fit;
-/// - PlanError where hosts have too little memory for swapped data, for parked weights without a
-///   link to the host, and for a schedule that changes results, unless the request names it;
-/// - TooSlowError where memory must be reduced and the slowest stage of the best cuts alone takes
-///   as long as `choice.incumbent`;
-/// - DeferredError where the step with unlimited memory takes more than 1.25 times the incumbent.
+/// Refused are
+/// - `kRequest`: counts that the schedule cannot serve, with counts that it can, and more stages
+///   than layers;
+/// - `kRoom`: a layer, cuts or a rank that does not fit;
+/// - `kPlan`: hosts with too little memory for swapped data, parked weights without a link to the
+///   host, and a schedule that changes results, unless the request names it;
+/// - `kPruned`: memory must be reduced, and the slowest stage of the best cuts alone takes as long
+///   as `choice.incumbent`;
+/// - `kDeferred`: the step with unlimited memory takes more than 1.25 times the incumbent.
+///
+/// `memo` keeps orders and cuts for later candidates.
+OrRefusal<JobPlan> plan_choice(const JobRequest& request, const Partitioner& partitioner,
+                               const JobChoice& choice, PlanMemo& memo);
+
+/// The plan of one candidate alone. Throws the refusal (`raise`) where there is none.
 JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
                       const JobChoice& choice);
-
-/// The same for one of many candidates: `memo` keeps orders and cuts for later ones.
-JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
-                      const JobChoice& choice, PlanMemo& memo);
 
 /// Whether some optimizer step happens while micro-batches are in flight, so that training gives
 /// other results than without a pipeline. The automatic choice skips such schedules.

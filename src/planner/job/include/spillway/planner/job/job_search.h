@@ -35,8 +35,8 @@ struct JobAttempt {
   std::string not_tried{};      ///< As in `JobPlan`.
   /// Sizes of the plan: data-parallel replicas, schedule replicas, stages, actions of all ranks.
   std::array<std::uint64_t, 4> work{};
-  bool is_pruned = false;    ///< Refused with TooSlowError.
-  bool is_deferred = false;  ///< Refused with DeferredError.
+  bool is_pruned = false;    ///< Refused with `kPruned`.
+  bool is_deferred = false;  ///< Refused with `kDeferred`.
 
   bool is_possible() const { return refusal.empty(); }
   bool is_given_up() const { return is_pruned || is_deferred; }

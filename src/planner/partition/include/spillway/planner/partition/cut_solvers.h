@@ -19,8 +19,7 @@ struct SolvedCuts {
 };
 
 /// The cuts with the least time per micro-batch on the slowest stage, all stages within their
-/// devices after the best swaps and recomputation. Exact, shared links to twelve digits. Nothing
-/// where no cuts fit.
+/// devices after the best swaps and recomputation. Exact. Nothing where no cuts fit.
 std::optional<SolvedCuts> least_time_cuts(
     const SegmentCosts& costs,
     MemoryReduction memory_reduction = MemoryReduction::kSwapAndRecompute);
@@ -36,7 +35,7 @@ std::optional<SolvedCuts> least_memory_cuts(
 /// and so is the third, and so on. They are exact (`is_exact`) for small problems: a dynamic
 /// program over sorted costs while units^2 * stages^2 is at most 20 million. Beyond, the worst
 /// stage is kept as it is and both sides are balanced anew, as CAPSlog does, which is exact where
-/// no two segments tie. Where links are shared, only the worst stage is looked at.
+/// no two segments tie.
 std::optional<SolvedCuts> balanced_time_cuts(
     const SegmentCosts& costs,
     MemoryReduction memory_reduction = MemoryReduction::kSwapAndRecompute);

@@ -68,9 +68,8 @@ struct OrderChoice {
 };
 
 /// The order whose best cuts have the quickest slowest stage: the named orders, then all cuts
-/// between downsets, which is exact over all orders where there are few enough of these and no
-/// hosts share links. Of equals the chain's own order, then the first one. Throws what SegmentCosts
-/// throws.
+/// between downsets, which is exact over all orders where there are few enough of these. Of equals
+/// the chain's own order, then the first one. Throws what SegmentCosts throws.
 OrderChoice choose_order(const PartitionProblem& problem, const OrderEffort& effort = {});
 
 }  // namespace spillway::planner

@@ -10,7 +10,6 @@ namespace spillway::planner {
 
 inline constexpr double kNoLink = std::numeric_limits<double>::infinity();
 inline constexpr Bytes kNoLimit{std::numeric_limits<std::uint64_t>::max()};
-inline constexpr std::uint32_t kNoHost = 0xffff'ffff;
 
 /// Counts of one stage in a schedule, in units of one micro-batch or one copy of the weights.
 struct StageFactors {
@@ -28,7 +27,6 @@ struct StageDevice {
   /// Seconds that a byte takes to or from the swap space while both directions run; the slower
   /// direction counts.
   double swap_seconds_per_byte = kNoLink;
-  std::uint32_t host = kNoHost;  ///< Which host's budget swaps pass besides; neighbours only.
 };
 
 /// The link from a stage to the next one; each direction has as much.
@@ -43,11 +41,9 @@ struct PartitionProblem {
   std::vector<StageDevice> devices;   ///< One per stage, in the order of the pipeline.
   std::vector<StageLink> links;       ///< One fewer, or none where transfers are free.
   std::vector<StageFactors> factors;  ///< One per stage, from the schedule; none: all 1.
-  std::vector<double> host_swap_seconds_per_byte;  ///< By host, of all its devices together.
   /// Transfers between stages run beside the layers, and bound the step as a resource of their own.
   /// Otherwise a stage waits for all it receives and sends.
   bool transfers_hide = true;
-  bool transfers_use_swap_link = false;  ///< And leave so much less of it to swaps.
 };
 
 /// Throws ConfigError with what is wrong and what to do: what check(ModelChain) refuses, senseless
@@ -65,7 +61,7 @@ bool can_swap(const PartitionProblem& problem);
 /// device takes `chunks` times as long per micro-batch, and its links carry as much as `chunks`
 /// stages need in that, so that plans for the stages hold for the devices. `factors` is for all
 /// stages. The first stage of each further round is fed by the last device through a copy of the
-/// first link. Devices of hosts are refused.
+/// first link.
 PartitionProblem interleaved(const PartitionProblem& problem, std::uint32_t chunks,
                              const std::vector<StageFactors>& factors);
 

@@ -14,9 +14,8 @@ struct NearCuts {
 
 /// Returns what moves of layers between neighbours can reach from `now`, the nearest choice first:
 /// each moves the fewest bytes over borders of all that reach its time or a better one, exactly;
-/// where there are more than 16 choices, some between them are left out. Shared links count in
-/// equal parts. The list is empty where nothing is quicker than the cuts as they are. Throws
-/// PlanError for cuts that are none.
+/// where there are more than 16 choices, some between them are left out. The list is empty where
+/// nothing is quicker than the cuts as they are. Throws PlanError for cuts that are none.
 std::vector<NearCuts> rebalance_choices(const SegmentCosts& measured, const Cuts& now);
 
 }  // namespace spillway::planner

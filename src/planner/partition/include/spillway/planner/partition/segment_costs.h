@@ -14,8 +14,8 @@ struct Segment {
   std::uint32_t stage = 0;
 };
 
-/// How border tensors and shared links count. The two others enclose the exact figure, and grow
-/// with the segment, which the exact one need not.
+/// How border tensors count. The two others enclose the exact figure, and grow with the segment,
+/// which the exact one need not.
 enum class Borders : std::uint8_t { kExact, kNone, kLargest };
 
 /// Ways in which a stage may reduce its memory.
@@ -23,11 +23,10 @@ enum class MemoryReduction : std::uint8_t { kNone, kRecompute, kSwapAndRecompute
 
 /// A segment as it runs before swaps and recomputation. Seconds and bytes of one micro-batch.
 struct SegmentLoad {
-  double seconds = 0.0;         ///< Forward and backward, and transfers that do not hide.
-  double link_seconds = 0.0;    ///< Busy time of the busier link at its ends.
-  double fixed_bytes = 0.0;     ///< Static bytes, relayed tensors, working peak, reserved.
-  double stash_bytes = 0.0;     ///< Stash of its layers, and border tensors that they keep.
-  double transfer_bytes = 0.0;  ///< That leave less of the swap link, in each direction.
+  double seconds = 0.0;       ///< Forward and backward, and transfers that do not hide.
+  double link_seconds = 0.0;  ///< Busy time of the busier link at its ends.
+  double fixed_bytes = 0.0;   ///< Static bytes, relayed tensors, working peak, reserved.
+  double stash_bytes = 0.0;   ///< Stash of its layers, and border tensors that they keep.
   double in_flight = 1.0;
   double swap_bytes_per_second = 0.0;
 
@@ -35,8 +34,7 @@ struct SegmentLoad {
   /// Bytes per micro-batch that memory reduction has to take away so that `bytes` are left: at most
   /// 0 where none have to go, infinite where that is impossible.
   double excess_bytes(double bytes) const;
-  /// Before any memory reduction: its layers, the links at its ends, and its transfers on the swap
-  /// link.
+  /// Before any memory reduction: its layers, and the links at its ends.
   double busy_seconds() const;
 };
 
@@ -46,11 +44,10 @@ struct SegmentLoad {
 /// `partition_estimate.h`. Building takes O(n log n), figures O(1), those after memory reduction
 /// O(log n).
 ///
-///     bytes(T)   = fixed + in_flight * max(0, stash - saved(T - seconds) - (T * rate - transfers))
+///     bytes(T)   = fixed + in_flight * max(0, stash - saved(T - seconds) - T * rate)
 ///     seconds(X) = the least T with bytes(T) <= X
 ///
-/// where saved(t) is the most stash that t seconds of recomputation save. A swap link must also
-/// carry its transfers: T * rate >= transfers.
+/// where saved(t) is the most stash that t seconds of recomputation save.
 class SegmentCosts {
  public:
   /// Throws what check(problem) throws, and a ConfigError for a unit that fits on no device.
@@ -82,24 +79,10 @@ class SegmentCosts {
   /// Least time per micro-batch within so many bytes; infinite where nothing helps.
   double least_seconds(Segment segment, double bytes, Borders borders = Borders::kExact,
                        MemoryReduction memory_reduction = MemoryReduction::kSwapAndRecompute) const;
-  /// `least_seconds` where swaps have another rate than the stage's own: its share of a host's
-  /// budget.
-  double least_seconds_at(Segment segment, double bytes, double swap_bytes_per_second) const;
   /// Least memory at so many seconds per micro-batch; infinite where it takes longer anyway.
   double least_bytes(Segment segment, double seconds, Borders borders = Borders::kExact,
                      MemoryReduction memory_reduction = MemoryReduction::kSwapAndRecompute) const;
-  /// Bytes per micro-batch that the swap link must carry, transfers included, so that the segment
-  /// takes so many seconds and bytes; infinite where nothing helps.
-  double swap_need(Segment segment, double seconds, double bytes) const;
-
-  /// Stages of one host that has more than one: they share its budget. Empty without any.
-  struct SharedLink {
-    std::uint32_t first_stage = 0;
-    std::uint32_t end_stage = 0;
-    double bytes_per_second = 0.0;
-  };
-  const std::vector<SharedLink>& shared_links() const;
-  bool is_monotone() const;  ///< Borders and shared links cost nothing here.
+  bool is_monotone() const;  ///< Borders cost nothing here.
 
  private:
   struct State;

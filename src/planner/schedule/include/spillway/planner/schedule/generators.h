@@ -27,6 +27,27 @@ enum class StagesPerRank : std::uint8_t {
   kAsRequested,  ///< `ScheduleRequest::stages_per_rank`.
 };
 
+/// How passes over the model follow each other.
+enum class Alternation : std::uint8_t {
+  kNone,   ///< Forwards and backwards of a pass overlap.
+  kApart,  ///< Each pass has all its forwards first, and ends before the next one begins.
+  kMeet,   ///< The next pass has its last stage on the rank where the one before ends.
+};
+
+/// What the action lists of a generator have in common, whatever their counts: proven bounds and
+/// the search for variants rest on it. What a generator does not say is what holds for all.
+struct ScheduleTraits {
+  std::uint32_t copies = 2;  ///< Ranks of one pipeline that can share the work of a layer.
+  bool is_whole = false;     ///< No backward is split, so gradients are sent at its end.
+  Alternation alternation = Alternation::kNone;
+  std::uint32_t passes = 1;  ///< Where passes alternate and no replicas are asked for; 0: one for
+                             ///< each micro-batch.
+  bool has_slots = false;    ///< `ScheduleRequest::slots` counts.
+  /// `ScheduleRequest::replicas` counts, and is worth a try from this number on: fewer are other
+  /// schedules. 0: it does not count.
+  std::uint32_t fewest_replicas = 0;
+};
+
 /// A way to order the work of a pipeline. The action lists hold compute and steps; messages,
 /// reductions and copies are added by passes (schedule_passes.h).
 struct ScheduleGenerator {
@@ -44,6 +65,7 @@ struct ScheduleGenerator {
   std::string_view source;   ///< Paper or repository that it follows.
   Make make;
   StagesPerRank stages_per_rank = StagesPerRank::kOne;
+  ScheduleTraits traits{};
 };
 
 /// All of them: 1f1b, which of equals is the plainest, then by the names of their files.

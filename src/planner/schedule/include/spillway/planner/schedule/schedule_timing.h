@@ -54,11 +54,10 @@ struct SharedSums {
 struct ScheduleCosts {
   std::vector<StageCosts> stages;
   StashShares shares;
-  LinkCosts peer;                    ///< From each rank to each other one, one message at a time.
-  LinkCosts host;                    ///< Each way of a rank's link to its host, one copy at a time.
-  bool is_host_link_shared = false;  ///< Messages pass the host links of both ranks, too.
-  LinkCosts reduce;                  ///< Link of each rank in a ring, with one latency per message.
-  SharedSums shared_sums;            ///< Links that rings share besides.
+  LinkCosts peer;          ///< From each rank to each other one, one message at a time.
+  LinkCosts host;          ///< Each way of a rank's link to its host, one copy at a time.
+  LinkCosts reduce;        ///< Link of each rank in a ring, with one latency per message.
+  SharedSums shared_sums;  ///< Links that rings share besides.
   /// A forward, recomputation or swap-in waits for swap-outs under way that would make room.
   std::optional<Bytes> memory;
 };
