@@ -54,18 +54,6 @@ class Graph {
   std::size_t nodes_ = 0;
 };
 
-class Event {
- public:
-  Event() { EXPECT_EQ(cudaEventCreate(&event_), cudaSuccess); }
-  ~Event() { EXPECT_EQ(cudaEventDestroy(event_), cudaSuccess); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  operator cudaEvent_t() const { return event_; }  // NOLINT: stands for the handle.
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
 class EmulatedGraphs : public testing::Test {
  protected:
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
@@ -110,8 +98,8 @@ TEST_F(EmulatedGraphs, RunAtEachLaunchAndNotWhileTheyAreCaptured) {
 }
 
 TEST_F(EmulatedGraphs, TakeInAStreamThatWaitsForOneOfTheirs) {
-  const Event forked;
-  const Event joined;
+  const ScopedEvent forked;
+  const ScopedEvent joined;
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const Graph graph(stream_, [&] {
     fill(first_, 5, stream_);
@@ -133,7 +121,7 @@ TEST_F(EmulatedGraphs, TakeInAStreamThatWaitsForOneOfTheirs) {
 TEST_F(EmulatedGraphs, AreBrokenByWhatTheyCannotHave) {
   const PinnedBytes pinned(kBytes);
   std::vector<char> pageable(kBytes);
-  const Event before;
+  const ScopedEvent before;
   EXPECT_EQ(cudaEventRecord(before, other_), cudaSuccess);
   void* memory = nullptr;
   const std::vector<std::pair<const char*, std::function<cudaError_t()>>> calls = {
@@ -159,7 +147,7 @@ TEST_F(EmulatedGraphs, AreBrokenByWhatTheyCannotHave) {
 }
 
 TEST_F(EmulatedGraphs, DoNotWaitForWhatIsNoPartOfThem) {
-  const Event outside;
+  const ScopedEvent outside;
   EXPECT_EQ(cudaEventRecord(outside, other_), cudaSuccess);
   const Graph graph(stream_, [&] {
     EXPECT_EQ(cudaStreamWaitEvent(stream_, outside, 0), cudaErrorStreamCaptureIsolation);
@@ -169,7 +157,7 @@ TEST_F(EmulatedGraphs, DoNotWaitForWhatIsNoPartOfThem) {
 
 TEST_F(EmulatedGraphs, AreBrokenByOtherThreadsAsTheirModesSay) {
   using Mode = cudaStreamCaptureMode;
-  const Event before;
+  const ScopedEvent before;
   EXPECT_EQ(cudaEventRecord(before, other_), cudaSuccess);
   const auto error_of = [&](Mode of_graph, Mode of_thread) {
     const Graph graph(

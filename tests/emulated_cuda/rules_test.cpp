@@ -14,6 +14,7 @@
 
 #include "chunked_range.h"
 #include "increment_kernel.h"
+#include "streams_and_memory.h"
 
 namespace spillway::emulated {
 namespace {
@@ -24,25 +25,6 @@ using c10::cuda::CUDAStreamGuard;
 constexpr std::int64_t kCount = 1 << 16;
 
 enum class Rule : bool { kBroken, kKept };
-
-class Event {
- public:
-  Event() { EXPECT_EQ(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), cudaSuccess); }
-  ~Event() { cudaEventDestroy(event_); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-
-  void record(CUDAStream stream) {
-    EXPECT_EQ(cudaEventRecord(event_, stream.stream()), cudaSuccess);
-  }
-  void block(CUDAStream stream) {
-    EXPECT_EQ(cudaStreamWaitEvent(stream.stream(), event_, 0), cudaSuccess);
-  }
-  void wait() { EXPECT_EQ(cudaEventSynchronize(event_), cudaSuccess); }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
 
 CUDAStream compute() { return c10::cuda::getDefaultCUDAStream(); }
 CUDAStream copies() {
@@ -66,7 +48,7 @@ void increment(const at::Tensor& tensor) {
 
 // `later` waits for all that is in `earlier`, or for nothing.
 void order(CUDAStream earlier, CUDAStream later, Rule rule) {
-  Event event;
+  ScopedEvent event;
   event.record(earlier);
   if (rule == Rule::kKept) event.block(later);
 }
@@ -172,7 +154,7 @@ void unmapping_waits_for_the_operator(Rule rule) {
   range.map();
   range.give_access();
   launch_increment(range.data(), range.count(), compute().stream());
-  Event used;
+  ScopedEvent used;
   used.record(compute());
   if (rule == Rule::kKept) used.wait();
   range.unmap();
@@ -188,7 +170,7 @@ void unmapping_waits_for_the_copy_out(Rule rule) {
   EXPECT_EQ(cudaMemcpyAsync(host.data_ptr(), range.data(), bytes, cudaMemcpyDeviceToHost,
                             copies().stream()),
             cudaSuccess);
-  Event copied;
+  ScopedEvent copied;
   if (rule == Rule::kKept)
     copied.record(copies());  // Else it is recorded nowhere, so that nothing is waited for.
   copied.wait();

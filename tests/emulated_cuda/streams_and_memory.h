@@ -43,6 +43,27 @@ class FreeStream {
   cudaStream_t stream_ = nullptr;
 };
 
+/// An event of CUDA, which ends with its scope.
+class ScopedEvent {
+ public:
+  ScopedEvent() {
+    EXPECT_EQ(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), cudaSuccess);
+  }
+  ~ScopedEvent() { EXPECT_EQ(cudaEventDestroy(event_), cudaSuccess); }
+  ScopedEvent(const ScopedEvent&) = delete;
+  ScopedEvent& operator=(const ScopedEvent&) = delete;
+
+  void record(cudaStream_t stream) { EXPECT_EQ(cudaEventRecord(event_, stream), cudaSuccess); }
+  void block(cudaStream_t stream) {
+    EXPECT_EQ(cudaStreamWaitEvent(stream, event_, 0), cudaSuccess);
+  }
+  void wait() { EXPECT_EQ(cudaEventSynchronize(event_), cudaSuccess); }
+  operator cudaEvent_t() const { return event_; }  // NOLINT: stands for the handle.
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
 /// Memory of the current device, or pinned memory of the host.
 enum class Where : bool { kDevice, kPinned };
 template <Where kWhere>

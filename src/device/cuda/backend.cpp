@@ -3,10 +3,10 @@
 #include <array>
 #include <cctype>
 #include <cstdlib>
-#include <fstream>
 
 #include "device.h"
 #include "functions.h"
+#include "near_node.h"
 #include "queue.h"
 #include "spillway/base/error.h"
 #include "spillway/device/cuda/cuda_backend.h"
@@ -102,13 +102,6 @@ std::string bus_address_of(const CudaFunctions& cuda, DeviceId id) {
   return address;
 }
 
-std::optional<int> numa_node_of(const std::string& bus_address) {
-  std::ifstream file("/sys/bus/pci/devices/" + bus_address + "/numa_node");
-  int node = -1;
-  if (!(file >> node) || node < 0) return std::nullopt;
-  return node;
-}
-
 CudaDeviceFacts facts_of(const FoundDevices& found, DeviceId id) {
   const CudaFunctions& cuda = *found.cuda;
   CudaDeviceFacts facts;
@@ -123,7 +116,7 @@ CudaDeviceFacts facts_of(const FoundDevices& found, DeviceId id) {
   facts.compute_capability = message("{}.{}", all.major, all.minor);
   facts.memory = Bytes(all.totalGlobalMem);
   facts.bus_address = bus_address_of(cuda, id);
-  facts.numa_node = numa_node_of(facts.bus_address);
+  facts.numa_node = node_near(facts.bus_address);
   // "NVIDIA A100-SXM4-40GB MIG 1g.5gb". CUDA has no attribute that tells, and NVML, which has, is
   // not worth a library for one word of a report.
   facts.is_mig_slice = facts.name.find(" MIG ") != std::string::npos;
@@ -170,7 +163,8 @@ std::unique_ptr<Device> open(DeviceId id) {
   require_kernels(*found.cuda, id);
   return std::make_unique<CudaDevice>(
       std::make_shared<CudaContext>(*found.cuda, id, others(found.devices, id)),
-      capabilities_of(*found.cuda, id, found.devices.size()));
+      capabilities_of(*found.cuda, id, found.devices.size()),
+      node_near(bus_address_of(*found.cuda, id)));
 }
 
 }  // namespace

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "direct_files.h"
+#include "near_node.h"
 #include "queue.h"
 #include "spillway/base/error.h"
+#include "spillway/base/log.h"
 
 namespace spillway::device {
 namespace {
@@ -19,8 +21,9 @@ std::uint64_t rounded(std::uint64_t count) {
 
 }  // namespace
 
-CudaDevice::CudaDevice(std::shared_ptr<CudaContext> context, const Capabilities& capabilities)
-    : Device(context->device(), capabilities), context_(std::move(context)) {}
+CudaDevice::CudaDevice(std::shared_ptr<CudaContext> context, const Capabilities& capabilities,
+                       std::optional<int> node)
+    : Device(context->device(), capabilities), context_(std::move(context)), node_(node) {}
 
 MemoryInfo CudaDevice::do_memory() const {
   const OnDevice on(*context_);
@@ -80,7 +83,17 @@ std::unique_ptr<Queue> CudaDevice::do_make_queue(const std::string& name) {
   return std::make_unique<CudaQueue>(context_, name);
 }
 
+void CudaDevice::bring_near(DeviceSpan host) {
+  if (!node_) return;
+  const std::string refusal = prefer_node(host, *node_);
+  if (refusal.empty() || has_told_of_node_.exchange(true)) return;
+  log_warning("memory pinned for {} lies on any NUMA node, where that of the GPU ({}) is nearer: "
+              "the kernel refuses to prefer it: {}",
+              id(), *node_, refusal);
+}
+
 std::string CudaDevice::do_pin_host(DeviceSpan host) {
+  bring_near(host);  // Pinned pages stay on their node.
   const OnDevice on(*context_);
   const CudaFunctions& cuda = context_->cuda();
   // For all devices: copies between two GPUs may go this way.

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "context.h"
@@ -14,7 +16,9 @@ namespace spillway::device {
 /// A GPU of NVIDIA.
 class CudaDevice final : public Device, public DirectFileIo {
  public:
-  CudaDevice(std::shared_ptr<CudaContext> context, const Capabilities& capabilities);
+  /// `node`: the NUMA node that host memory is pinned on, as long as it has some; none: anywhere.
+  CudaDevice(std::shared_ptr<CudaContext> context, const Capabilities& capabilities,
+             std::optional<int> node);
 
   const std::shared_ptr<CudaContext>& context() const { return context_; }
 
@@ -25,10 +29,13 @@ class CudaDevice final : public Device, public DirectFileIo {
   std::byte* do_allocate(Bytes size) override;
   void do_release(DeviceSpan memory) noexcept override;
   std::unique_ptr<Queue> do_make_queue(const std::string& name) override;
+  void bring_near(DeviceSpan host);
   std::string do_pin_host(DeviceSpan host) override;
   void do_unpin_host(DeviceSpan host) noexcept override;
 
   const std::shared_ptr<CudaContext> context_;
+  const std::optional<int> node_;
+  std::atomic<bool> has_told_of_node_ = false;
   std::mutex mutex_;
   std::map<std::byte*, void*> allocations_;  ///< By address: what CUDA gave.
 };

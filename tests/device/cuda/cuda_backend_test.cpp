@@ -3,10 +3,16 @@
 // that change them are processes of their own.
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
+#include <linux/mempolicy.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <thread>
 #include <utility>
@@ -185,6 +191,70 @@ TEST_F(CudaBackend, CopiesByPageableSlabsWherePinningIsRefused) {
     EXPECT_TRUE(queue->record().wait().succeeded());
     EXPECT_EQ(to.span().data[4711], std::byte{42});
   });
+}
+
+/// As seen from /sys/bus/pci/devices: a folder that stands in for that of a GPU.
+constexpr const char* kWorkingFolder = "../../../../proc/self/cwd";
+
+void go_where_a_gpu_is_near(const char* node) {
+  std::string folder = testing::TempDir() + "near-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  ASSERT_EQ(::chdir(folder.c_str()), 0);
+  std::ofstream("numa_node") << node << '\n';
+  ASSERT_EQ(cuda_facts().devices.at(0).bus_address, kWorkingFolder);
+}
+
+using Policy = std::pair<int, unsigned long>;  // Its kind, and which nodes.
+
+/// Pins slabs twice, for a GPU that is near `node`. Gives the policy of their pages.
+Policy policy_of_slabs(const char* node) {
+  go_where_a_gpu_is_near(node);
+  const auto device = open_cuda();
+  const HostSlabsOptions options{.slab_size = 64_KiB, .slab_count = 2, .pinning = Pinning::kPinned};
+  HostSlabs slabs(*device, options);
+  HostSlabs more(*device, options);
+  EXPECT_EQ(slabs.pinning(), Pinning::kPinned);
+  const HostSlab slab = *more.take();
+  int mode = -1;
+  std::array<unsigned long, 16> nodes{};
+  EXPECT_EQ(::syscall(SYS_get_mempolicy, &mode, nodes.data(), 8 * sizeof nodes, slab.span().data,
+                      MPOL_F_ADDR),
+            0);
+  std::filesystem::remove("numa_node");
+  std::filesystem::remove(std::filesystem::current_path());
+  return {mode, nodes[0]};
+}
+
+const Environment kNearSomeNode{{"EMU_CUDA_BUS_ADDRESS", kWorkingFolder}};
+
+TEST_F(CudaBackend, PinsMemoryOfTheNodeThatIsNear) {
+  EXPECT_HOLDS_WITH(kNearSomeNode, [] {
+    EXPECT_EQ(policy_of_slabs("0"), Policy(MPOL_PREFERRED, 1UL));
+    EXPECT_EQ(policy_of_slabs("-1"), Policy(MPOL_DEFAULT, 0UL)) << "of an unknown one";
+  });
+}
+
+TEST_F(CudaBackend, LeavesMemoryWhereTheUserWantsIt) {
+  EXPECT_HOLDS_WITH(kNearSomeNode, [] {
+    const unsigned long first = 1;
+    ASSERT_EQ(::syscall(SYS_set_mempolicy, MPOL_BIND, &first, 65UL), 0);
+    EXPECT_EQ(policy_of_slabs("0"), Policy(MPOL_DEFAULT, 0UL))
+        << "of their own: the thread's holds";
+  });
+}
+
+TEST_F(CudaBackend, TellsOnceThatANodeIsRefused) {
+  EXPECT_EXIT(run_with(kNearSomeNode,
+                       [] {
+                         testing::internal::CaptureStderr();
+                         EXPECT_EQ(policy_of_slabs("900").first, MPOL_DEFAULT);
+                         const std::string told = testing::internal::GetCapturedStderr();
+                         EXPECT_EQ(told.find("memory pinned"), told.rfind("memory pinned"));
+                         std::fprintf(stderr, "%s", told.c_str());
+                       }),
+              testing::ExitedWithCode(0),
+              "memory pinned for cuda:0 lies on any NUMA node, where that of the GPU .900. is "
+              "nearer: the kernel refuses to prefer it: Invalid argument");
 }
 
 TEST_F(CudaBackend, NamesADeviceThatIsLost) {

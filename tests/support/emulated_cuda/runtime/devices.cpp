@@ -198,8 +198,12 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device)
 cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int device) {
   SPILLWAY_COUNT_CALL();
   if (!is_device(device)) return no_such_device(device);
-  std::snprintf(text, static_cast<std::size_t>(bytes), "0000:%02x:00.0",
-                properties(device).pciBusID);
+  const std::string& given = settings().bus_address;
+  if (given.empty())
+    std::snprintf(text, static_cast<std::size_t>(bytes), "0000:%02x:00.0",
+                  properties(device).pciBusID);
+  else
+    std::snprintf(text, static_cast<std::size_t>(bytes), "%s", given.c_str());
   return cudaSuccess;
 }
 

@@ -92,6 +92,7 @@ std::size_t grain() {
 }
 
 Settings read() {
+  const char* const bus_address = std::getenv("EMU_CUDA_BUS_ADDRESS");
   return {.devices = devices(),
           .memory = number("EMU_CUDA_MEMORY", std::uint64_t{8} << 30),
           .pinned_memory = number("EMU_CUDA_PINNED", std::numeric_limits<std::size_t>::max()),
@@ -100,6 +101,7 @@ Settings read() {
           .capability = capability(),
           .driver = driver(),
           .poison = flag("EMU_CUDA_POISON", true),
+          .bus_address = bus_address == nullptr ? "" : bus_address,
           .trace = flag("EMU_CUDA_TRACE", false),
           .check = flag("EMU_CUDA_CHECK", true),
           .nccl_fixed = flag("EMU_NCCL_FIXED", false),

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace spillway::emulated {
@@ -18,10 +19,11 @@ struct Settings {
   int capability;             ///< EMU_CUDA_CC (8.0), times ten.
   int driver;   ///< EMU_CUDA_DRIVER (13.0): release that the driver serves, as 13000; 0: no driver.
   bool poison;  ///< EMU_CUDA_POISON (1): new device memory is filled with 0xFF.
-  bool trace;   ///< EMU_CUDA_TRACE (0): prints at the end how often each
-                ///< thread called each function.
-  bool check;   ///< EMU_CUDA_CHECK (1): happens-before check, protection of pinned memory.
-  bool nccl_fixed;          ///< EMU_NCCL_FIXED (0): NCCL takes no memory that the program maps.
+  std::string bus_address;  ///< EMU_CUDA_BUS_ADDRESS: what all devices say; empty: one for each.
+  bool trace;               ///< EMU_CUDA_TRACE (0): prints at the end how often each
+                            ///< thread called each function.
+  bool check;       ///< EMU_CUDA_CHECK (1): happens-before check, protection of pinned memory.
+  bool nccl_fixed;  ///< EMU_NCCL_FIXED (0): NCCL takes no memory that the program maps.
   std::uint64_t delay_us;   ///< EMU_CUDA_DELAY_US (0): longest delay before a piece of work.
   std::uint64_t delay_pct;  ///< EMU_CUDA_DELAY_PCT (100): share of the pieces that are delayed.
   std::uint64_t seed;       ///< EMU_CUDA_SEED (1): of the delays.
