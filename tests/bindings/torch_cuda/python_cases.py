@@ -442,15 +442,6 @@ def crossing_copies():
         note("sum", sums[source])
 
 
-def data_parallel():
-    torch.cuda.manual_seed_all(5)
-    model = torch.nn.DataParallel(net(5, dropout=0).to("cuda:0"), [0, 1])
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
-    for _ in range(3):
-        note("loss", step(model, optimizer, batch("cuda:0")))
-    note_model(model)
-
-
 def smaller_batch():
     """Halves a batch until it fits."""
     model = net().cuda()

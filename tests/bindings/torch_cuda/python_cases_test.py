@@ -108,27 +108,31 @@ class CasesOnGpus(GpuRuns):
 class RanksOnGpus(GpuRuns):
     """Programs that torchrun has started beside one another, each with a GPU."""
 
-    def train(self, form, backend, name, before, between):
+    def train(self, form, backend, ranks, name, before, between):
         results = self.folder / name
         results.mkdir()
         script = [str(HERE / "python_ranks.py"), form, backend, str(results)]
-        torchrun = ["-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", "2"]
-        run = self.start(before, [*torchrun, *between, PYTHON, *script], {"EMU_CUDA_DEVICES": "2"})
+        torchrun = ["-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", f"{ranks}"]
+        run = self.start(before, [*torchrun, *between, PYTHON, *script], {"EMU_CUDA_DEVICES": f"{ranks}"})
         self.assertEqual(run.returncode, 0, run.stderr)
-        return [(results / f"rank{rank}").read_text(encoding="utf-8") for rank in range(2)]
+        return [(results / f"rank{rank}").read_text(encoding="utf-8") for rank in range(ranks)]
 
-    def assert_ranks_equal(self, form, backend, outside=False):
-        plain = self.train(form, backend, "plain", [], [])
+    def assert_ranks_equal(self, form, backend, ranks=2, outside=False):
+        plain = self.train(form, backend, ranks, "plain", [], [])
         served = self.served()
-        equal = self.train(form, backend, "served", *([served, []] if outside else [[], [*served, "--"]]))
+        equal = self.train(form, backend, ranks, "served", *([served, []] if outside else [[], [*served, "--"]]))
         self.assertEqual(equal, plain)
-        for rank, file in enumerate((self.file, self.folder / "statistics.1.json")):
+        files = [self.file, *(self.folder / f"statistics.{rank}.json" for rank in range(1, ranks))]
+        for rank, file in enumerate(files):
             device, = self.devices(file)
             self.assertEqual(device["device"], f"cuda:{rank}")
             self.assert_paged([device])
 
     def test_buckets_of_ddp_and_lists(self):
         self.assert_ranks_equal("ddp", "nccl", outside=True)
+
+    def test_ddp_on_four_gpus(self):
+        self.assert_ranks_equal("ddp", "nccl", ranks=4)
 
     def test_a_hook_of_ddp(self):
         self.assert_ranks_equal("hook", "gloo")
