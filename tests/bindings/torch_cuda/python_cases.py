@@ -327,14 +327,15 @@ def mirrored_masters(forms=((torch.optim.Adam, {"foreach": True}, "cast"),
             loss.backward()
             for parameter, copy in zip(parameters, copies):
                 copy.grad = parameter.grad.cpu().float()
-            if way == "cast" or number == 0:
-                for parameter, master in zip(parameters, masters):
-                    master.grad = parameter.grad.float()
-            elif way == "lists":
-                torch._foreach_copy_([each.grad for each in masters], [each.grad for each in parameters])
-            else:
-                for parameter, master in zip(parameters, masters):
-                    master.grad.copy_(parameter.grad)
+            with torch.no_grad():
+                if way == "cast" or number == 0:
+                    for parameter, master in zip(parameters, masters):
+                        master.grad = parameter.grad.float()
+                elif way == "lists":
+                    torch._foreach_copy_([each.grad for each in masters], [each.grad for each in parameters])
+                else:
+                    for parameter, master in zip(parameters, masters):
+                        master.grad.copy_(parameter.grad)
             optimizer.step()
             of_copies.step()
             with torch.no_grad():
