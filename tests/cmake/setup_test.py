@@ -159,6 +159,7 @@ class Wheels(ScriptCase):
                                                       "nvidia/cu13/include/cuda_runtime_api.h": "header"})
         self.wheel("nvidia_cuda_cupti", "13.0.85", {"nvidia/cu13/lib/libcupti.so.13": "cupti"})
         self.wheel("nvidia_cuda_crt", "13.0.88", {"nvidia/cu13/include/crt/host_defines.h": "crt"})
+        self.wheel("nvidia_nvtx", "13.0.85", {"nvidia/cu13/include/nvtx3/nvToolsExtCudaRt.h": "nvtx"})
 
     def unpacked(self, part=CPU):
         target = self.root / "target"

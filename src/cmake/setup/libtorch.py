@@ -21,7 +21,7 @@ import typing
 import zipfile
 
 TABLE = pathlib.Path(__file__).resolve().parent.parent / "libtorch_versions.txt"
-NAMES = ("torch", "nvidia_cuda_runtime", "nvidia_cuda_cupti", "nvidia_cuda_crt")
+NAMES = ("torch", "nvidia_cuda_runtime", "nvidia_cuda_cupti", "nvidia_cuda_crt", "nvidia_nvtx")
 NONE = "-"
 
 
@@ -50,8 +50,9 @@ PARTS = {
     "cuda": Part(("torch", "nvidia_cuda_runtime", "nvidia_cuda_crt"),
                  {f"torch/lib/lib{name}.so" for name in ("c10_cuda", "torch", "torch_cuda", "torch_nvshmem")},
                  HEADERS),
-    "headers": Part(("nvidia_cuda_runtime", "nvidia_cuda_crt"),
-                    {HEADERS[0] + name for name in ("cuda.h", "cuda_runtime_api.h", "crt/host_defines.h")}, HEADERS),
+    "headers": Part(("nvidia_cuda_runtime", "nvidia_cuda_crt", "nvidia_nvtx"),
+                    {HEADERS[0] + name for name in ("cuda.h", "cuda_runtime_api.h", "crt/host_defines.h",
+                                                    "nvtx3/nvToolsExtCudaRt.h")}, HEADERS),
 }
 
 

@@ -5,15 +5,9 @@
 #include <exception>
 #include <utility>
 
+#include "profiler.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
-
-#if __has_include(<nvtx3/nvToolsExtCudaRt.h>)
-#include <nvtx3/nvToolsExtCudaRt.h>
-#define SPILLWAY_NAME_STREAM(stream, name) nvtxNameCudaStreamA(stream, name)
-#else
-#define SPILLWAY_NAME_STREAM(stream, name) static_cast<void>(0)
-#endif
 
 namespace spillway::device {
 namespace {
@@ -96,6 +90,12 @@ std::string error_of(const std::function<Outcome()>& work) {
   }
 }
 
+const char* name_of_copy(DeviceSpan to, DeviceSpan from) {
+  if (to.device.is_host()) return "copy to the host";
+  if (from.device.is_host()) return "copy to the device";
+  return to.device == from.device ? "copy on the device" : "copy between devices";
+}
+
 }  // namespace
 
 void CudaFailures::add(std::uint64_t place, std::string error) {
@@ -128,7 +128,7 @@ CudaQueue::CudaQueue(std::shared_ptr<CudaContext> context, const std::string& na
   const cudaError_t error = cuda.cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
   if (error != cudaSuccess)
     throw Error("device {} makes no queue '{}': {}", device(), name, cuda.failure(device(), error));
-  SPILLWAY_NAME_STREAM(stream_, name.c_str());  // For profilers.
+  name_for_profilers(stream_, name);
 }
 
 CudaQueue::CudaQueue(std::shared_ptr<CudaContext> context, cudaStream_t stream)
@@ -177,6 +177,7 @@ void CudaQueue::do_copy(DeviceSpan to, DeviceSpan from) {
     if (!span.device.is_host() && span.device != device()) context_->connect(span.device);
   const std::lock_guard lock(mutex_);
   const OnDevice on(*context_);
+  const ProfilerRange range(name_of_copy(to, from), to.size);
   note("a copy", start_copy(to, from));
 }
 

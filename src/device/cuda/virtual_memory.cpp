@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "device.h"
+#include "profiler.h"
 #include "spillway/base/error.h"
 
 namespace spillway::device {
@@ -119,6 +120,7 @@ void CudaVirtualMemory::drop_chunk(Chunk chunk) noexcept {
 }
 
 void CudaVirtualMemory::map(std::byte* address, Chunk chunk, Bytes size) {
+  const ProfilerRange range("map", size);
   const OnDevice on(*context_);
   const CudaFunctions& cuda = context_->cuda();
   require(*context_, cuda.cuMemMap(number_of(address), size.count(), 0, chunk.value(), 0),
@@ -149,6 +151,7 @@ void CudaVirtualMemory::renew_access(std::byte* address, Bytes size) {
 }
 
 void CudaVirtualMemory::unmap(std::byte* address, Bytes size) {
+  const ProfilerRange range("unmap", size);
   const OnDevice on(*context_);
   require(*context_, context_->cuda().cuMemUnmap(number_of(address), size.count()), "cuMemUnmap",
           address);
