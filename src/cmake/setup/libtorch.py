@@ -9,9 +9,9 @@
   libtorch.py check <part> <release> <target>     exit status 0 when nothing is missing
 
 The part `cpu` is what C++ on the CPU needs. The part `cuda` is what the tests of CUDA need besides: the other
-libraries of LibTorch and the headers of CUDA, but no library of NVIDIA's. The part `headers` is those headers and those of NVTX, for profilers.
-What is served is in libtorch_versions.txt. The list of files and their sizes comes from the wheels' own RECORD, which
-is unpacked too.
+libraries of LibTorch and the headers of CUDA, but no library of NVIDIA's. The part `headers` is those headers,
+and those of NVTX, for profilers. What is served is in libtorch_versions.txt. The list of files and their sizes comes
+from the wheels' own RECORD, which is unpacked too.
 """
 import csv
 import pathlib
