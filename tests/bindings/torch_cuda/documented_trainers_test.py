@@ -51,7 +51,7 @@ class DocumentedTrainers(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        self.first, self.own, self.python = lines_of("sh")
+        self.first, self.own, self.python, self.ranks = lines_of("sh")
 
     def run_lines(self, *blocks):
         """Both outputs; each line has to succeed."""
@@ -90,6 +90,12 @@ class DocumentedTrainers(unittest.TestCase):
             self.assertIn(f"trained {rank} True\n", output)
         self.assertEqual(output.count("trained 0 True\n"), 2)
         self.assert_paged(output)
+
+    def test_two_ranks_and_a_link(self):
+        output = self.run_lines(self.settings(), self.ranks)
+        self.assertRegex(output, r"\[spillway 1\] cuda:0   needed ")
+        self.assertIn("rates.json", output)
+        self.assertTrue((self.folder / "rates.json").is_file())
 
 
 if __name__ == "__main__":
