@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "spillway/base/assert.h"
+#include "spillway/base/error.h"
 #include "spillway/split/device_turn.h"
 
 namespace spillway::split {
@@ -10,6 +12,11 @@ namespace {
 
 /// Other numbers than those of whole messages.
 transport::Tag tag_of_piece(transport::Tag whole, std::uint64_t piece) {
+  if (piece >> 24 != 0)
+    throw Error(
+        "a message between GPUs has more than {} pieces: a larger --min-storage makes fewer",
+        std::uint64_t{1} << 24);
+  SPILLWAY_ASSERT(whole.number >> 39 == 0);
   return {whole.stream, std::uint64_t{1} << 63 | whole.number << 24 | piece};
 }
 

@@ -41,7 +41,8 @@ inline constexpr std::uint64_t kStepNumber = kFirstNumber + 1024;
 inline constexpr std::uint64_t kSignalNumber = kFirstNumber + (std::uint64_t{1} << 59);
 /// From here on those of pieces of traces.
 inline constexpr std::uint64_t kFirstTracePiece = kFirstNumber + (std::uint64_t{1} << 58);
-/// From here on those of exchanges between shards.
+/// From here on those of exchanges between shards. From 2^63 on are those of pieces of the other
+/// moves (device_transfer.cpp).
 inline constexpr std::uint64_t kFirstAnnouncement = kFirstNumber + (std::uint64_t{1} << 60);
 
 /// On the first rank: the value of each rank. Others send theirs, and get none. `wait(event, peer)`

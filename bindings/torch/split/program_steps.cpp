@@ -37,7 +37,7 @@ void ProgramSteps::rebalance(const std::vector<std::string>& hosts, std::vector<
 void ProgramSteps::measure_on_gpu() {
   runtime::Runtime* const gpu = runtime_of_gpu_();
   if (gpu != nullptr) executor_.unit_times().measure(*gpu);
-  const Bytes budget = (gpu != nullptr ? *gpu : runtime_).budget();
+  const Bytes budget = gpu != nullptr ? gpu->budget() : Bytes();
   or_end([&] { rebalancing_->train_on_gpus(count_, budget); });
 }
 

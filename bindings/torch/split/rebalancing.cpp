@@ -107,7 +107,14 @@ void Rebalancing::measured(std::uint64_t step, std::vector<pipeline::UnitSeconds
 }
 
 void Rebalancing::train_on_gpus(std::uint64_t step, Bytes budget) {
-  balancer_.set_budgets(budgets_of_all(transport_, job_, budget));
+  std::vector<Bytes> budgets = budgets_of_all(transport_, job_, budget);
+  is_measured_ = transport_.rank() != kFirst ||
+                 std::find(budgets.begin(), budgets.end(), Bytes()) == budgets.end();
+  if (is_measured_)
+    balancer_.set_budgets(std::move(budgets));
+  else
+    log_info("the model stays as it is cut (--rebalance): a rank's GPU is not served, so what "
+             "operators take there is not measured");
   balancer_.forget_model();
   late_steps_ = 1;
   counts_from_ = step;
@@ -150,7 +157,7 @@ void Rebalancing::look_at_model(std::uint64_t step, std::uint64_t model) {
 
 Rebalancing::Cuts Rebalancing::decide(std::uint64_t step, const pipeline::Ownership& ownership) {
   Cuts decided(stages_, kAsBefore);
-  if (step < counts_from_ || !balancer_.knows_enough()) return decided;
+  if (!is_measured_ || step < counts_from_ || !balancer_.knows_enough()) return decided;
   const auto recut = balancer_.look(ownership.units().units(ownership.directory()),
                                     ownership.units().borders(), ownership.first_of_stage());
   if (std::exchange(awaits_measure_, false)) moves_.seconds_after = balancer_.slowest_seconds();

@@ -35,8 +35,8 @@ class Rebalancing {
   /// the step before, where times come late.
   void measured(std::uint64_t step, std::vector<pipeline::UnitSeconds> seconds);
   /// The program's thread, on all ranks before `begin_step` of `step`: the model trains on GPUs,
-  /// and this rank may use so much of its own. From here on times come a step late. Throws
-  /// TransportError.
+  /// and this rank may use so much of its own; 0: its GPU is not served, and nothing is measured.
+  /// From here on times come a step late. Throws TransportError.
   void train_on_gpus(std::uint64_t step, Bytes budget);
   bool times_come_late() const { return late_steps_ > 0; }
 
@@ -86,6 +86,7 @@ class Rebalancing {
   std::uint64_t counts_from_ = 0;  ///< Steps before were cut otherwise, or warmed up.
   std::uint64_t model_ = 0;        ///< The latest.
   std::uint64_t late_steps_ = 0;
+  bool is_measured_ = true;
   std::uint64_t micro_batches_ = 1;  ///< Of the step that has ended last.
   bool awaits_measure_ = false;  ///< Layers have moved, and no step behind that has been looked at.
 };

@@ -480,8 +480,9 @@ std::unique_ptr<Effort> ShardExchange::copy_of_first(std::uint64_t step,
                {parameter});
   if (!is_here) return nullptr;
   const bool is_between_devices = between_devices_.carries(device, size);
-  // Where it lies or comes, it has memory.
-  const Bytes room = is_between_devices ? between_devices_.room_for(size) : size;
+  // Where it lies or comes, it has memory. The first shard sends to all others at once.
+  const std::uint64_t copies = shard() == kFirst ? shards() - 1 : 1;
+  const Bytes room = is_between_devices ? copies * between_devices_.room_for(size) : size;
   return entered(std::make_unique<CopyOfFirst>(*this, mine, room, size, is_between_devices));
 }
 

@@ -192,11 +192,19 @@ TEST(DeviceMessages, TakeRoomForTheWholeWithItsFirstPiece) {
           EXPECT_EQ(bytes_taken(member.gpu) - before, DeviceMessages::kPieces * (16 << 10));
           EXPECT_FALSE(message->storage());  // No room before the first piece.
           member.meet(1);
+          while (!message->storage()) {
+            EXPECT_FALSE(message->advance());
+            if (!message->storage()) member.notifier.wait();
+          }
+          EXPECT_FALSE(message->may_be_used());  // The last ones have not been sent.
+          member.meet(2);
           return member.until_done(*message);
         }
         member.meet(1);
         const at::Tensor numbers = member.numbers();
-        member.until_done(*member.messages.send(kReceiver, tag, numbers.storage()));
+        const auto message = member.messages.send(kReceiver, tag, numbers.storage());
+        member.meet(2);
+        member.until_done(*message);
       },
       32_KiB);
 }
