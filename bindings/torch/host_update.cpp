@@ -64,14 +64,16 @@ at::ScalarType type_of_copy(c10::ArrayRef<c10::IValue> arguments) {
                                : arguments[1].toScalarType();
 }
 
-/// Of `_to_copy`: whether the copy differs in nothing but its type.
-bool only_changes_type(c10::ArrayRef<c10::IValue> arguments) {
+/// Of `_to_copy`: whether the copy differs in nothing but its type, and that is no smaller: masters
+/// are wider than what they are made of, and autocast makes weights narrower.
+bool only_widens(c10::ArrayRef<c10::IValue> arguments) {
   constexpr std::size_t kLayout = 2, kDevice = 3, kPinned = 4, kMemoryFormat = 6;
   const at::Tensor& from = arguments[0].toTensor();
   const auto is = [&](std::size_t at, const auto& wanted) {
     return arguments[at].isNone() || wanted(arguments[at]);
   };
-  return at::isFloatingType(type_of_copy(arguments)) &&
+  const at::ScalarType type = type_of_copy(arguments);
+  return at::isFloatingType(type) && c10::elementSize(type) >= from.itemsize() &&
          is(kLayout, [](const c10::IValue& v) { return v.toLayout() == at::kStrided; }) &&
          is(kDevice, [&](const c10::IValue& v) { return v.toDevice() == from.device(); }) &&
          is(kPinned, [](const c10::IValue& v) { return !v.toBool(); }) &&
@@ -176,7 +178,7 @@ HostCall::HostCall(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arg
   for (std::size_t member = 0; member < size; ++member) {
     const at::Tensor& lead =
         is_of_lists_ ? arguments[0].toListRef()[member].toTensor() : arguments[0].toTensor();
-    if (!lead.defined() || !lead.has_storage()) continue;
+    if (!lead.defined() || !lead.has_storage() || lead.numel() == 0) continue;
     runtime::Runtime* const runtime = DeviceRuntimes::of(lead.device());
     if (runtime == nullptr || !runtime->find(lead.storage().data()).storage.is_some()) continue;
     if (DeviceRuntimes::is_capturing(lead.device().index())) continue;
@@ -207,7 +209,7 @@ std::vector<HostCall::Operand> HostCall::operands_of(std::size_t member) const {
 
 /// A copy that comes or goes, or spreads, or makes no number of another one: no update does.
 bool HostCall::copies_elsewhere(std::size_t member) const {
-  if (makes_results_) return !only_changes_type(arguments_);
+  if (makes_results_) return !only_widens(arguments_);
   const std::vector<Operand> operands = operands_of(member);
   return operands.size() != 2 || !operands[1].tensor.defined() ||
          operands[1].tensor.device() != operands[0].tensor.device() ||
@@ -411,8 +413,15 @@ recompute::ListMembers HostCall::run(std::vector<at::Tensor>& results) {
   for (std::size_t i = 0; i < members_.size(); ++i) {
     start_way_out(i + kAhead, 1);
     std::vector<Operand> operands = operands_of(members_[i]);
-    if (makes_results_)
-      operands.push_back({arguments_.size(), make_result(operands.front().tensor), true});
+    if (makes_results_) {
+      const at::Tensor result = make_result(operands.front().tensor);
+      if (!runtime_->find(result.storage().data()).storage.is_some()) {
+        tell(op_, "its result is too small to leave the GPU");
+        not_done.push_back(members_[i]);
+        continue;
+      }
+      operands.push_back({arguments_.size(), result, true});
+    }
     if (!run(members_[i], operands))
       not_done.push_back(members_[i]);
     else if (makes_results_)

@@ -37,7 +37,7 @@ class HostUpdates {
 /// from the update itself; and it writes one of them in place, or reads one that is a parameter or
 /// was updated before; a copy in another type may also read a gradient, as that for a master copy
 /// of the parameter does. So activations of a validation, which come after the pass, stay on the
-/// GPU.
+/// GPU, and so do its parameters under autocast, as copies in a smaller type are none of an update.
 class UpdatedTensors {
  public:
   void clear() { *this = {}; }
@@ -67,8 +67,8 @@ class HostCall {
   const recompute::ListMembers& members() const { return members_; }
   bool makes_results() const { return makes_results_; }  ///< Else it hands back what it writes.
   /// Carries it out for these members, and says for which of them it could not be done, since host
-  /// memory is too small or something holds them on the GPU. Results, where it makes some, are in
-  /// `results` by member. Throws as `Runtime::begin_op`, and what the kernel throws.
+  /// memory or a result is too small or something holds them on the GPU. Results, where it makes
+  /// some, are in `results` by member. Throws as `Runtime::begin_op`, and what the kernel throws.
   recompute::ListMembers run(std::vector<at::Tensor>& results);
 
  private:

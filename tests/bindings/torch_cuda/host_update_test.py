@@ -46,6 +46,19 @@ class HostUpdates(GpuRuns):
         self.assertEqual(device["host_update_bytes"], (61 + 36) * masters)
         print({key: device[key] for key in ("host_update_bytes", "spilled_bytes", "fetched_bytes")})
 
+    def test_a_validation_in_mixed_precision_stays_on_the_gpu(self):
+        trained, _, device = self.train("autocast_steps", "64MiB", "--update", "host")
+        self.assertGreater(device["host_update_bytes"], 0)
+        also_validated, _, validated = self.train("autocast_validation", "64MiB", "--update", "host")
+        self.assertEqual(also_validated.splitlines()[1:], trained.splitlines()[1:])
+        self.assertEqual(validated["host_update_bytes"], device["host_update_bytes"])
+
+    def test_results_too_small_for_pages(self):
+        on_gpu, _, _ = self.train("small_results", "64MiB")
+        on_host, _, host = self.train("small_results", "64MiB", "--update", "host")
+        self.assertEqual(on_host, on_gpu)
+        self.assertGreater(host["host_update_bytes"], 0)
+
     def test_all_forms_with_disks_behind_host_memory(self):
         for cases, settings in (("mirrored", {}), ("mirrored_tensors", SLOW)):
             _, _, host = self.train(cases, "3MiB", "--update", "host", **settings)

@@ -354,6 +354,47 @@ def mirrored_masters(forms=((torch.optim.Adam, {"foreach": True}, "cast"),
                 assert torch.equal(optimizer.state[master][name].cpu(), value), name
 
 
+def autocast_steps(validates=False):
+    """Weights of the optimizer in fp32, copies of them in bf16 for forward."""
+    model = net(4, dropout=0).cuda()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3, foreach=True)
+    for x in [batch() for _ in range(3)]:
+        optimizer.zero_grad()
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = torch.nn.functional.mse_loss(model(x).float(), x)
+        loss.backward()
+        optimizer.step()
+        note("loss", loss)
+        if validates:
+            with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
+                assert torch.isfinite(torch.nn.functional.mse_loss(model(x).float(), x))
+    note_model(model)
+
+
+def autocast_validation():
+    autocast_steps(validates=True)
+
+
+def small_results():
+    """Between backward and update, weights of 48 KiB are read by operators whose results have up to 24 KiB."""
+    model = torch.nn.Sequential(torch.nn.Linear(WIDTH, 48), torch.nn.Linear(48, WIDTH)).cuda()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3, foreach=True)
+    for _ in range(2):
+        optimizer.zero_grad()
+        x = batch()
+        torch.nn.functional.mse_loss(model(x), x).backward()
+        with torch.no_grad():
+            for weight in (model[0].weight, model[1].weight):
+                note("narrow", weight.to(torch.bfloat16).float())
+                note("wide", weight[:8].to(torch.float64))
+                note("view", weight[:8].add(1))
+                note("empty", weight[:0].add(1).add(weight[len(weight):].mul_(2)))
+            for each in torch._foreach_add([model[0].weight[:8], model[0].weight], 1):
+                note("list", each)
+        optimizer.step()
+    note_model(model)
+
+
 def wide():
     """Tensors of 2 MiB."""
     model = torch.nn.Sequential(torch.nn.Linear(WIDTH, 8 * WIDTH), torch.nn.Linear(8 * WIDTH, WIDTH)).cuda()
