@@ -224,7 +224,8 @@ class Builder {
     swap::OpenedSpillStore opened = swap::make_spill_store(store);
     for (const std::string& warning : opened.warnings) warn(warning);
     if (!opened.why_not_direct.empty())
-      log_info("{}reads and writes no spill files itself: {}", about_, opened.why_not_direct);
+      log_info("{}does not read and write all spill files itself: {}", about_,
+               opened.why_not_direct);
     parts_.store_name = opened.description;
     if (settings_.store != swap::StoreKind::kRam)
       parts_.endurance = options_.endurance = settings_.endurance * wearing_directories;

@@ -38,7 +38,7 @@ class LastUses {
     if (!orders.write_outs.empty()) engine_.apply(orders);
   }
 
-  /// Bytes that have begun their way before the host asked for them.
+  /// Bytes that were asked to leave before the host worked on them, had they left already or not.
   Bytes sent() const { return Bytes(sent_.load(std::memory_order_relaxed)); }
 
   /// The host works on these.

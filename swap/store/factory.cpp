@@ -1,4 +1,5 @@
 #include <array>
+#include <exception>
 #include <map>
 #include <memory>
 #include <utility>
@@ -40,11 +41,17 @@ struct Opening {
   std::shared_ptr<OwnDescriptors> descriptors;  // null in RAM
   std::vector<std::unique_ptr<SpillStore>> children;
   std::vector<std::unique_ptr<LentFile>> lent;  // To the device.
-  std::string why_not_lent;
+  std::vector<std::string> why_not_lent;
   std::vector<std::string> warnings;
   std::string description;
   std::map<std::uint64_t, std::string> path_by_device;
 };
+
+std::string joined(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) all.append(all.empty() ? "" : "; ").append(text);
+  return all;
+}
 
 bool is_behind_device(const SpillStoreOptions& options) {
   return options.device != nullptr && !options.device->id().is_host();
@@ -78,7 +85,7 @@ void lend_to_device(Opening& opening, const ExtentFile& file) {
   if (options.direct == device::DirectFiles::kOff || !is_behind_device(options)) return;
   device::DirectFileIo* const io = device::direct_file_io(*options.device);
   const auto refuse = [&](const std::string& reason) {
-    opening.why_not_lent = message("{}: {}", file.path(), reason);
+    opening.why_not_lent.push_back(message("{}: {}", file.path(), reason));
   };
   if (io == nullptr) return refuse(message("{} cannot", options.device->id()));
   if (options.verify) return refuse("checksums (--verify) are taken in host memory");
@@ -86,7 +93,7 @@ void lend_to_device(Opening& opening, const ExtentFile& file) {
   try {
     opening.lent.push_back(
         std::make_unique<LentFile>(*opening.descriptors, file.fd(), *io, options.direct));
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     refuse(error.what());
   }
 }
@@ -165,6 +172,19 @@ std::shared_ptr<std::byte> map_memory(Bytes size, bool is_for_children) {
   return {std::move(mapped), begin};
 }
 
+/// Null: all goes through host memory.
+std::unique_ptr<DirectTransfers> start_direct_transfers(Opening& opening) {
+  if (opening.lent.empty()) return nullptr;
+  try {
+    return std::make_unique<DirectTransfers>(opening.options.device->id(), std::move(opening.lent),
+                                             opening.options.queue_depth, opening.notifier);
+  } catch (const IoError& error) {
+    if (opening.options.direct == device::DirectFiles::kOn) throw;
+    opening.why_not_lent.emplace_back(error.what());
+    return nullptr;
+  }
+}
+
 /// Nothing reaches the memory of the CPU past its cores: only for other devices slabs are pinned.
 /// Forked children read the slabs of the CPU, and cannot use other devices.
 void put_host_memory_before(OpenedSpillStore& opened, Opening& opening) {
@@ -188,20 +208,14 @@ void put_host_memory_before(OpenedSpillStore& opened, Opening& opening) {
   opened.description =
       message("{}host memory, {}, before {}", slabs->pinning() == kPinned ? "pinned " : "",
               slabs->capacity(), opened.description);
-  std::unique_ptr<DirectTransfers> direct;
-  if (!opening.lent.empty()) {
-    opened.description += message(", which {} reads and writes itself", device->id());
-    direct = std::make_unique<DirectTransfers>(device->id(), std::move(opening.lent),
-                                               opening.options.queue_depth, opening.notifier);
-  }
+  std::unique_ptr<DirectTransfers> direct = start_direct_transfers(opening);
+  if (direct != nullptr)
+    opened.description +=
+        message(opening.why_not_lent.empty() ? ", which {} reads and writes itself"
+                                             : ", some of whose files {} reads and writes itself",
+                device->id());
   opened.store = make_tiered_store(std::move(device), std::move(slabs), std::move(opened.store),
                                    opening.notifier, opening.options.disks, std::move(direct));
-}
-
-std::string joined(const std::vector<std::string>& texts) {
-  std::string all;
-  for (const std::string& text : texts) all.append(all.empty() ? "" : "; ").append(text);
-  return all;
 }
 
 }  // namespace
@@ -230,18 +244,19 @@ OpenedSpillStore make_spill_store(const SpillStoreOptions& options) {
       throw IoError("no directory to spill to: {}", joined(opening.warnings));
   }
   OpenedSpillStore opened;
-  opened.why_not_direct = opening.why_not_lent;
-  if (options.direct == device::DirectFiles::kOn && opening.lent.empty() &&
-      is_behind_device(options))
-    throw UnsupportedError("{} does not read and write spill files itself: {}",
-                           options.device->id(),
-                           opening.why_not_lent.empty() ? "there are none" : opening.why_not_lent);
+  if (options.direct == device::DirectFiles::kOn && is_behind_device(options) &&
+      (opening.lent.empty() || !opening.why_not_lent.empty()))
+    throw UnsupportedError(
+        "{} does not read and write all spill files itself: {}", options.device->id(),
+        opening.lent.empty() && opening.why_not_lent.empty() ? "there are none"
+                                                             : joined(opening.why_not_lent));
   opened.store = opening.children.size() == 1
                      ? std::move(opening.children.front())
                      : make_striped_store(std::move(opening.children), opening.notifier);
   opened.description = std::move(opening.description);
   opened.warnings = std::move(opening.warnings);
   if (options.host_tier > Bytes()) put_host_memory_before(opened, opening);
+  opened.why_not_direct = joined(opening.why_not_lent);
   return opened;
 }
 

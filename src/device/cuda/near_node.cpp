@@ -24,9 +24,13 @@ bool has_policy() {
 }  // namespace
 
 std::optional<int> node_near(const std::string& bus_address) {
-  std::ifstream file("/sys/bus/pci/devices/" + bus_address + "/numa_node");
+  const std::string device = "/sys/bus/pci/devices/" + bus_address;
+  std::ifstream file(device + "/numa_node");
   int node = -1;
   if (!(file >> node) || node < 0) return std::nullopt;
+  std::ifstream online(device + "/subsystem/../../devices/system/node/online");  // "0-1,4"
+  std::string nodes;
+  if (online >> nodes && nodes.find_first_of("-,") == std::string::npos) return std::nullopt;
   return node;
 }
 
@@ -45,7 +49,10 @@ std::string prefer_node(DeviceSpan host, int node) {
   if (::syscall(SYS_mbind, first, end - first, MPOL_PREFERRED, mask.data(), kMostNodes + 1,
                 MPOL_MF_MOVE) == 0)
     return {};
-  return std::strerror(errno);
+  const int error = errno;
+  const char* const mend =
+      error == EPERM || error == ENOSYS ? " (containers may with --cap-add SYS_NICE)" : "";
+  return std::string(std::strerror(error)) + mend;
 }
 
 }  // namespace spillway::device

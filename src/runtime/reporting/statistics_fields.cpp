@@ -245,8 +245,8 @@ constexpr StatisticsField kFields[] = {
   {"host_update_wait_seconds", "s", [](const S& s) -> Json { return seconds(s.memory.host_wait); },
    "time that optimizers waited for these to be in host memory"},
   {"host_update_sent_bytes", "bytes", [](const S& s) -> Json { return s.sent_to_host.count(); },
-   "with `--update host`: pages of a GPU, gradients above all, that began their way to host memory in backward, when "
-   "the last operator before the update had ended, and not when the update asked for them"},
+   "with `--update host`: pages of a GPU, gradients above all, that were asked for in backward, when the last "
+   "operator before the update had ended, and not by the update; those that had left the GPU already count, too"},
   {"clean_leaves_bytes", "bytes", [](const S& s) -> Json { return s.memory.left_clean.count(); },
    "bytes that left memory without a write, because the store had a good copy"},
   {"spill_space_peak_bytes", "bytes", [](const S& s) -> Json { return s.memory.store.extents_peak.count(); },

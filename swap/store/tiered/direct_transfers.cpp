@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -29,11 +30,14 @@ int lent(OwnDescriptors& descriptors, int number) {
 LentFile::LentFile(OwnDescriptors& descriptors, int number, device::DirectFileIo& device,
                    device::DirectFiles asked)
     : number_(lent(descriptors, number)), identity_(identity_of(number_)) {
-  device::DirectFileIo::Opened opened = device.open_file(number_, asked);
-  file_ = std::move(opened.file);
-  if (file_ != nullptr) return;
-  ::close(number_);
-  throw UnsupportedError("{}", opened.reason);
+  try {
+    device::DirectFileIo::Opened opened = device.open_file(number_, asked);
+    file_ = std::move(opened.file);
+    if (file_ == nullptr) throw UnsupportedError("{}", opened.reason);
+  } catch (...) {
+    ::close(number_);
+    throw;
+  }
 }
 
 LentFile::~LentFile() {
@@ -46,7 +50,12 @@ device::Outcome LentFile::move(Direction direction, device::DeviceSpan memory,
                                std::uint64_t offset) {
   using Way = device::DirectFile::Way;
   if (!is_open()) return {"the program has closed the descriptor of a spill file"};
-  return file_->move(direction == Direction::kRead ? Way::kFromFile : Way::kToFile, memory, offset);
+  try {
+    return file_->move(direction == Direction::kRead ? Way::kFromFile : Way::kToFile, memory,
+                       offset);
+  } catch (const std::exception& error) {
+    return {message("a direct transfer has failed: {}", error.what())};
+  }
 }
 
 DirectTransfers::DirectTransfers(device::DeviceId device,
@@ -54,6 +63,7 @@ DirectTransfers::DirectTransfers(device::DeviceId device,
                                  std::shared_ptr<Notifier> notifier)
     : device_(device), files_(std::move(files)), notifier_(std::move(notifier)) {
   const SignalsBlocked blocked;
+  workers_.reserve(kMostWaiting);  // With threads there, nothing else may throw.
   try {
     while (workers_.size() < std::min(depth, kMostWaiting)) {
       workers_.emplace_back([this] { carry_out_on_worker(); });

@@ -4,13 +4,16 @@
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <linux/mempolicy.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -196,19 +199,24 @@ TEST_F(CudaBackend, CopiesByPageableSlabsWherePinningIsRefused) {
 /// As seen from /sys/bus/pci/devices: a folder that stands in for that of a GPU.
 constexpr const char* kWorkingFolder = "../../../../proc/self/cwd";
 
-void go_where_a_gpu_is_near(const char* node) {
+void go_where_a_gpu_is_near(const char* node, const char* nodes) {
   std::string folder = testing::TempDir() + "near-XXXXXX";
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   ASSERT_EQ(::chdir(folder.c_str()), 0);
   std::ofstream("numa_node") << node << '\n';
+  std::filesystem::create_directories("sys/bus/pci");
+  std::filesystem::create_directories("sys/devices/system/node");
+  std::filesystem::create_symlink("sys/bus/pci", "subsystem");
+  std::ofstream("sys/devices/system/node/online") << nodes << '\n';
   ASSERT_EQ(cuda_facts().devices.at(0).bus_address, kWorkingFolder);
 }
 
 using Policy = std::pair<int, unsigned long>;  // Its kind, and which nodes.
 
-/// Pins slabs twice, for a GPU that is near `node`. Gives the policy of their pages.
-Policy policy_of_slabs(const char* node) {
-  go_where_a_gpu_is_near(node);
+/// Pins slabs twice, for a GPU that is near `node` of those that there are. Gives the policy of
+/// their pages.
+Policy policy_of_slabs(const char* node, const char* online = "0-1") {
+  go_where_a_gpu_is_near(node, online);
   const auto device = open_cuda();
   const HostSlabsOptions options{.slab_size = 64_KiB, .slab_count = 2, .pinning = Pinning::kPinned};
   HostSlabs slabs(*device, options);
@@ -220,21 +228,47 @@ Policy policy_of_slabs(const char* node) {
   EXPECT_EQ(::syscall(SYS_get_mempolicy, &mode, nodes.data(), 8 * sizeof nodes, slab.span().data,
                       MPOL_F_ADDR),
             0);
-  std::filesystem::remove("numa_node");
-  std::filesystem::remove(std::filesystem::current_path());
+  std::filesystem::remove_all(std::filesystem::current_path());
   return {mode, nodes[0]};
 }
 
 const Environment kNearSomeNode{{"EMU_CUDA_BUS_ADDRESS", kWorkingFolder}};
 
+/// Containers may not ask for policies. Empty: this process may.
+std::string why_no_policies() {
+  int mode = MPOL_DEFAULT;
+  const std::size_t page = 4096;
+  void* const memory =
+      ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto refuses = [](long result) {
+    return result != 0 && (errno == EPERM || errno == ENOSYS);
+  };
+  std::string refused;
+  if (refuses(::syscall(SYS_get_mempolicy, &mode, nullptr, 0UL, 0UL, 0UL)))
+    refused = "get_mempolicy";
+  else if (refuses(::syscall(SYS_set_mempolicy, mode, nullptr, 0UL)))
+    refused = "set_mempolicy";
+  else if (refuses(::syscall(SYS_mbind, memory, page, MPOL_DEFAULT, nullptr, 0UL, 0UL)))
+    refused = "mbind";
+  const int error = errno;
+  ::munmap(memory, page);
+  return refused.empty() ? "" : refused + ": " + std::strerror(error);
+}
+
+#define SKIP_WITHOUT_POLICIES() \
+  if (const std::string reason = why_no_policies(); !reason.empty()) GTEST_SKIP() << reason
+
 TEST_F(CudaBackend, PinsMemoryOfTheNodeThatIsNear) {
+  SKIP_WITHOUT_POLICIES();
   EXPECT_HOLDS_WITH(kNearSomeNode, [] {
     EXPECT_EQ(policy_of_slabs("0"), Policy(MPOL_PREFERRED, 1UL));
     EXPECT_EQ(policy_of_slabs("-1"), Policy(MPOL_DEFAULT, 0UL)) << "of an unknown one";
+    EXPECT_EQ(policy_of_slabs("0", "0"), Policy(MPOL_DEFAULT, 0UL)) << "of the only one";
   });
 }
 
 TEST_F(CudaBackend, LeavesMemoryWhereTheUserWantsIt) {
+  SKIP_WITHOUT_POLICIES();
   EXPECT_HOLDS_WITH(kNearSomeNode, [] {
     const unsigned long first = 1;
     ASSERT_EQ(::syscall(SYS_set_mempolicy, MPOL_BIND, &first, 65UL), 0);
@@ -244,6 +278,7 @@ TEST_F(CudaBackend, LeavesMemoryWhereTheUserWantsIt) {
 }
 
 TEST_F(CudaBackend, TellsOnceThatANodeIsRefused) {
+  SKIP_WITHOUT_POLICIES();
   EXPECT_EXIT(run_with(kNearSomeNode,
                        [] {
                          testing::internal::CaptureStderr();

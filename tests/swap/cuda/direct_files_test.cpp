@@ -1,5 +1,6 @@
 // Pages that an emulated GPU moves between its memory and files itself, past the host: one slab of
-// host memory, whose pages are as small as it can map.
+// host memory, whose pages are as small as it can map. Each case is a process of its own, as ctest
+// runs them: cuFile is opened once in a process, and never again.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,9 +33,10 @@ constexpr std::size_t kPages = 3;  // Of a storage.
 
 class DirectFilesOfAGpu : public testing::Test {
  protected:
-  OpenedSpillStore open(DirectFiles asked = DirectFiles::kOn, bool verify = false) const {
+  OpenedSpillStore open(DirectFiles asked = DirectFiles::kOn, bool verify = false,
+                        std::size_t directories = 1) const {
     SpillStoreOptions options;
-    options.directories = {{directory_.path(), 64_MiB}};
+    options.directories.assign(directories, {directory_.path(), 64_MiB});
     options.extent_size = kPage;
     options.host_tier = kPage * 2;
     options.device = device_;
@@ -93,7 +95,10 @@ class DirectFilesOfAGpu : public testing::Test {
   }
   StoreReport report() const { return swap_->statistics().store; }
 
-  void TearDown() override { emu_cufile_fail(""); }
+  void TearDown() override {
+    emu_cufile_fail("");
+    ::unsetenv("CUFILE_ALLOW_COMPAT_MODE");
+  }
 
   const std::array<unsigned long long, 2> moved_before_{emu_cufile_moved(0), emu_cufile_moved(1)};
   SteadyClock clock_;
@@ -180,6 +185,32 @@ TEST_F(DirectFilesOfAGpu, AreRefusedWithTheReason) {
               ThrowsMessage<UnsupportedError>(HasSubstr(
                   "cuFile does not take the file: this file system is not served (cuFile error "
                   "5008)")));
+}
+
+TEST_F(DirectFilesOfAGpu, AreRefusedWhereOneOfTwoIs) {
+  emu_cufile_fail("register:2");
+  const auto open_two = [&](DirectFiles asked) { return open(asked, false, 2); };
+  EXPECT_THAT([&] { open_two(DirectFiles::kOn); },
+              ThrowsMessage<UnsupportedError>(
+                  HasSubstr("cuda:0 does not read and write all spill files itself: ")));
+}
+
+TEST_F(DirectFilesOfAGpu, OneOfTwoIsUsedUnasked) {
+  ::setenv("CUFILE_ALLOW_COMPAT_MODE", "false", 1);
+  emu_cufile_fail("register:2");
+  OpenedSpillStore opened = open(DirectFiles::kAuto, false, 2);
+  EXPECT_THAT(opened.description,
+              HasSubstr(", some of whose files cuda:0 reads and writes itself"));
+  EXPECT_THAT(opened.why_not_direct, HasSubstr("this file system is not served"));
+  use(std::move(opened));
+  train();
+  EXPECT_GT(report().directly_read, Bytes());
+  EXPECT_GT(report().host.read, Bytes());
+}
+
+TEST_F(DirectFilesOfAGpu, EachRefusedFileHasItsReason) {
+  const std::string reasons = open(DirectFiles::kAuto, false, 2).why_not_direct;
+  EXPECT_NE(reasons.find("; " + directory_.path()), std::string::npos) << reasons;
 }
 
 TEST_F(DirectFilesOfAGpu, AreUsedUnaskedWhereNoByteCanStopInHostMemory) {

@@ -55,7 +55,7 @@ struct OpenedSpillStore {
   std::unique_ptr<SpillStore> store;
   std::string description;            ///< "io_uring, direct I/O, /scratch (ext4)"
   std::vector<std::string> warnings;  ///< One sentence each; nothing has been printed.
-  std::string why_not_direct;         ///< Of `direct`, where it was not to be off; empty: it is so.
+  std::string why_not_direct;         ///< Each refused file, unless it was kOff; empty: none.
 };
 
 /// Opens one unlinked file per directory. A directory that cannot be used is left out with a

@@ -41,7 +41,7 @@ struct File {
 /// The Nth call from now on; 0: none.
 struct Faults {
   bool open = false;
-  bool add = false;
+  int add = 0;
   int read = 0;
   int write = 0;
   int cut = 0;
@@ -72,7 +72,7 @@ Faults faults_of(const char* text) {
     if (kind == "open")
       faults.open = true;
     else if (kind == "register")
-      faults.add = true;
+      faults.add = number;
     else if (kind == "read")
       faults.read = number;
     else if (kind == "write")
@@ -198,7 +198,8 @@ CUfileError_t cuFileDriverGetProperties(CUfileDrvProps_t* all) {
 CUfileError_t cuFileHandleRegister(void** handle, CUfileDescr_t* description) {
   const std::lock_guard lock(state().mutex);
   if (!state().is_open) return {kDriverNotThere, CUDA_SUCCESS};
-  if (state().faults.add) return {kFileNotServed, CUDA_SUCCESS};
+  if (state().faults.add == 1) return {kFileNotServed, CUDA_SUCCESS};
+  if (state().faults.add > 1) --state().faults.add;
   if (description->type != 1) return {kInvalid, CUDA_SUCCESS};
   const int flags = fcntl(description->handle.fd, F_GETFL);
   struct stat facts = {};
