@@ -93,7 +93,8 @@ class DocumentedTrainers(unittest.TestCase):
 
     def test_two_ranks_and_a_link(self):
         output = self.run_lines(self.settings(), self.ranks)
-        self.assertRegex(output, r"\[spillway 1\] cuda:0   needed ")
+        self.assertRegex(output, r"2 ranks on 1 host, 2 stages")
+        self.assert_paged(output)
         self.assertIn("rates.json", output)
         self.assertTrue((self.folder / "rates.json").is_file())
 

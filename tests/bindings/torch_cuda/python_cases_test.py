@@ -132,7 +132,7 @@ class RanksOnGpus(GpuRuns):
         self.assert_ranks_equal("ddp", "nccl", outside=True)
 
     def test_ddp_on_four_gpus(self):
-        self.assert_ranks_equal("ddp", "nccl", ranks=4)
+        self.assert_ranks_equal("hook", "nccl", ranks=4)
 
     def test_a_hook_of_ddp(self):
         self.assert_ranks_equal("hook", "gloo")
