@@ -363,11 +363,11 @@ def autocast_steps(validates=False):
         with torch.autocast("cuda", torch.bfloat16):
             loss = torch.nn.functional.mse_loss(model(x).float(), x)
         loss.backward()
-        optimizer.step()
+        with torch.no_grad():  # Around both: no operator between them has gradients on, nor has a cast without cache.
+            optimizer.step()
+            with torch.autocast("cuda", torch.bfloat16, enabled=validates, cache_enabled=False):
+                assert not validates or torch.isfinite(torch.nn.functional.mse_loss(model(x).float(), x))
         note("loss", loss)
-        if validates:
-            with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
-                assert torch.isfinite(torch.nn.functional.mse_loss(model(x).float(), x))
     note_model(model)
 
 
