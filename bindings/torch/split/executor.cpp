@@ -445,14 +445,15 @@ void Executor::run_call(const PendingCall& call, std::span<const StorageOrdinal>
   torch::jit::Stack stack =
       stack_of(call, [this](StorageOrdinal storage) { return held(storage); });
   try {
-    const auto moment = call.unit && is_on_gpu(call) ? unit_times_.moment() : std::nullopt;
+    const bool is_of_gpu = call.unit && is_on_gpu(call);
+    const auto moment = is_of_gpu ? unit_times_.moment() : std::nullopt;
     const TimePoint begun = clock_.now();
     compute_(call.op, call.below, stack, call.traits);
     if (moment)
       unit_times_.add(*call.unit, call.traits.autograd.phase, *moment, *unit_times_.moment());
     if (const auto device = still_copies_from(stack, call)) DeviceBytes::wait_for(*device);
     const TimePoint ended = clock_.now();
-    if (call.unit && !is_on_gpu(call))
+    if (call.unit && !is_of_gpu)
       unit_times_.add(*call.unit, call.traits.autograd.phase, ended - begun);
     if (log_ != nullptr) log_->add_operator(call.action, begun, ended);
   } catch (const std::exception& error) {

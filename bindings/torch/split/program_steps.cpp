@@ -52,7 +52,7 @@ void ProgramSteps::end() {
   if (runtime::Runtime* const gpu = runtime_of_gpu_()) gpu->step_updated();
 }
 
-void ProgramSteps::begin() {
+void ProgramSteps::begin(bool uses_gpu) {
   if (!is_between_) end();
   // Operators that all ranks compute add up in another order.
   job_.control().begin_call("the begin of a step");
@@ -64,7 +64,7 @@ void ProgramSteps::begin() {
   if (means_ != nullptr) means_->begin_step(count_);
   const std::size_t units = ownership_.units().count();
   const bool rebalances = rebalancing_ && units > 0;
-  if (rebalances && uses_gpu_ && !rebalancing_->times_come_late()) measure_on_gpu();
+  if (rebalances && uses_gpu && !rebalancing_->times_come_late()) measure_on_gpu();
   // Before the executor measures: the first rank expects that from here on.
   if (rebalances)
     or_end([&] {

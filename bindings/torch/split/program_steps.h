@@ -33,15 +33,13 @@ class ProgramSteps {
   /// TransportError.
   void rebalance(const std::vector<std::string>& hosts, std::vector<double> in_flight);
 
-  /// The program has a GPU compute something. All ranks at the same operator.
-  void note_gpu() { uses_gpu_ = true; }
-
   /// The program has begun to update its parameters; or has replaced them, and goes on.
   void end();
   /// Whether it has, and the next step has not begun.
   bool is_between() const { return is_between_; }
-  /// Runs handlers of signals, which may call operators.
-  void begin();
+  /// Runs handlers of signals, which may call operators. `uses_gpu`: the program has had a GPU
+  /// compute something, on all ranks at the same operator.
+  void begin(bool uses_gpu);
 
   /// That have ended.
   std::uint64_t count() const { return count_; }
@@ -64,7 +62,6 @@ class ProgramSteps {
   GradientMeans* const means_;
   HeldSignals signals_;
   std::optional<Rebalancing> rebalancing_;
-  bool uses_gpu_ = false;
   std::uint64_t count_ = 0;
   bool is_between_ = false;
 };

@@ -140,7 +140,7 @@ void SplitProgram::Impl::begin_micro_batch() {
   // Backward of the first waits for forward of the last, in the order of the program.
   lists_.give_up("the program marks its micro-batches itself");
   executor_.lift_window();
-  if (steps_.is_between()) steps_.begin();
+  if (steps_.is_between()) steps_.begin(uses_gpu_);
   ownership_.begin_micro_batch();
   lead_.look_at_micro_batch();
 }

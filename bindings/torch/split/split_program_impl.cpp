@@ -227,7 +227,7 @@ void SplitProgram::Impl::begin_uses(const CalledOperator& called) {
 /// Handlers of signals may compute, with all that is kept of the running call.
 void SplitProgram::Impl::begin_step_before(const CalledOperator& called) {
   is_in_call_ = false;
-  steps_.begin();
+  steps_.begin(uses_gpu_);
   call_.phase = OpPhase::kForward;
   is_in_parts(called.op, called.arguments);
   begin_call();
@@ -284,7 +284,6 @@ void SplitProgram::Impl::look_at_device(const CalledOperator& called) {
   const std::string objection = objection_to(called, *device);
   if (!objection.empty()) refuse(objection);
   uses_gpu_ = true;
-  steps_.note_gpu();
 }
 
 /// NCCL waits for a rank that does not come without telling why it does not.
