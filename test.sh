@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Runs everything that can be tested on this machine: the part without LibTorch under the sanitizers,
-# then all cases in the release build with the oldest LibTorch that is served, then those that depend on LibTorch
-# with the newest. Exit status 0 when all passed.
+# Tests what this machine can: the part without LibTorch under the sanitizers, then all in the release build with the
+# oldest LibTorch that is served, then what depends on LibTorch with the newest. Exit status 0 when all passed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 if [[ ${1:-} == --gpu ]]; then
@@ -9,21 +8,26 @@ if [[ ${1:-} == --gpu ]]; then
   exec python3 -B tests/gpu/gpu_test.py "$@"
 fi
 all_libtorch=0
-if [[ $# == 1 && $1 == --all-libtorch ]]; then
-  all_libtorch=1
-elif (($# > 0)); then
-  cat <<'TEXT'
-usage: ./test.sh [--all-libtorch]
+slow=0
+case "$#:${1:-}" in
+  0:) ;;
+  1:--all-libtorch) all_libtorch=1 ;;
+  1:--slow) slow=1 ;;
+  *)
+    cat <<'TEXT'
+usage: ./test.sh [--slow | --all-libtorch]
        ./test.sh --gpu [options]
 
-Installs what is missing, builds, and runs everything that this machine can test.
+Installs what is missing, builds, and runs what this machine can test.
 Single cases: ctest --preset release -R NAME
 
+  --slow           also the cases with the label `slow`, and each source compiled alone: twice the time
   --all-libtorch   only the cases that depend on LibTorch, with each minor release that is served
   --gpu            what only a real GPU can show, on a machine with one: see tests/gpu/README.md
 TEXT
-  [[ $1 == -h || $1 == --help ]] && exit 0 || exit 2
-fi
+    [[ $1 == -h || $1 == --help ]] && exit 0 || exit 2
+    ;;
+esac
 
 setup=src/cmake/setup
 
@@ -52,7 +56,7 @@ libtorch_targets=(spillway_command spillway_preload spillway_core bindings/examp
 libtorch_cases='^(recompute|torch_binding|core|awkward|awkward_recompute)\.|^python_trainer'
 libtorch_cases+='|^equality\.(brain_unet|photo_net|text_gpt_activations)$'
 
-headline() { printf '\n== %s\n' "$*"; }
+headline() { printf '\n== %s (%d min)\n' "$*" $((SECONDS / 60)); }
 
 # run_build <name> <preset> <LibTorch> <cases>: configures build/<name>, builds all of it, or only what `libtorch_cases`
 # need, and runs the cases; leaves ctest's output and status behind. Called where `set -e` is off, so it returns at
@@ -61,20 +65,22 @@ run_build() {
   local name=$1 preset=$2 release=$3 cases=$4
   headline "$name: build"
   # What includes less than it needs is noticed where each source is compiled alone: here those that include LibTorch,
-  # in the build `asan` all others.
-  local unity=()
-  [[ $cases == "$libtorch_cases" ]] && unity=(-DSPILLWAY_UNITY_BUILD=PLAIN)
-  cmake --preset "$preset" -B "build/$name" -DSPILLWAY_LIBTORCH="${release%.*}" "${unity[@]}" \
+  # with --slow in the build `asan` all others.
+  local unity=ON targets=(all)
+  if [[ $cases == "$libtorch_cases" ]]; then
+    unity=PLAIN
+    targets=("${libtorch_targets[@]}")
+  elif [[ $name == asan ]] && ((slow)); then
+    unity=OFF
+    targets+=(all_verify_interface_header_sets)
+  fi
+  cmake --preset "$preset" -B "build/$name" -DSPILLWAY_LIBTORCH="${release%.*}" -DSPILLWAY_UNITY_BUILD=$unity \
     >"build/$name.configure.log" 2>&1 || {
     cat "build/$name.configure.log"
     return 1
   }
   grep -E 'LibTorch|WARNING|Warning' "build/$name.configure.log" || true
-  if [[ $cases == "$libtorch_cases" ]]; then
-    cmake --build "build/$name" --parallel "$jobs" --target "${libtorch_targets[@]}" || return 1
-  else
-    cmake --build --preset "$preset" --parallel "$jobs" || return 1
-  fi
+  cmake --build "build/$name" --parallel "$jobs" --target "${targets[@]}" || return 1
   headline "$name: test"
   # The Python that was fetched, unless another one is named.
   local variables=(OMP_WAIT_POLICY=passive)
@@ -82,8 +88,10 @@ run_build() {
   if [[ -z "${SPILLWAY_TEST_PYTHON:-}" && -x "$python" ]]; then
     variables+=(SPILLWAY_TEST_PYTHON="$python")
   fi
+  local filter=()
+  ((slow)) || filter=(--label-exclude '^slow$')
   # More cases at once than there are cores: they wait for children, disks and clocks.
-  env "${variables[@]}" ctest --test-dir "build/$name" --tests-regex "$cases" \
+  env "${variables[@]}" ctest --test-dir "build/$name" --tests-regex "$cases" "${filter[@]}" \
     --output-on-failure --no-tests=error --parallel "$(($(nproc) + 2))" \
     --output-junit "$PWD/build/$name.junit.xml" 2>&1 | tee "build/$name.ctest.log"
 }
@@ -131,4 +139,5 @@ for name in "${builds[@]}"; do
   [[ $name == release ]] || echo "$name: $(summary_of "$name")"
 done
 ((all_libtorch)) || summary_of release
+((slow)) || echo "cases with the label slow were left out: ./test.sh --slow"
 ((${#failed[@]} == 0))

@@ -3,8 +3,8 @@
 #
 # One GoogleTest executable spillway_<name>_test, one ctest case per test, named <name>.<Suite>.<case>.
 # Without LABELS the label is `unit`; the labels in use are unit, conformance, equality, life_cycle, stress, slow,
-# cuda-emulated, gpu.
-# RUN_SERIAL is for cases that need the machine alone; stress and slow imply it.
+# cuda-emulated, gpu. `test.sh` leaves those out that have `slow` among them.
+# RUN_SERIAL is for cases that need the machine alone; stress implies it.
 # NO_PCH is for targets that link LibTorch (see SpillwayPch.cmake).
 
 if(SPILLWAY_BUILD_TESTS)
@@ -24,8 +24,14 @@ endif()
 # spillway_discover_cases(<target> <prefix> [PROPERTIES <name> <value>...] [ENVIRONMENT <VAR=value>...])
 #
 # A ctest case per test of the executable, named <prefix>.<Suite>.<case>. One executable may have several prefixes.
+# With sanitizers it is one for all, <prefix>.cases: to start a process takes longer there than most tests.
 function(spillway_discover_cases target prefix)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "PROPERTIES;ENVIRONMENT")
+  if(SPILLWAY_SANITIZE)
+    add_test(NAME ${prefix}.cases COMMAND ${target})
+    set_tests_properties(${prefix}.cases PROPERTIES ${arg_PROPERTIES} TIMEOUT 1800 ENVIRONMENT "${arg_ENVIRONMENT}")
+    return()
+  endif()
   gtest_discover_tests(${target}
     TEST_PREFIX "${prefix}."
     TEST_LIST ${prefix}_cases
@@ -65,7 +71,7 @@ function(spillway_add_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 600)
   endif()
-  if("slow" IN_LIST arg_LABELS OR "stress" IN_LIST arg_LABELS)
+  if("stress" IN_LIST arg_LABELS)
     set(arg_RUN_SERIAL TRUE)
   endif()
 
@@ -106,7 +112,7 @@ endfunction()
 #
 # One ctest case per method of a unittest file that needs the standard library alone, named
 # <name>.<Class>.<method>. PYTHONPATH names the folder of the file and tests/support. skipTest skips
-# the ctest case too.
+# the ctest case too. `@slow` before a class or a method (tests/support/slow_cases.py) adds that label.
 function(spillway_add_python_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "SOURCE;TIMEOUT" "LABELS;ENVIRONMENT")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCE)
@@ -121,22 +127,30 @@ function(spillway_add_python_test name)
   endif()
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${arg_SOURCE}")
   get_filename_component(module "${arg_SOURCE}" NAME_WE)
-  file(STRINGS "${arg_SOURCE}" lines REGEX "^(class [A-Za-z]+|    def test_[a-z0-9_]+)")
+  file(STRINGS "${arg_SOURCE}" lines REGEX "^(class [A-Za-z]+|    def test_[a-z0-9_]+| *@slow$)")
   set(count 0)
+  set(class_label "")
+  set(label "")
   foreach(line IN LISTS lines)
-    if(line MATCHES "^class ([A-Za-z]+)")
+    if(line MATCHES "@slow$")
+      set(label slow)
+    elseif(line MATCHES "^class ([A-Za-z]+)")
       set(class "${CMAKE_MATCH_1}")
+      set(class_label ${label})
+      set(label "")
     elseif(line MATCHES "def (test_[a-z0-9_]+)")
       set(method "${CMAKE_MATCH_1}")
       string(REGEX REPLACE "^test_" "" sentence "${method}")
       set(case "${name}.${class}.${sentence}")
+      set(labels ${arg_LABELS} ${class_label} ${label})
       add_test(NAME ${case}
         COMMAND "${Python3_EXECUTABLE}" -B -m unittest -v ${module}.${class}.${method})
       set_tests_properties(${case} PROPERTIES
-        LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
+        LABELS "${labels}" TIMEOUT ${arg_TIMEOUT}
         SKIP_REGULAR_EXPRESSION "OK \\(skipped="
         ENVIRONMENT
           "PYTHONPATH=${CMAKE_CURRENT_SOURCE_DIR}:${PROJECT_SOURCE_DIR}/tests/support;${arg_ENVIRONMENT}")
+      set(label "")
       math(EXPR count "${count} + 1")
     endif()
   endforeach()

@@ -17,6 +17,7 @@ import unittest
 from clean_environment import clean_environment
 from memory_group import MemoryGroup, Unavailable, mounted
 from mpi_launchers import RANKS_ALLOWED, mpi_launcher
+from slow_cases import slow
 from surroundings import SmallDisk, unnamed_files
 from torch_of_python import reason_to_skip
 
@@ -163,11 +164,13 @@ class Endings(RunCase):
         process.send_signal(signal.SIGTERM)
         self.require_account(self.require_end(process, -signal.SIGTERM))
 
+    @slow
     def test_by_the_keyboard_leave_an_account_and_nothing_else(self):
         process = self.spilling()
         os.killpg(process.pid, signal.SIGINT)
         self.require_account(self.require_end(process, -signal.SIGINT))
 
+    @slow
     def test_by_a_closed_terminal_leave_an_account_and_nothing_else(self):
         process = self.spilling()
         os.killpg(process.pid, signal.SIGHUP)
@@ -251,6 +254,7 @@ class Unusual(RunCase):
             self.require_spilled()
             self.assertNotIn("warning", errors)
 
+    @slow
     def test_whose_environment_is_cleared_are_under_the_budget(self):
         plain = self.plain([self.PROGRAM, "plain"])
         code, output, errors = self.under_budget(["env", "-i", self.PROGRAM, "plain"])
@@ -275,6 +279,7 @@ class Unusual(RunCase):
             self.assertRegex(errors, r"(?m)^\[spillway\] needed ")
             self.stats.unlink()
 
+    @slow
     def test_that_train_in_a_function_at_exit_get_the_same_results(self):
         """Plain LibTorch crashes or hangs there: its queue of the main thread is freed by then."""
         plain = self.plain([self.PROGRAM, "twice"])
@@ -283,6 +288,7 @@ class Unusual(RunCase):
         self.assertEqual((code, output), plain, errors)
         self.assertGreater(self.statistics()["spilled_bytes"], 0)
 
+    @slow
     def test_with_the_address_sanitizer_have_its_runtime_first(self):
         program, options = WORK / "sanitized_program", {"ASAN_OPTIONS": "detect_leaks=0"}
         plain = self.plain([program, "plain"], **options)
@@ -297,6 +303,7 @@ class Unusual(RunCase):
                                                  LD_PRELOAD=runtime.group(1), **options)
         self.assertEqual((code, output), plain, errors)
 
+    @slow
     def test_under_a_debugger_are_not_stopped_by_probes(self):
         if shutil.which("gdb") is None:
             self.skipTest("gdb is not installed")
@@ -313,6 +320,7 @@ class Unusual(RunCase):
             self.assertIn("exited normally", output + errors)
             self.require_spilled()
 
+    @slow
     def test_under_valgrind_are_refused_by_name(self):
         if shutil.which("valgrind") is None:
             self.skipTest("valgrind is not installed")
@@ -327,6 +335,7 @@ class Ranks(RunCase):
     def test_of_mpich_spill_side_by_side_and_leave_an_account_each(self):
         self.spill_side_by_side(mpi_launcher(self, "MPICH"))
 
+    @slow
     def test_of_open_mpi_spill_side_by_side_and_leave_an_account_each(self):
         self.spill_side_by_side(mpi_launcher(self, "Open MPI"))
 
@@ -499,6 +508,7 @@ class Statistics(RunCase):
         """A tensor of an operator that the interception missed would be served by a trap."""
         self.require_few_traps(SMALL, 3)
 
+    @slow
     def test_counts_nearly_no_traps_in_convolutions(self):
         program = PROGRAMS / "brain_unet"
         if not program.exists() or not MRI.exists():
@@ -651,11 +661,13 @@ for step in range(3):
                 with self.subTest(limit=limit, options=options):
                     self.require_as_before(limit, *options, budget="4GiB")
 
+    @slow
     def test_bound_it_while_tensors_spill(self):
         for limit in ("AS", "DATA"):
             self.require_as_before(limit, budget="40MiB")
             self.assertGreater(self.statistics()["spilled_bytes"], 0)
 
+    @slow
     def test_of_locked_memory_leave_tensors_out(self):
         if resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] != resource.RLIM_INFINITY \
                 and os.geteuid() != 0:

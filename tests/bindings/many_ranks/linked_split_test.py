@@ -4,6 +4,7 @@ import shutil
 import unittest
 
 from ranks_case import RanksCase
+from slow_cases import slow
 
 PROGRAM = os.environ["SPILLWAY_TEST_LINKED"]
 CORE = os.environ["SPILLWAY_TEST_CORE"]
@@ -25,9 +26,11 @@ class LinkedSplit(RanksCase):
     def test_trains_the_bits_of_one_process(self):
         self.assertIn("; 4 micro-batches a step", self.check_same())
 
+    @slow
     def test_trains_under_open_mpi(self):
         self.check_same(mpi="Open MPI")
 
+    @slow
     def test_marks_its_micro_batches(self):
         self.assertIn("; 4 micro-batches a step", self.check_same("marks"))
 

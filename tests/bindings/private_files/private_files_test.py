@@ -8,6 +8,7 @@ import tempfile
 import unittest
 
 from clean_environment import clean_environment
+from slow_cases import slow
 
 HERE = pathlib.Path(__file__).resolve().parent
 PRELOAD = os.environ["SPILLWAY_TEST_PRELOAD"]
@@ -112,6 +113,7 @@ class WhatTrainersSave(PrivateFilesCase):
     def test_in_python_with_forked_loaders(self):
         self.save_in_python("fork")
 
+    @slow
     def test_in_python_with_loaders_started_anew(self):
         self.save_in_python("spawn")
 

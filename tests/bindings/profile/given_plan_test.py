@@ -8,6 +8,7 @@ import tempfile
 import unittest
 
 from clean_environment import clean_environment
+from slow_cases import slow
 
 COMMAND = os.environ["SPILLWAY_TEST_COMMAND"]
 TRAINER = os.environ["SPILLWAY_TEST_TRAINER"]
@@ -80,6 +81,7 @@ class GivenPlan(unittest.TestCase):
         else:
             self.assertGreater(replays[1], replays[0])
 
+    @slow
     def test_for_less_memory_is_named_as_the_cause_of_swaps(self):
         statistics, run = self.run_with_plan("4GiB", (TRAINER, *FLAGS, "--steps", "6"))
         self.assertGreater(statistics["given_plan"]["followed_steps"], 0)
@@ -116,6 +118,7 @@ class GivenPlan(unittest.TestCase):
             self.assertIn(f"has two tiers, host memory of 16.0 MiB and disks behind it, and this run "
                           f"has {has}", run.stderr)
 
+    @slow
     def test_for_another_program_says_so_once_and_the_run_goes_on(self):
         statistics, run = self.run_with_plan("100MiB", (OTHER_TRAINER, "--preset", "tiny",
                                                         "--batch", "1", "--context", "64",

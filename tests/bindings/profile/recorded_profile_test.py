@@ -7,6 +7,7 @@ import tempfile
 import unittest
 
 from clean_environment import clean_environment
+from slow_cases import slow
 
 COMMAND = os.environ["SPILLWAY_TEST_COMMAND"]
 TRAINER = os.environ["SPILLWAY_TEST_TRAINER"]
@@ -104,6 +105,7 @@ class RecordedProfile(unittest.TestCase):
         self.assertGreater(small, 4 * 576)
         self.assertLess(small, profile.json["small_bytes"])
 
+    @slow
     def test_is_the_same_under_a_budget(self):
         plain, statistics, _ = self.profile("plain")
         needed = statistics["needed_bytes"]
@@ -116,6 +118,7 @@ class RecordedProfile(unittest.TestCase):
         self.assertEqual(profile.json["origin"]["steps"], 3)
         self.assertLess(statistics["steps"], 10)
 
+    @slow
     def test_says_so_when_no_step_comes_again(self):
         profile, _, said = self.profile("single", steps=1, status=1)
         self.assertIsNone(profile)

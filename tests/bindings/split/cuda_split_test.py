@@ -8,6 +8,7 @@ import unittest
 
 import examples_split_test
 from failures_split_test import RunningJob
+from slow_cases import slow
 from split_runs import SplitCase
 
 TRAINER = os.environ["SPILLWAY_TEST_CUDA_TRAINER"]
@@ -44,6 +45,7 @@ class CudaSplit(CudaCase):
         self.assertEqual([row["steps"] for row in rows], [STEPS, STEPS])
         return plain, split
 
+    @slow
     def test_a_transformer_on_slow_gpus(self):
         self.check_goes_by_nccl(self.check("gpt", **SLOW, EMU_CUDA_SEED="3")[1])
 
@@ -60,6 +62,7 @@ class CudaSplit(CudaCase):
         self.assertNotEqual(split.code, 0)
         self.assertIn("is called on a stream of the program's own", split.said)
 
+    @slow
     def test_two_shards_with_the_same_data(self):
         """Whose mean is what each of them has."""
         plain = self.run_plain(TRAINER, "gpt", STEPS, **GPUS)
@@ -232,10 +235,12 @@ class CudaPython(BudgetCase):
     def test_models_that_are_made_on_a_gpu(self):
         self.check_trainers("initialised", "walks", "large_model", "transformer", "batch_norm", "frozen_parts")
 
+    @slow
     def test_optimizers_of_all_kinds(self):
         self.check_trainers("adamw_plain", "adamw_foreach", "adamw_fused", "sgd_foreach_kept_gradients",
                             "many_optimizers", "lbfgs", "scaled", options=["--schedule", "gems-mast"])
 
+    @slow
     def test_what_programs_look_at(self):
         self.check_trainers("lists", "looks", "hooks", "retained_graph", "double_backward", "autocast", "checkpointed")
 

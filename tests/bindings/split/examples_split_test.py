@@ -5,6 +5,7 @@ import re
 import unittest
 
 from memory_group import Unavailable
+from slow_cases import slow
 from split_runs import COMMAND, ROOM, SplitCase
 from surroundings import SmallDisk
 
@@ -42,6 +43,7 @@ class Examples(ExampleCase):
     def test_text_gpt_on_two_ranks(self):
         self.train("text_gpt", 2, half=True)
 
+    @slow
     def test_text_gpt_saves_without_room_on_the_other_rank(self):
         """LibTorch's C++ writers; Python's are in python_split_test.py."""
         try:
@@ -62,6 +64,7 @@ class Examples(ExampleCase):
     def test_text_gpt_in_two_shards_with_the_same_data(self):
         self.train("text_gpt", 4, "--shards", "2", half=True)
 
+    @slow
     def test_brain_unet_on_two_ranks(self):
         self.train("brain_unet", 2)
 

@@ -15,6 +15,7 @@ from clean_environment import clean_environment
 from memory_group import Unavailable
 from mpi_launchers import RANKS_ALLOWED
 from python_split_test import PYTHON, TRAINERS, PythonCase
+from slow_cases import slow
 from split_runs import COMMAND, PATIENCE_SECONDS, records_of
 from surroundings import SmallDisk
 
@@ -179,16 +180,19 @@ class Mpich(FailureCase):
 class OpenMpi(FailureCase):
     mpi = "Open MPI"
 
+    @slow
     def test_what_a_program_wrote_last_that_ends_on_one_rank_is_told(self):
         self.check_told_why()
 
     def test_a_killed_rank_ends_the_job(self):
         self.check_killed()
 
+    @slow
     def test_a_stopped_rank_ends_the_job_and_others_tell_what_they_did(self):
         self.check_stopped()
 
 
+@slow
 class GoesOn(FailureCase):
     def check_same_bits(self, job):
         self.assertEqual(job.end(), 0, job.said())
@@ -227,6 +231,7 @@ class Signal(GoesOn):
             job.until(start + r"did last, in this order: in step \d+ .*\d[FB]\d")
         self.check_same_bits(job)
 
+    @slow
     def test_to_the_ranks_is_answered_by_each(self):
         self.check_told(lambda job, processes: [os.kill(process, signal.SIGUSR2) for process in processes.values()])
 
@@ -241,6 +246,7 @@ class Signal(GoesOn):
         self.assertEqual(job.said().count("takes SIGUSR2 for itself"), 1)
 
 
+@slow
 class SignalOfOpenMpi(Signal):
     mpi = "Open MPI"
 
@@ -293,6 +299,7 @@ class Surroundings(PythonCase):
     def test_with_too_little_address_space_for_the_program(self):
         self.check_limit("-v 3000000", r"the end of the program on rank 1 ")
 
+    @slow
     def test_with_small_files_only(self):
         """MPI's own may be too large, too."""
         self.check_limit("-f 1000", r"\[spillway 1\] warning: files may not be larger than \S+ \S+ here \(see ulimit")
@@ -314,6 +321,7 @@ class Surroundings(PythonCase):
         self.check_ends(r"aten::\S+ has failed on the rank that computes it.* in step 1, and the others went on: "
                         r"No space left in .*/small .*\(rank 1 ", nvme=self.small_disk().point)
 
+    @slow
     def test_with_a_disk_that_is_full_for_the_first_rank(self):
         """It alone writes what the program saves."""
         disk = self.small_disk()
@@ -321,6 +329,7 @@ class Surroundings(PythonCase):
         self.check_ends(r"(?s)rank \d ends the job: .*the end of the program on rank 0 ",
                         trainer=f"saves,{disk.point}/a.pt")
 
+    @slow
     def test_but_goes_on_where_the_program_saves_elsewhere(self):
         disk = self.small_disk()
         whole, again = self.room / "whole.pt", self.room / "again.pt"

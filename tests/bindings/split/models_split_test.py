@@ -7,6 +7,7 @@ import re
 import unittest
 
 from python_split_test import PYTHON, PythonCase
+from slow_cases import slow
 
 TRAINERS = pathlib.Path(__file__).with_name("model_trainers.py")
 
@@ -39,6 +40,7 @@ class Data(ModelsCase):
             kept = [rank["parameter_bytes"] for rank in split.statistics["ranks"]]
             self.assertLess(max(kept), 3 * min(kept), split.said)
 
+    @slow
     def test_on_more_ranks(self):
         self.check("physics", "penalty", "attacked", ranks=4)
         self.check("physics", "attacked", options=["--schedule", "gems-mast"], name="-gems")
@@ -53,11 +55,13 @@ class Parameters(ModelsCase):
         self.assertLess(max(kept), 2 * min(kept), split.said)
         self.check("replaced_parameters,4,4", ranks=4, options=["--schedule", "interleaved"], name="-4")
 
+    @slow
     def test_that_only_run_forward(self):
         self.check("only_forward,400")
 
 
 class Rows(ModelsCase):
+    @slow
     def test_of_models_that_end_at_other_moments(self):
         split = self.check("models_in_a_row", "models_in_a_row,bare")
         self.assertEqual([rank["steps"] for rank in split.statistics["ranks"]], [40, 40], split.said)

@@ -8,6 +8,7 @@ import unittest
 from clean_environment import clean_environment
 from examples_split_test import ExampleCase
 from python_split_test import PYTHON, TRAINERS, PythonCase
+from slow_cases import slow
 from split_runs import COMMAND
 
 TEXT_GPT = pathlib.Path(os.environ["SPILLWAY_TEST_PROGRAMS"]) / "text_gpt"
@@ -45,15 +46,18 @@ class Rebalancing(PythonCase):
     def test_moves_layers_with_their_states(self):
         self.check_moves("adamw")
 
+    @slow
     def test_moves_gradients_that_are_kept(self):
         self.check_moves("foreach")
 
+    @slow
     def test_moves_both_copies_of_inverted_stages(self):
         self.check_moves("sgd", options=["--schedule", "gems-mast"])
 
     def test_moves_in_all_replicas(self):
         self.check_moves("adamw", ranks=4, options=["--replicas", "2"])
 
+    @slow
     def test_looks_at_models_of_all_kinds(self):
         self.check("adds_in_place", "one_layer", "models_by_turns")
         words = [PYTHON, TRAINERS, "models_by_turns", "adds_in_place"]
@@ -86,6 +90,7 @@ class Plans(ExampleCase):
         self.check_same(self.run_plain(*WORDS), split, archives=["checkpoint.pt"])
         self.assertEqual([rank["stages"] for rank in split.statistics["ranks"]], [[0], [1]])
 
+    @slow
     def test_place_it_as_their_schedule_does(self):
         plan = self.plan("--schedule", "gems-mast", "--data-parallel", "1")
         split = self.run_split(2, *WORDS, options=["--plan", plan])

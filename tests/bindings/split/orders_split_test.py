@@ -7,6 +7,7 @@ import unittest
 
 from clean_environment import clean_environment
 from python_split_test import PYTHON, TRAINERS, PythonCase
+from slow_cases import slow
 from split_runs import COMMAND
 
 RANKS, MICRO_BATCHES = 4, 8
@@ -81,6 +82,7 @@ class Orders(PythonCase):
         steps = list(zip(*ranks))
         self.assertTrue(any(list(step) == expected for step in steps), f"{schedule}: {steps}\nlisted: {expected}")
 
+    @slow
     def test_of_one_stage_per_rank(self):
         for schedule in ("gpipe", "1f1b", "zb-h1"):
             self.check_order(schedule, 4)
@@ -89,10 +91,12 @@ class Orders(PythonCase):
         for schedule in ("interleaved", "zb-v"):
             self.check_order(schedule, 8)
 
+    @slow
     def test_of_stages_in_both_directions(self):
         for schedule in ("gems-mast", "gems-master", "chimera"):
             self.check_order(schedule, 4)
 
+    @slow
     def test_of_running_statistics_and_sums_of_losses(self):
         for schedule in ("1f1b", "gpipe", "gems-master"):
             self.check_order(schedule, 4, more=",4,norm")
@@ -102,6 +106,7 @@ class Orders(PythonCase):
 
 
 class OtherPrograms(PythonCase):
+    @slow
     def test_hang_on_an_earlier_micro_batch(self):
         for trainer, schedules in (("hidden_state", ("gems-mast",)), ("gradients_in_inputs", ("gpipe", "gems-mast"))):
             words = [PYTHON, TRAINERS, trainer]
@@ -114,12 +119,14 @@ class OtherPrograms(PythonCase):
                                                r"can: \S+ of a micro-batch hangs on an earlier one of its step")
                 self.assertIn(f" by {schedule} without its lists; ", split.errors)
 
+    @slow
     def test_carry_a_state_from_forward_to_forward(self):
         words = [PYTHON, TRAINERS, "hidden_state"]
         split = self.run_split(2, *words, options=["--schedule", "gpipe"])
         self.check_same(self.run_plain(*words), split)
         self.assertIn(" by gpipe; ", split.errors)
 
+    @slow
     def test_go_forward_from_gradients(self):
         words = [PYTHON, TRAINERS, "double_backward"]
         plain = self.run_plain(*words)
@@ -128,6 +135,7 @@ class OtherPrograms(PythonCase):
         self.assertRegex(split.errors, r"ranks do not keep to the lists of 1f1b, but compute what they can: "
                                        r"\S+ of forward hangs on backward of its step")
 
+    @slow
     def test_have_steps_of_many_sizes(self):
         words = [PYTHON, TRAINERS, "other_counts"]
         plain = self.run_plain(*words)
@@ -146,6 +154,7 @@ class OtherPrograms(PythonCase):
 
 
 class Replicated(PythonCase):
+    @slow
     def test_parameters_are_on_all_ranks(self):
         for trainers, options in ((("adamw_plain", "adamw_fused", "transformer"), ()),
                                   (("tied_embedding", "sgd_accumulating"), ("--schedule", "gems-mast")),

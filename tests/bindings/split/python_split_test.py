@@ -6,6 +6,7 @@ import re
 import sys
 import unittest
 
+from slow_cases import slow
 from split_runs import COMMAND, SplitCase
 from torch_of_python import reason_to_skip
 
@@ -21,11 +22,11 @@ class PythonCase(SplitCase):
             self.skipTest(reason)
         super().setUp()
 
-    def check(self, *trainers, ranks=2, options=(), name="", most=None):
+    def check(self, *trainers, ranks=2, options=(), most=None):
         """All of them in one process, one after the other. No rank keeps all of what they train."""
         words = [PYTHON, TRAINERS, *trainers]
-        plain = self.run_plain(*words, name=f"plain{name}")
-        split = self.run_split(ranks, *words, options=options, name=f"split{name}")
+        plain = self.run_plain(*words)
+        split = self.run_split(ranks, *words, options=options)
         self.check_same(plain, split)
         self.check_is_divided(split, ranks, most)
 
@@ -34,6 +35,7 @@ class Optimizers(PythonCase):
     def test_adamw(self):
         self.check("adamw_plain", "adamw_foreach", "adamw_fused")
 
+    @slow
     def test_update_lists_where_their_tensors_are_kept(self):
         for how in ("foreach", "fused"):
             words = [PYTHON, TRAINERS, f"wide_adamw,{how}"]
@@ -41,17 +43,23 @@ class Optimizers(PythonCase):
             self.check_same(self.run_plain(*words, name=f"plain-{how}"), split)
             self.assertLess(split.statistics["needed_bytes"], 48 << 20)  # One process needs 64 MiB and more.
 
+    @slow
     def test_sgd(self):
         self.check("sgd_accumulating", "sgd_foreach_kept_gradients", "sgd_fused",
                    options=["--schedule", "gems-mast"])
 
+    @slow
     def test_many(self):
         self.check("many_optimizers", "lbfgs", "two_optimizers", "learning_rates")
 
     def test_scaled_gradients(self):
         self.check("scaled")
-        self.check("scaled", ranks=4, options=["--schedule", "gems-mast"], name="-gems")
 
+    @slow
+    def test_scaled_gradients_of_inverted_stages(self):
+        self.check("scaled", ranks=4, options=["--schedule", "gems-mast"])
+
+    @slow
     def test_scaled_gradients_stay_where_they_are(self):
         words = [PYTHON, TRAINERS, "wide_scaled"]
         split = self.run_split(2, *words)
@@ -66,16 +74,21 @@ class Models(PythonCase):
     def test_transformers(self):
         self.check("transformer", "tied_embedding", ranks=4, options=["--schedule", "interleaved"], most=2.5)
 
+    @slow
     def test_parts_and_copies(self):
         self.check("frozen_parts", "moving_average", "evaluation_between", "forwards_before_backwards",
                    options=["--replicas", "2"])
 
 
 class Starts(PythonCase):
+    trainers = ["initialised", "seeds_between", "walks", "data_in_memory"]
+
     def test_initialise_where_it_is_needed(self):
-        trainers = ["initialised", "seeds_between", "walks", "data_in_memory"]
-        self.check(*trainers)
-        self.check(*trainers, name="again", ranks=4, options=["--schedule", "interleaved"])
+        self.check(*self.trainers)
+
+    @slow
+    def test_initialise_where_it_is_needed_on_four_ranks(self):
+        self.check(*self.trainers, ranks=4, options=["--schedule", "interleaved"])
 
     def test_take_the_memory_of_a_share(self):
         words = [PYTHON, TRAINERS, "large_model"]
@@ -105,16 +118,19 @@ class Notices(PythonCase):
         self.assertIn("warning: a tensor that is trained (Float [32], read by aten::addmm) lies in a mapped file "
                       f"({file}), so every rank keeps and trains it", lines[0])
 
+    @slow
     def test_of_parameters_in_memory_of_numpy(self):
         split, lines = self.told_of("array_parameters")
         self.assertEqual(len(lines), 1, split.said)
         self.assertIn("lies in memory that is not LibTorch's", lines[0])
 
+    @slow
     def test_are_none_where_they_are_copied(self):
         split, lines = self.told_of("mapped_parameters,copied", options=["--log-level", "info"])
         self.assertEqual(lines, [], split.said)
         self.check_is_divided(split, 2, most=1.25)
 
+    @slow
     def test_of_a_model_that_is_validated_first(self):
         split, lines = self.told_of("validated_first", options=["--log-level", "info"])
         self.assertEqual(len(lines), 1, split.said)
@@ -129,6 +145,7 @@ class Autograd(PythonCase):
         self.check("custom_function", "checkpointed", "retained_graph", "double_backward", "functional_calls",
                    "anomaly_mode")
 
+    @slow
     def test_hooks(self):
         self.check("hooks", "update_in_backward")
 
@@ -142,11 +159,16 @@ class Autograd(PythonCase):
 
 
 class Memory(PythonCase):
-    def test_that_is_written_by_hand(self):
-        trainers = ["one_buffer", "one_buffer_with_a_gradient", "two_buffers", "kept_address"]
-        self.check(*trainers)
-        self.check(*trainers, name="again", ranks=4)
+    trainers = ["one_buffer", "one_buffer_with_a_gradient", "two_buffers", "kept_address"]
 
+    def test_that_is_written_by_hand(self):
+        self.check(*self.trainers)
+
+    @slow
+    def test_that_is_written_by_hand_on_four_ranks(self):
+        self.check(*self.trainers, ranks=4)
+
+    @slow
     def test_that_views_count_from_its_begin(self):
         self.check("views_from_the_begin")
 
@@ -155,6 +177,7 @@ class Data(PythonCase):
     def test_that_is_the_same_on_all_ranks(self):
         self.check("order_by,seeded", "own_times")
 
+    @slow
     def test_in_the_order_of_a_set(self):
         words = [PYTHON, TRAINERS, "order_by,set"]
         self.check_same(self.run_plain(*words, PYTHONHASHSEED="0"), self.run_split(2, *words))
@@ -164,9 +187,11 @@ class Looks(PythonCase):
     def test_at_numbers_texts_and_lists(self):
         self.check("looks", "lists", "lazy_copies", "sparse_gradients", "sparse_neighbours")
 
+    @slow
     def test_flags_hold_for_what_was_called_under_them(self):
         self.check("sets_flags")
 
+    @slow
     def test_by_numpy(self):
         self.check("numpy_reads", "kept_arrays")
 
@@ -176,6 +201,7 @@ class Files(PythonCase):
         self.check("saves", "state_in_memory", "best_so_far", "mapped_load", "loads_ahead",
                    "loads_by_a_name_of_its_own", "loads_what_each_rank_has_written")
 
+    @slow
     def test_go_on_with_other_ranks(self):
         def words(*trainers):
             return [PYTHON, TRAINERS, *trainers]
@@ -202,9 +228,11 @@ class Files(PythonCase):
                 self.assertGreater(int(size), 16 << 20, name)
                 self.assertLess(int(room), most, f"{name} on rank {rank}")
 
+    @slow
     def test_are_whole_where_the_program_leaves_at_once(self):
         self.check("leaves_behind_a_save")
 
+    @slow
     def test_are_the_first_ranks_alone(self):
         words = [PYTHON, TRAINERS, "saves_on_rank,1"]
         split = self.run_split(2, *words)
@@ -216,12 +244,15 @@ class Processes(PythonCase):
     def test_of_a_data_loader(self):
         self.check("loader_processes")
 
+    @slow
     def test_of_a_data_loader_that_start_anew(self):
         self.check("loader_processes,spawn", "loader_processes,forkserver")
 
+    @slow
     def test_that_load_libtorch(self):
         self.check("programs_beside")
 
+    @slow
     def test_that_train_for_a_rank_say_so(self):
         alone = self.run_plain(PYTHON, TRAINERS, "wraps_a_trainer")
         split = self.run_split(2, PYTHON, TRAINERS, "wraps_a_trainer")
@@ -229,6 +260,7 @@ class Processes(PythonCase):
         self.assertRegex(split.errors, r"warning: process \d+ trains alone, beside the ranks: process \d+, which has "
                          "started it, is the rank")
 
+    @slow
     def test_compile(self):
         self.check("compiled", "scripted")
 
@@ -239,9 +271,11 @@ class Launchers(PythonCase):
     def test_are_not_seen(self):
         check_it_sees_none(self)
 
+    @slow
     def test_are_not_seen_by_what_it_starts(self):
         self.check("starts_a_program_with_mpi")
 
+    @slow
     def test_are_not_those_of_a_nearer_launcher(self):
         """Of a script that starts a program with MPI before it trains."""
         nested = f"{self.launcher} -n 2 {PYTHON} {BEGINS_MPI} && exec {PYTHON} {TRAINERS} adamw_plain"
@@ -279,6 +313,7 @@ class Signals(PythonCase):
     def test_that_come_to_the_first_rank_first(self):
         self.check_left(2, 9, left_in=4)
 
+    @slow
     def test_that_come_to_another_rank_first(self):
         self.check_left(6, 2, left_in=8)
 
@@ -290,6 +325,7 @@ class Signals(PythonCase):
         self.assertNotIn(" ends the job", run.errors)
 
 
+@slow
 class ProcessesUnderOpenMpi(PythonCase):
     mpi = "Open MPI"
 

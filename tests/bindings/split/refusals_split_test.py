@@ -2,6 +2,7 @@
 import unittest
 
 from python_split_test import PYTHON, TRAINERS, PythonCase
+from slow_cases import slow
 
 
 class Refusals(PythonCase):
@@ -17,9 +18,11 @@ class Refusals(PythonCase):
         self.check_end("reads_by_address", r"info: Python is at \S+file_trainers.py\", line \d+ in reads_by_address, "
                                            r"called from .*python_trainers.py\", line ", name="place")
 
+    @slow
     def test_a_pointer_that_nobody_tells_of_with_faulthandler(self):
         self.check_end("reads_by_address_with_faulthandler", r"after \S+ the program reads or writes a tensor, storage")
 
+    @slow
     def test_a_pointer_to_nowhere_is_faulthandlers(self):
         run = self.run_split(2, PYTHON, TRAINERS, "reads_nowhere_with_faulthandler")
         self.assertNotEqual(run.code, 0, run.said)
@@ -42,9 +45,11 @@ class Refusals(PythonCase):
                 self.assertRegex(run.errors, r"the data differ between the ranks: the bytes that call \d+, aten::\S+, "
                                              r"reads are others on rank \d .*than on rank \d.* \(seed each generator")
 
+    @slow
     def test_draws_of_another_thread(self):
         self.check_end("differs_by_rank,draws", r"argument \d+ of call \d+, aten::\S+, differs between rank")
 
+    @slow
     def test_threads_that_differ_after_the_start(self):
         self.check_end("differs_by_rank,threads", r"argument 0 of call \d+, the begin of a step, differs between rank")
 
@@ -61,10 +66,12 @@ class Refusals(PythonCase):
         self.check_end(f"differs_by_rank,weights,{files[0]},{files[1]}",
                        r"the bytes that call \d+, \S+, reads are others on rank .*give all ranks the same files")
 
+    @slow
     def test_a_thread_that_writes_what_is_used(self):
         self.check_end("thread_writes_what_is_used", r"aten::copy_ runs on a thread of its own and writes a tensor, "
                                                      r"Float \[64, 32\], .*clone\(\)")
 
+    @slow
     def test_a_thread_that_loads_what_was_saved(self):
         self.check_end("thread_loads_what_was_saved", "a thread of its own reads an archive of this run, whose bytes "
                                                       "are in the file of the first rank: load it on the program's ")
@@ -84,17 +91,21 @@ class Refusals(PythonCase):
         self.assertEqual(run.code, 3, run.said)
         self.assertIn("leaves", run.output)
 
+    @slow
     def test_an_early_end_of_one_rank(self):
         self.check_end("leaves_on_one_rank", r"call \d+ is .*the end of the program on rank 1 .*"
                                              r"\(what the rank that has ended wrote last tells why: ")
 
+    @slow
     def test_another_process_that_reads_an_archive_of_this_run(self):
         self.check_end("evaluates_beside", r"\[spillway 1\] error: a process that a rank has started reads an archive "
                                            r"of this run, .*: read it where the program trains, or after the run")
 
+    @slow
     def test_an_exit_in_an_operator(self):
         self.check_end("exits_in_an_operator", r"rank \d ends the job: the program exits in the middle of an operator")
 
+    @slow
     def test_a_rank_that_becomes_another_program(self):
         self.check_end("becomes_another", r"error: this process was a rank before it became this program \(exec\)")
 

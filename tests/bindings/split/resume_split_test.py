@@ -3,6 +3,7 @@ import pathlib
 import unittest
 
 from python_split_test import PYTHON, PythonCase
+from slow_cases import slow
 
 TRAINERS = pathlib.Path(__file__).with_name("resume_trainers.py")
 
@@ -29,15 +30,19 @@ class Resume(ResumeCase):
         for ranks in (1, 2, 4):
             self.check_same(plain, self.run_split(ranks, *self.words("resume", "resume_mapped"), name=f"on-{ranks}"))
 
+    @slow
     def test_by_assignment_twice_and_of_views(self):
         self.check_trainers("resume_by_assignment", "resume_twice", "resume_views")
 
+    @slow
     def test_of_what_the_program_changes_and_looks_at(self):
         self.check_trainers("resume_what_the_program_changes", "resume_what_the_program_looks_at")
 
+    @slow
     def test_in_a_thread_and_in_training(self):
         self.check_trainers("resume_in_a_thread", "resume_in_training", "resume_from_what_it_has_written")
 
+    @slow
     def test_read_by_other_means(self):
         self.check_trainers("resume_read_by_other_means", "resume_from_a_part")
 
