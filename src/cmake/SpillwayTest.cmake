@@ -1,11 +1,12 @@
 # spillway_add_test(<name> SOURCES <file>... [DEPENDS <target>...] [LABELS <label>...]
-#                   [ENVIRONMENT <VAR=value>...] [TIMEOUT <seconds>] [RUN_SERIAL] [NO_PCH])
+#                   [ENVIRONMENT <VAR=value>...] [TIMEOUT <seconds>] [RUN_SERIAL] [NO_PCH] [OWN_PROCESSES])
 #
 # One GoogleTest executable spillway_<name>_test, one ctest case per test, named <name>.<Suite>.<case>.
 # Without LABELS the label is `unit`; the labels in use are unit, conformance, equality, life_cycle, stress, slow,
 # cuda-emulated, gpu. `test.sh` leaves those out that have `slow` among them.
 # RUN_SERIAL is for cases that need the machine alone; stress implies it.
 # NO_PCH is for targets that link LibTorch (see SpillwayPch.cmake).
+# OWN_PROCESSES is for cases that change what later ones in their process find.
 
 if(SPILLWAY_BUILD_TESTS)
   find_package(GTest CONFIG QUIET)
@@ -24,10 +25,11 @@ endif()
 # spillway_discover_cases(<target> <prefix> [PROPERTIES <name> <value>...] [ENVIRONMENT <VAR=value>...])
 #
 # A ctest case per test of the executable, named <prefix>.<Suite>.<case>. One executable may have several prefixes.
-# With sanitizers it is one for all, <prefix>.cases: to start a process takes longer there than most tests.
+# With sanitizers it is one for all, <prefix>.cases, unless OWN_PROCESSES are asked for: to start a process takes
+# longer there than most tests.
 function(spillway_discover_cases target prefix)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "PROPERTIES;ENVIRONMENT")
-  if(SPILLWAY_SANITIZE)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "OWN_PROCESSES" "" "PROPERTIES;ENVIRONMENT")
+  if(SPILLWAY_SANITIZE AND NOT arg_OWN_PROCESSES)
     add_test(NAME ${prefix}.cases COMMAND ${target})
     set_tests_properties(${prefix}.cases PROPERTIES ${arg_PROPERTIES} TIMEOUT 1800 ENVIRONMENT "${arg_ENVIRONMENT}")
     return()
@@ -51,7 +53,7 @@ endif()
 endfunction()
 
 function(spillway_add_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "RUN_SERIAL;NO_PCH" "TIMEOUT"
+  cmake_parse_arguments(PARSE_ARGV 1 arg "RUN_SERIAL;NO_PCH;OWN_PROCESSES" "TIMEOUT"
     "SOURCES;DEPENDS;LABELS;ENVIRONMENT")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR
@@ -91,7 +93,11 @@ function(spillway_add_test name)
     list(APPEND arg_ENVIRONMENT "TSAN_OPTIONS=history_size=7 second_deadlock_stack=1 \
 suppressions=${PROJECT_SOURCE_DIR}/tests/thread_sanitizer_debt.txt")
   endif()
-  spillway_discover_cases(${target} ${name} PROPERTIES ${properties} ENVIRONMENT ${arg_ENVIRONMENT})
+  set(processes "")
+  if(arg_OWN_PROCESSES)
+    set(processes OWN_PROCESSES)
+  endif()
+  spillway_discover_cases(${target} ${name} ${processes} PROPERTIES ${properties} ENVIRONMENT ${arg_ENVIRONMENT})
 endfunction()
 
 # An emulated GPU for small models; for tests in Python it is tests/support/small_gpu.py.
