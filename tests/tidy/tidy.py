@@ -21,6 +21,7 @@ CODE = CPP | {".py", ".sh", ".cmake"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^">]+)[">]', re.MULTILINE)
 CPP_SLEEP = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep|sleep)\s*\(")
 PYTHON_SLEEP = re.compile(r"\btime\.sleep\b|\bfrom time import.*\bsleep\b")
+LINK = re.compile(r"\]\(([^()\s]*)\)")
 TODO = re.compile(r"\b(?:TODO|FIXME|XXX)\b(?:\([^)]*\))?:?[ \t]*(.*)")
 
 # Who may include what: the header, its homes, and whether a public header may show it.
@@ -234,6 +235,26 @@ def folders_have_a_readme(tree):
                 yield f"{tree.name(path.parent)}/: has a CMakeLists.txt but no README.md"
 
 
+def anchors_of(page):
+    """The fragments by which a page's headings are linked, as GitHub makes them."""
+    code = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", code.sub("", page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links_lead_somewhere(tree):
+    for path in tree.of({".md"}):
+        for target in LINK.findall(text_of(path)):
+            place, _, anchor = target.partition("#")
+            page = path.parent / place if place else path
+            if re.match(r"[a-z]+:", target):
+                continue
+            if not page.exists():
+                yield f"{tree.name(path)}: links to {target}, which is not there"
+            elif anchor and anchor not in anchors_of(text_of(page)):
+                yield f"{tree.name(path)}: links to {target}, a heading that is not there"
+
+
 def tests_do_not_sleep(tree):
     for path in tree.of(CPP | {".py"}):
         if not tree.name(path).startswith("tests/"):
@@ -271,8 +292,8 @@ RULES = [
     names_say_what_is_inside, files_are_text, top_level_is_fixed, includes_stay_at_home, planning_is_pure,
     cuda_sources_stay_at_home,
     public_headers_show_no_third_party, public_headers_match_their_folder, torch_is_linked_at_home,
-    todos_have_a_text, folders_have_a_readme, tests_do_not_sleep, products_do_not_link_tests,
-    retired_words_are_gone,
+    todos_have_a_text, folders_have_a_readme, links_lead_somewhere, tests_do_not_sleep,
+    products_do_not_link_tests, retired_words_are_gone,
 ]
 
 

@@ -67,6 +67,9 @@ class Repository(unittest.TestCase):
     def test_folders_have_a_readme(self):
         self.hold(tidy.folders_have_a_readme)
 
+    def test_links_lead_somewhere(self):
+        self.hold(tidy.links_lead_somewhere)
+
     def test_tests_do_not_sleep(self):
         self.hold(tidy.tests_do_not_sleep)
 
@@ -196,6 +199,12 @@ class Rules(unittest.TestCase):
         self.check(tidy.folders_have_a_readme,
                    {"swap/CMakeLists.txt": "", "swap/README.md": "", "tests/a/CMakeLists.txt": ""},
                    {"swap/CMakeLists.txt": ""})
+
+    def test_links_lead_somewhere(self):
+        pages = {"README.md": "[a](swap/README.md#how-it-goes) [b](swap) [c](https://a.b/c#d) [d](#e)\n\n## E\n"}
+        self.check(tidy.links_lead_somewhere,
+                   {**pages, "swap/README.md": "## How it goes\n"},
+                   {**pages, "swap/README.md": "```\n## How it goes\n```\n[a](b.md)\n"})
 
     def test_tests_do_not_sleep(self):
         self.check(tidy.tests_do_not_sleep,

@@ -63,7 +63,7 @@ class JobLines(PageLines):
     def test_of_published_profiles(self):
         self.copy_traces(TRACES)
         (vgg, gnmt, bert, swapped, compare, stages, both_ways, parked, machine,
-         simulate) = lines_of("Profiles that others.*?")
+         simulate, stragglers) = lines_of("Profiles that others.*?")
         for line, name in ((vgg, "vgg16"), (gnmt, "gnmt"), (bert, "bert")):
             self.check_profile(name, self.run_line(line))
         for line in (swapped, stages, both_ways, parked, machine):
@@ -71,6 +71,7 @@ class JobLines(PageLines):
         self.check_comparison(self.run_line(compare)[0])
         self.assertEqual(self.json_of("bert.job.json")["data_parallel"], 8)
         self.assertIn("128 pipelines of 8 ranks", self.run_line(simulate)[0])
+        self.assertRegex(self.run_line(stragglers)[0], r"(?m)^time +\S+ m?s per step; the plan says ")
 
 
 if __name__ == "__main__":
