@@ -31,7 +31,11 @@ function(spillway_discover_cases target prefix)
   cmake_parse_arguments(PARSE_ARGV 2 arg "OWN_PROCESSES" "" "PROPERTIES;ENVIRONMENT")
   if(SPILLWAY_SANITIZE AND NOT arg_OWN_PROCESSES)
     add_test(NAME ${prefix}.cases COMMAND ${target})
-    set_tests_properties(${prefix}.cases PROPERTIES ${arg_PROPERTIES} TIMEOUT 1800 ENVIRONMENT "${arg_ENVIRONMENT}")
+    # What takes longest begins first.
+    get_target_property(sources ${target} SOURCES)
+    list(LENGTH sources cost)
+    set_tests_properties(${prefix}.cases PROPERTIES ${arg_PROPERTIES} TIMEOUT 1800 COST ${cost}
+      ENVIRONMENT "${arg_ENVIRONMENT}")
     return()
   endif()
   gtest_discover_tests(${target}
