@@ -172,9 +172,11 @@ class UseCollector {
       shared_.add(use);
       return true;
     }
-    // The kernel may touch more of a storage than its tensor shows.
+    // The kernel may touch more of a storage than its tensor shows: what is empty and written
+    // grows.
     const auto shown = facts_.uses_whole_storages ? std::nullopt : shown_bytes(impl);
-    if (shown) use = runtime.find(static_cast<const std::byte*>(data) + shown->begin, shown->size);
+    if (shown && !(writes && shown->size == 0))
+      use = runtime.find(static_cast<const std::byte*>(data) + shown->begin, shown->size);
     use.writes = writes;
     uses.add(use);
     return true;

@@ -10,6 +10,7 @@ path, which the trainer reads, is not on this machine.
 import argparse
 import math
 import pathlib
+import shlex
 import shutil
 import signal
 import struct
@@ -50,6 +51,7 @@ class Broken(Exception):
 class Trainer:
     def __init__(self, options):
         self.program = options.program
+        self.under = shlex.split(options.under)
         self.folder = options.work
         self.flags = options.flags
         self.reference = options.reference
@@ -58,7 +60,7 @@ class Trainer:
     def command(self, name, *flags):
         """Each run has a folder, so that its files can have the same names as those of another."""
         (self.folder / name).mkdir(parents=True, exist_ok=True)
-        return [str(self.program), *self.flags, *(str(flag) for flag in flags)]
+        return [*self.under, str(self.program), *self.flags, *(str(flag) for flag in flags)]
 
     def file(self, name, file):
         return self.folder / name / file
@@ -259,6 +261,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("check", choices=CHECKS)
     trainer_script.add_trainer_options(parser)
+    parser.add_argument("--under", default="", help="the words of a command that the trainer is a part of")
     parser.add_argument("--reference", type=pathlib.Path, default=pathlib.Path("reference"),
                         help="work folder of the check 'reference'")
     options = trainer_script.parse(parser, sys.argv[1:])

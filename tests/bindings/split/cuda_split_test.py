@@ -53,6 +53,13 @@ class CudaSplit(CudaCase):
         """Whose large tensors have pages, which move, and go in pieces."""
         self.check_goes_by_nccl(self.check("conv_net", **SLOW, EMU_CUDA_SEED="5")[1])
 
+    def test_four_stages_on_four_gpus(self):
+        plain = self.run_plain(TRAINER, "gpt", STEPS)
+        split = self.run_split(4, TRAINER, "gpt", STEPS, EMU_CUDA_DEVICES="4")
+        self.check_same(plain, split)
+        self.check_is_divided(split, 4)
+        self.check_goes_by_nccl(split)
+
     def test_a_pointer_that_is_kept(self):
         plain = self.run_plain(TRAINER, "gpt_and_pointer", 1, **GPUS)
         self.check_same(plain, self.run_split(2, TRAINER, "gpt_and_pointer", 1, **GPUS))
