@@ -175,7 +175,7 @@ class UseCollector {
     // The kernel may touch more of a storage than its tensor shows: what is empty and written
     // grows.
     const auto shown = facts_.uses_whole_storages ? std::nullopt : shown_bytes(impl);
-    if (shown && !(writes && shown->size == 0))
+    if (shown && !(writes && shown->size == Bytes()))
       use = runtime.find(static_cast<const std::byte*>(data) + shown->begin, shown->size);
     use.writes = writes;
     uses.add(use);
