@@ -198,7 +198,7 @@ void Runtime::note_allocated(OpContext& op, StorageId storage, std::size_t size)
   if (op.fills_on_host) return;  // Not the device's, and unknown to plans.
   if (!is_of_host()) {
     if (op.is_running)
-      op.born.push_back(storage);
+      op.born.push_back({storage, op.fills ? pages : 0, op.inside_peak});
     else
       held_->hold_until_used(storage);
   }
@@ -303,11 +303,22 @@ const void* Runtime::trainer_of(const OpContext& op) const {
   return is_of_host() || options_.is_of_rank ? static_cast<const void*>(&op) : this;
 }
 
-/// What an operator has made and does not hand out stays with its kernels, as workspaces do.
+/// What an operator has made and does not hand out stays with its kernels, as workspaces do. It is
+/// there beside all operators from now on, and no part of what this one needs.
 void Runtime::hold_hidden(OpContext& op, std::span<const StorageId> results) noexcept {
-  for (const StorageId storage : op.born)
-    if (std::find(results.begin(), results.end(), storage) == results.end()) held_->hold(storage);
+  std::uint32_t hidden = 0;
+  std::uint32_t own_peak = 0;
+  for (const OpContext::Born& born : op.born) {
+    if (std::find(results.begin(), results.end(), born.storage) != results.end()) continue;
+    held_->hold(born.storage);
+    own_peak = std::max(own_peak, born.peak_before - hidden);
+    hidden += born.pages;
+  }
   op.born.clear();
+  if (op.need_name.empty()) return;
+  own_peak = std::max(own_peak, op.inside_peak - hidden);
+  const std::lock_guard lock(step_mutex_);
+  note_need_locked(op.input_pages + own_peak, op.need_name);
 }
 
 void Runtime::deallocate(void* memory, const device::Event& until) noexcept {
@@ -332,7 +343,7 @@ void Runtime::deallocate(void* memory, const device::Event& until) noexcept {
       *born = op.inside.back();
       op.inside.pop_back();
     }
-    std::erase(op.born, storage);
+    std::erase_if(op.born, [&](const auto& made) { return made.storage == storage; });
   }
   if (guide_ != nullptr) guide_->freed(storage);
   if (last_uses_->is_on()) last_uses_->freed(storage);
@@ -477,12 +488,12 @@ Rehearsal::~Rehearsal() {
 
 bool Rehearsal::ran_out_of_room() const { return runtime_.context().ran_out_of_room; }
 
-/// Called while the operator's arguments live, which its text shows.
+/// Called while the operator's arguments live, which its text shows. How much of that it needs is
+/// known when it has ended.
 void Runtime::note_need(OpContext& op) {
   const std::uint64_t need = op.input_pages + op.inside_peak;
-  if (need <= largest_need_pages_.load(std::memory_order_relaxed)) return;
-  std::lock_guard lock(step_mutex_);
-  note_need_locked(need, op.name());
+  if (need > largest_need_pages_.load(std::memory_order_relaxed) && op.need_name.empty())
+    op.need_name = op.name();
 }
 
 void Runtime::end_op(std::span<const StorageId> results) noexcept {

@@ -39,6 +39,11 @@ struct Runtime::Wait {
 
 /// The operator of one thread.
 struct Runtime::OpContext {
+  struct Born {
+    StorageId storage;
+    std::uint32_t pages;        ///< Of those that `inside_pages` counts.
+    std::uint32_t peak_before;  ///< `inside_peak` until then.
+  };
   bool is_running = false;
   bool learns = false;           ///< The learner was told of the running operator.
   bool fills = true;             ///< The running operator touches what it allocates.
@@ -69,10 +74,11 @@ struct Runtime::OpContext {
   std::vector<StorageId> shared;   ///< Shared pages that hold what the operator has allocated.
   std::vector<RangeUse> operands;  ///< See LastUses.
   std::vector<StorageId> inside;   ///< Ranges born in the running operator and still alive.
-  std::vector<StorageId> born;     ///< The same, filled or not, on other devices than the host.
+  std::vector<Born> born;          ///< The same, filled or not, on other devices than the host.
   std::uint32_t input_pages = 0;
   std::uint32_t inside_pages = 0;
   std::uint32_t inside_peak = 0;
+  std::string need_name;  ///< Empty: others needed as much.
   std::uint64_t ops = 0;
   /// The operator that begins has allocated nothing so far.
   void begin_allocations() {
@@ -80,6 +86,7 @@ struct Runtime::OpContext {
     born.clear();
     shared.clear();
     shared_inputs.clear();
+    need_name.clear();
     inside_pages = inside_peak = input_pages = 0;
   }
   std::string name() const {

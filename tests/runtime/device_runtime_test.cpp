@@ -205,6 +205,46 @@ TEST_P(DeviceRuntimeTest, NamesASmallestBudgetThatHasRoomForWhatStays) {
   run(*runtime);
 }
 
+/// The first operator that wants a workspace makes it, and later ones find it there.
+TEST_P(DeviceRuntimeTest, CountsWhatAnOperatorMakesAndKeepsOnceInTheSmallestBudget) {
+  constexpr std::size_t kWorkspace = 4;
+  // In pages: taken and given back before the workspace is made; beside it.
+  for (const std::size_t before : {std::size_t{0}, std::size_t{6}}) {
+    SCOPED_TRACE(before);
+    const std::size_t own = std::max<std::size_t>(before, 3);
+    const auto fits = [&](Runtime& runtime, int times) {
+      bool is_refused = false;
+      void* workspace = nullptr;
+      for (int i = 0; i < times; ++i) {
+        void* result = nullptr;
+        const auto body = [&] {
+          if (before > 0) runtime.deallocate(runtime.allocate(page_size().count() * before));
+          if (workspace == nullptr) workspace = runtime.allocate(page_size().count() * kWorkspace);
+          result = runtime.allocate(page_size().count() * 3);
+        };
+        run_op(runtime, {}, [&] {
+          try {
+            body();
+          } catch (const BudgetError&) {
+            is_refused = true;
+          }
+          return std::vector<void*>{result};
+        });
+        runtime.deallocate(result);
+      }
+      runtime.deallocate(workspace);
+      return !is_refused;
+    };
+    {
+      const auto runtime = make(32);
+      EXPECT_TRUE(fits(*runtime, 1));
+      EXPECT_EQ(runtime->report().smallest_budget, page_size() * (own + kWorkspace + 1));
+    }
+    EXPECT_TRUE(fits(*make(own + kWorkspace), 2)) << "a page was to spare";
+    EXPECT_FALSE(fits(*make(own + kWorkspace - 1), 2));
+  }
+}
+
 TEST_P(DeviceRuntimeTest, RefusesAnOperatorThatDoesNotFitByTheNameOfTheDevice) {
   const auto runtime = make(4);
   void* const first = result_of_op(*runtime, 3);
