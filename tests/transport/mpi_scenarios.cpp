@@ -83,8 +83,9 @@ void run_unreceived(const Words&) {
   device::Event never;
   std::vector<std::byte> nothing(8);
   {
-    // The large one takes long on a busy machine.
-    const auto transport = make_mpi_transport({.time_limit = std::chrono::minutes(2)});
+    MpiOptions options;
+    options.time_limit = std::chrono::minutes(2);  // The large one takes long on a busy machine.
+    const auto transport = make_mpi_transport(options);
     if (transport->rank() == Rank(0)) {
       transport->send(Rank(1), value(1), span_of(few));
       sent = transport->send(Rank(1), value(2), span_of(many));
