@@ -1,6 +1,9 @@
 #include "support/page_patterns.h"
 
 #include <cstring>
+#include <utility>
+
+#include "spillway/base/error.h"
 
 namespace spillway::swap {
 namespace {
@@ -28,6 +31,29 @@ bool PatternPages::holds(std::size_t page, std::uint64_t pattern, std::size_t si
     if (std::memcmp((*this)[page] + i, &word, sizeof word) != 0) return false;
   }
   return true;
+}
+
+DevicePatternPages::DevicePatternPages(std::shared_ptr<device::Device> device, std::size_t count)
+    : device_(std::move(device)) {
+  if (device_ == nullptr) return;
+  memory_ = device_->allocate(Bytes(count * kExtentBytes));
+  queue_ = device_->make_queue("test");
+}
+
+void DevicePatternPages::copy(device::DeviceSpan to, device::DeviceSpan from) const {
+  queue_->copy(to, from);
+  const device::Outcome outcome = queue_->record().wait();
+  if (!outcome.succeeded()) throw Error("{}", outcome.error);
+}
+
+void DevicePatternPages::fill(std::size_t page, std::uint64_t pattern, std::size_t size) {
+  host_.fill(0, pattern, size);
+  copy(span_of(page, size), device::host_span(host_[0], Bytes(size)));
+}
+
+bool DevicePatternPages::holds(std::size_t page, std::uint64_t pattern, std::size_t size) const {
+  copy(device::host_span(host_[0], Bytes(size)), span_of(page, size));
+  return host_.holds(0, pattern, size);
 }
 
 std::vector<TransferResult> reap_all(SpillStore& store, std::size_t count) {

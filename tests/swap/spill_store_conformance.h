@@ -8,6 +8,7 @@
 #include <memory>
 #include <random>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -20,6 +21,8 @@ namespace spillway::swap {
 ///   `std::unique_ptr<SpillStore> open(std::size_t extents, std::size_t depth)`
 /// (a new, empty store that holds `extents` extents; `depth` is what its queue takes at least) and
 ///   INSTANTIATE_TYPED_TEST_SUITE_P(Name, SpillStoreConformance, Fixture);
+/// Where it may be impossible, it has `std::string why_not() const`, which is empty where it is
+/// not.
 template <typename Fixture>
 class SpillStoreConformance : public testing::Test {
  protected:
@@ -27,6 +30,8 @@ class SpillStoreConformance : public testing::Test {
   static constexpr std::size_t kDepth = 8;
 
   void SetUp() override {
+    if constexpr (requires { fixture_.why_not(); })
+      if (const std::string why = fixture_.why_not(); !why.empty()) GTEST_SKIP() << why;
     store_ = fixture_.open(kExtents, kDepth);
     ASSERT_NE(store_, nullptr);
     ASSERT_GE(store_->queue_depth(), kDepth);
@@ -66,7 +71,7 @@ class SpillStoreConformance : public testing::Test {
   }
 
   Fixture fixture_;
-  PatternPages pages_{kExtents + kDepth};
+  decltype(pages_for(fixture_, 0)) pages_ = pages_for(fixture_, kExtents + kDepth);
   std::unique_ptr<SpillStore> store_;
 };
 

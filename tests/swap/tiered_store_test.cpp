@@ -374,26 +374,8 @@ class TieredDeviceStoreTest : public testing::Test {
     store_ = make_tiered_store(device_, std::move(slabs), std::move(lower), notifier_);
   }
 
-  std::byte* page(std::size_t index) {
-    return memory_.span().part(Bytes(index * kExtentBytes), Bytes(kExtentBytes)).data;
-  }
-  void fill(std::size_t index, std::uint64_t pattern) {
-    host_.fill(0, pattern);
-    queue_->copy({device_->id(), page(index), Bytes(kExtentBytes)},
-                 device::host_span(host_[0], Bytes(kExtentBytes)));
-    queue_->record().wait();
-  }
-  bool holds(std::size_t index, std::uint64_t pattern) {
-    queue_->copy(device::host_span(host_[1], Bytes(kExtentBytes)),
-                 {device_->id(), page(index), Bytes(kExtentBytes)});
-    queue_->record().wait();
-    return host_.holds(1, pattern);
-  }
-
   std::shared_ptr<device::ShadowDevice> device_ = std::make_shared<device::ShadowDevice>();
-  device::DeviceMemory memory_ = device_->allocate(Bytes(kPages * kExtentBytes));
-  std::unique_ptr<device::Queue> queue_ = device_->make_queue("test");
-  PatternPages host_{2};
+  DevicePatternPages pages_{device_, kPages};
   std::shared_ptr<Notifier> notifier_ = std::make_shared<Notifier>();
   std::unique_ptr<SpillStore> store_;
 };
@@ -404,7 +386,7 @@ TEST_F(TieredDeviceStoreTest, StagesWhatGoesPastHostMemory) {
   const auto move = [&](Direction direction, auto first, auto last) {
     std::size_t at = 0;
     for (auto each = first; each != last; ++each, ++at)
-      store_->submit({direction, each->first, page(at), kExtentBytes, at});
+      store_->submit({direction, each->first, pages_[at], kExtentBytes, at});
     for (const TransferResult& result : reap_all(*store_, at)) EXPECT_EQ(result.error, 0);
   };
   // More at once than the queue of the lower store takes, or the slabs that stage.
@@ -416,7 +398,7 @@ TEST_F(TieredDeviceStoreTest, StagesWhatGoesPastHostMemory) {
       batch[*extent] = ++pattern;
     }
     std::size_t at = 0;
-    for (const auto& [extent, number] : batch) fill(at++, number);
+    for (const auto& [extent, number] : batch) pages_.fill(at++, number);
     move(Direction::kWrite, batch.begin(), batch.end());
     stored.insert(batch.begin(), batch.end());
   }
@@ -424,10 +406,10 @@ TEST_F(TieredDeviceStoreTest, StagesWhatGoesPastHostMemory) {
   EXPECT_EQ(store_->report().host.capacity, Bytes(6 * kExtentBytes));
   for (auto first = stored.begin(); first != stored.end();) {
     const auto last = std::next(first, 4);
-    for (std::size_t at = 0; at < 4; ++at) fill(at, 0);
+    for (std::size_t at = 0; at < 4; ++at) pages_.fill(at, 0);
     move(Direction::kRead, first, last);
     for (std::size_t at = 0; first != last; ++first, ++at)
-      EXPECT_TRUE(holds(at, first->second)) << first->second;
+      EXPECT_TRUE(pages_.holds(at, first->second)) << first->second;
   }
 }
 
@@ -442,10 +424,10 @@ TEST_F(TieredDeviceStoreTest, HandsFailuresOfTheStoreBelowOn) {
     for (std::uint64_t round = 1; round <= 8; ++round) {
       const auto extent = store_->reserve_extent(StoreTier::kFar);
       ASSERT_TRUE(extent);
-      fill(0, round);
-      const Transfer write{Direction::kWrite, *extent, page(0), kExtentBytes, round};
+      pages_.fill(0, round);
+      const Transfer write{Direction::kWrite, *extent, pages_[0], kExtentBytes, round};
       EXPECT_EQ(carry_out(*store_, write).error, reads_fail ? 0 : EIO);
-      const Transfer read{Direction::kRead, *extent, page(1), kExtentBytes, round};
+      const Transfer read{Direction::kRead, *extent, pages_[1], kExtentBytes, round};
       EXPECT_EQ(carry_out(*store_, read).error, reads_fail ? EIO : 0);
       store_->release_extent(*extent);
     }
