@@ -1,3 +1,5 @@
+#include "exhaustive.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -5,7 +7,6 @@
 
 #include "spillway/base/error.h"
 #include "spillway/planner/clp/clp_solver.h"
-#include "spillway/planner/strategies.h"
 #include "support/sanitized.h"
 #include "tiny_steps.h"
 
@@ -16,8 +17,8 @@ namespace {
 constexpr std::uint64_t kShards = 20;
 constexpr std::uint32_t kStepsPerShard = tries(50, 3);
 
-/// The goal. `exhaustive` tries every set, but the moments of no more than two swaps at once: had
-/// it missed something that ours finds in one of these steps, that would show too.
+/// The goal. The exhaustive plan tries every set, but the moments of no more than two swaps at
+/// once: had it missed something that ours finds in one of these steps, that would show too.
 constexpr double kWorst = 1.01;
 constexpr double kQuickest = 1.0 - 1e-6;
 /// Most seeds that a shard looks at: some give steps that fit, or that have too much to try.
@@ -44,7 +45,7 @@ TEST_P(OursAndExhaustive, AreWithinOnePercent) {
     const SwapLimits limits = tiny_limits(budget, seed);
     double least = 0.0;
     try {
-      least = strategy_named("exhaustive").plan(tape, limits).swaps.estimate.step_seconds;
+      least = exhaustive_plan(tape, limits).swaps.estimate.step_seconds;
     } catch (const PlanError&) {
       continue;  // Too many choices.
     }
@@ -64,8 +65,8 @@ TEST_P(OursAndExhaustive, AreWithinOnePercent) {
   EXPECT_EQ(steps, kStepsPerShard);
 }
 
-/// Steps of which nothing can be recomputed: `exhaustive` tries swaps alone.
-TEST(OffloadOnly, IsTheBestOfAllSwapsOnTinySteps) {
+/// Steps of which nothing can be recomputed: swaps alone are tried.
+TEST(OursWithoutReplays, IsTheBestOfAllSwapsOnTinySteps) {
   std::uint32_t steps = 0;
   for (std::uint64_t seed = 0; seed < tries(80U, 8U); ++seed) {
     const StepTape tape = tiny_step(seed, 0);
@@ -74,8 +75,8 @@ TEST(OffloadOnly, IsTheBestOfAllSwapsOnTinySteps) {
          ++budget) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed << " budget " << budget);
       const SwapLimits limits = tiny_limits(budget, seed);
-      const StepPlan all = strategy_named("exhaustive").plan(tape, limits);
-      const StepPlan ours = strategy_named("offload-only").plan(tape, limits);
+      const StepPlan all = exhaustive_plan(tape, limits);
+      const StepPlan ours = plan_step(tape, limits);
       EXPECT_LE(ours.swaps.estimate.step_seconds, all.swaps.estimate.step_seconds * (1.0 + 1e-9));
       ++steps;
     }

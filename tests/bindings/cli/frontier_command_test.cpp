@@ -210,13 +210,13 @@ TEST_F(FrontierCommand, LeavesNoTemporaryFileThatItCouldNotWrite) {
 TEST(FrontierText, SaysOnceWhyAStrategyHasNoPlan) {
   const PlanningStep step = to_step(chain_profile(), "chain.json");
   PlanFigures plan;
-  plan.strategy = "exhaustive";
+  plan.strategy = "rotor";
   plan.budget = 1_GiB;
   plan.refusal = "too many choices";
   PlanFigures larger = plan;
   larger.budget = 2_GiB;
   const std::string text = frontier_text(step, choose_rates({}, step.profile), {1, {plan, larger}});
-  EXPECT_THAT(text, HasSubstr("\nexhaustive has no plan for 1.00 GiB: too many choices\n"));
+  EXPECT_THAT(text, HasSubstr("\nrotor has no plan for 1.00 GiB: too many choices\n"));
   EXPECT_EQ(text.find("too many", text.find("too many") + 1), std::string::npos);
 }
 

@@ -281,9 +281,9 @@ TEST_F(PlanningCommand, EndsItsSearchWhenItsTimeIsOver) {
 }
 
 TEST_F(PlanningCommand, EndsTheSearchOfEachOfOurStrategies) {
-  const auto was_cut = [&](const char* strategy, std::uint32_t layers, const char* budget) {
-    write(profile_, profile::to_text(chain_profile({.layers = layers})));
-    PlanOptions asked = options(budget);
+  const auto was_cut = [&](const char* strategy) {
+    write(profile_, profile::to_text(chain_profile({.layers = 6})));
+    PlanOptions asked = options("45%");
     asked.common.strategy = strategy;
     asked.common.json = true;
     asked.common.effort = "1";
@@ -291,10 +291,9 @@ TEST_F(PlanningCommand, EndsTheSearchOfEachOfOurStrategies) {
     plan_from_profile(asked, out, ImpatientClock());
     return json::parse(out.str()).at("search_was_cut").get<bool>();
   };
-  EXPECT_TRUE(was_cut("spillway", 6, "45%"));
-  EXPECT_TRUE(was_cut("offload-only", 6, "45%"));
-  EXPECT_TRUE(was_cut("exhaustive", 2, "80%"));
-  EXPECT_FALSE(was_cut("capuchin", 6, "45%"));
+  EXPECT_TRUE(was_cut("spillway"));
+  EXPECT_TRUE(was_cut("offload-only"));
+  EXPECT_FALSE(was_cut("capuchin"));
 }
 
 /// Takes nobody's word for when to stop.
