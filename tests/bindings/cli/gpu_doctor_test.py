@@ -6,6 +6,7 @@ import subprocess
 import unittest
 
 from command_case import COMMAND, CommandCase
+from mpi_launchers import RANKS_ALLOWED, mpi_launcher
 
 EMULATED = pathlib.Path(os.environ["SPILLWAY_TEST_EMULATED"])
 PROGRAM = os.environ["SPILLWAY_TEST_CUDA_PROGRAM"]
@@ -45,6 +46,18 @@ class GpuDoctor(CommandCase):
                          "15.0 GiB (auto: 16.0 GiB free of 16.0 GiB, less 1.00 GiB reserve)")
         found = self.checks("--budget", "cuda:0=4GiB", SPILLWAY_LIBTORCH_DIR=str(EMULATED / "torch"))
         self.assertEqual(found["budget of cuda:0"]["value"], "4.00 GiB (given)")
+
+    def test_warns_ranks_that_are_more_than_the_gpus(self):
+        words = [mpi_launcher(self, "MPICH"), "-n", "3", str(COMMAND), "doctor", "--skip-disks", "--nvme",
+                 str(self.root / "work"), "--json"]
+        variables = {"EMU_CUDA_DEVICES": "2", "SPILLWAY_LIBTORCH_DIR": str(EMULATED / "torch"), **RANKS_ALLOWED}
+        for visible, mend in (({}, "rank 2 is number 3 on .*, which has 2 GPUs: .* or CUDA_VISIBLE_DEVICES=0"),
+                              ({"CUDA_VISIBLE_DEVICES": "0"}, "^$")):
+            run = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300,
+                                 env=self.environment({**variables, **visible}))
+            report = json.loads(run.stdout[run.stdout.index("{"):run.stdout.rindex("}") + 1])
+            ranks, = (check for check in report["checks"] if check["subject"] == "ranks")
+            self.assertRegex(ranks["mend"], mend)
 
     def test_says_whether_gpus_move_files_themselves(self):
         proven = {"CUFILE_ALLOW_COMPAT_MODE": "false"}
