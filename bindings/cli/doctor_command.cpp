@@ -192,10 +192,11 @@ Finding check_dispatch_key(const runtime::Settings& settings, const Installation
 
 // That there are no GPUs is told without it.
 std::vector<Finding> check_cuda_of(const std::vector<FoundTorch>& torches, const Installation& here,
-                                   const topology::Machine& machine) {
+                                   const topology::Machine& machine,
+                                   const runtime::NamedTexts& given) {
   for (const FoundTorch& torch : torches) {
     if (torch.cuda_runtime.empty()) continue;
-    std::vector<Finding> findings = try_gpus(own_path(), torch.cuda_runtime);
+    std::vector<Finding> findings = try_gpus(own_path(), torch.cuda_runtime, given);
     const bool finds_gpus = findings.size() > 1;  // Else the one line tells why there are none.
     if (finds_gpus) append(findings, check_cuda_part(torch.version, here));
     return findings;
@@ -224,7 +225,7 @@ Examination examine_process(const runtime::NamedTexts& given, const DoctorOption
     findings.push_back(check_dispatch_key(settings, here, torches));
   }
   append(findings, check_machine(machine));
-  append(findings, check_cuda_of(torches, here, machine));
+  append(findings, check_cuda_of(torches, here, machine, given));
   const auto [budget, resolved] = check_budget(settings, machine);
   result.budget = resolved.budget;
   findings.push_back(check_address_space(machine.limits, resolved));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -47,6 +48,15 @@ unsigned threads_of(const topology::Processors& processors) {
                                         : static_cast<unsigned>(processors.bound_cores.size());
 }
 
+/// One that the user names for all ranks of the host is theirs to share.
+unsigned gpus_in(const std::vector<Finding>& findings) {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible != nullptr && std::strchr(visible, ',') == nullptr) return 0;
+  return static_cast<unsigned>(
+      std::count_if(findings.begin(), findings.end(),
+                    [](const Finding& finding) { return finding.subject.starts_with("cuda:"); }));
+}
+
 /// A rank whose settings are wrong has a problem, and keeps no other one waiting.
 Examination examined(const runtime::NamedTexts& given, const DoctorOptions& options,
                      Examined whom) {
@@ -66,6 +76,7 @@ RankFacts facts_of(const Examination& found, const std::string& host) {
   facts.cores = found.machine.processors.bound_cores;
   facts.threads = threads_of(found.machine.processors);
   facts.quota = found.machine.processors.quota.value_or(0.0);
+  facts.gpus = gpus_in(found.findings);
   facts.budget = found.budget;
   if (const auto usable = topology::usable_memory(found.machine.memory))
     facts.usable = usable->bytes;

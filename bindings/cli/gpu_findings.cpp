@@ -4,6 +4,7 @@
 
 #include "spillway/base/error.h"
 #include "spillway/preload/cuda_part.h"
+#include "spillway/runtime/settings/device_budget.h"
 
 namespace spillway::cli {
 namespace {
@@ -47,10 +48,28 @@ Finding check_gpu(const device::CudaDeviceFacts& gpu, const OpenedGpu& opened) {
   return finding;
 }
 
+Finding check_budget_of(const device::CudaDeviceFacts& gpu, Bytes free,
+                        const runtime::Settings& settings) {
+  Finding finding{message("budget of {}", gpu.id), "none", Verdict::kOk, {}};
+  try {
+    const auto resolved = runtime::resolve_device_budget(
+        settings, {gpu.id, gpu.name, {gpu.memory, free}, runtime::device_page_size(settings)});
+    finding.value = message("{} ({})", resolved.budget, resolved.origin);
+    if (resolved.warnings.empty()) return finding;
+    finding.verdict = Verdict::kWarning;
+    finding.mend = resolved.warnings.front();
+  } catch (const ConfigError& error) {
+    finding.verdict = Verdict::kProblem;
+    finding.mend = error.what();
+  }
+  return finding;
+}
+
 }  // namespace
 
 std::vector<Finding> check_cuda(const device::CudaFacts& facts,
-                                const std::vector<OpenedGpu>& opened) {
+                                const std::vector<OpenedGpu>& opened,
+                                const runtime::Settings& settings) {
   SPILLWAY_ASSERT(facts.devices.size() == opened.size());
   if (!facts.reason.empty())
     return {
@@ -62,6 +81,9 @@ std::vector<Finding> check_cuda(const device::CudaFacts& facts,
        {}}};
   for (std::size_t i = 0; i < opened.size(); ++i)
     findings.push_back(check_gpu(facts.devices[i], opened[i]));
+  for (std::size_t i = 0; i < opened.size(); ++i)
+    if (opened[i].refusal.empty())
+      findings.push_back(check_budget_of(facts.devices[i], opened[i].free, settings));
   return findings;
 }
 

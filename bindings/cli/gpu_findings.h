@@ -6,6 +6,7 @@
 #include "findings.h"
 #include "installation.h"
 #include "spillway/device/cuda/cuda_backend.h"
+#include "spillway/runtime/settings/settings.h"
 #include "spillway/transport/nccl/nccl_transport.h"
 
 namespace spillway::cli {
@@ -16,10 +17,12 @@ struct OpenedGpu {
   std::string refusal;  ///< Why it cannot be opened; empty: it can.
 };
 
-/// Findings about the GPUs that programs may use: a line for CUDA and one for each, or a single one
-/// with the reason why there are none. `opened` has one entry for each device. Free of I/O.
+/// Findings about the GPUs that programs may use: a line for CUDA, one for each, and the budget
+/// that each would have by `settings`; or a single one with the reason why there are none. `opened`
+/// has one entry for each device. Free of I/O.
 std::vector<Finding> check_cuda(const device::CudaFacts& facts,
-                                const std::vector<OpenedGpu>& opened);
+                                const std::vector<OpenedGpu>& opened,
+                                const runtime::Settings& settings);
 
 /// Where the core for that LibTorch ("2.11.0") has no part for CUDA, that runs would leave the GPUs
 /// to LibTorch. Nothing where it has one, or where there is no core, which is told elsewhere. Free

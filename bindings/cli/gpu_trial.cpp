@@ -54,13 +54,16 @@ std::string why_no_direct_files_beside(const std::filesystem::path& runtime) {
 
 }  // namespace
 
-std::vector<Finding> try_gpus(const std::string& command, const std::string& runtime) {
-  const ChildOutcome outcome = outcome_of({command, std::string(kGpuTrialCommand), runtime});
+std::vector<Finding> try_gpus(const std::string& command, const std::string& cuda_runtime,
+                              const runtime::NamedTexts& given) {
+  std::vector<std::string> words{command, std::string(kGpuTrialCommand), cuda_runtime};
+  for (const auto& [key, value] : given) words.insert(words.end(), {key, value});
+  const ChildOutcome outcome = outcome_of(words);
   const std::string found = behind(kFound, outcome.output);
   if (outcome.ending.empty() && !found.empty()) return unpacked(nlohmann::json::parse(found));
   return {
       {"CUDA",
-       message("the trial with {} ended with {}", runtime,
+       message("the trial with {} ended with {}", cuda_runtime,
                outcome.ending.empty() ? "no answer" : outcome.ending),
        Verdict::kProblem,
        message("nvidia-smi may tell what is wrong with the driver or a GPU; the last it said: {}",
@@ -68,15 +71,19 @@ std::vector<Finding> try_gpus(const std::string& command, const std::string& run
 }
 
 int run_gpu_trial(const std::vector<std::string>& words) {
-  if (words.size() != 1)
+  if (words.size() % 2 != 1)
     throw ConfigError("{} is not for users: spillway doctor", kGpuTrialCommand);
+  runtime::NamedTexts given;
+  for (std::size_t i = 1; i < words.size(); i += 2) given.emplace_back(words[i], words[i + 1]);
+  const runtime::Settings settings =
+      runtime::load_settings({given, runtime::spillway_environment()});
   ::alarm(kLongestLook);
   // As the program has it; what cannot be loaded is told by those that look for it next.
   ::dlopen(words[0].c_str(), RTLD_NOW | RTLD_GLOBAL);
   const device::CudaFacts facts = device::cuda_facts();
   std::vector<OpenedGpu> gpus;
   for (const device::CudaDeviceFacts& gpu : facts.devices) gpus.push_back(open_gpu(gpu.id));
-  std::vector<Finding> findings = check_cuda(facts, gpus);
+  std::vector<Finding> findings = check_cuda(facts, gpus, settings);
   if (!gpus.empty()) {
     findings.push_back(check_direct_files(why_no_direct_files_beside(words[0])));
     findings.push_back(check_nccl(nccl_beside(words[0]), gpus.size()));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "findings.h"
+#include "spillway/runtime/settings/settings.h"
 
 namespace spillway::cli {
 
@@ -14,10 +15,12 @@ namespace spillway::cli {
 inline constexpr std::string_view kGpuTrialCommand = "try-gpus";
 
 /// Looks at the GPUs as a program with that runtime of CUDA (path of libcudart.so.13) sees them, in
-/// a child process of `command` (the path of this program).
-std::vector<Finding> try_gpus(const std::string& command, const std::string& runtime);
+/// a child process of `command` (the path of this program). `given`: options, for the budgets.
+std::vector<Finding> try_gpus(const std::string& command, const std::string& cuda_runtime,
+                              const runtime::NamedTexts& given);
 
-/// The child: the word is the path of the runtime. Prints what it finds; returns an exit code.
+/// The child: the words are the path of the runtime, and a key and a value of each option. Prints
+/// what it finds; returns an exit code.
 int run_gpu_trial(const std::vector<std::string>& words);
 
 }  // namespace spillway::cli

@@ -95,6 +95,15 @@ Finding check_ranks(const JobFacts& job, const std::vector<HostRanks>& hosts) {
                     "for the ranks of that host",
                     rank, counted(job.ranks[rank].ranks_here, "rank"), host.name, host.ranks.size(),
                     host.ranks.size()));
+  for (const HostRanks& host : hosts) {
+    unsigned gpus = 0;
+    for (const std::uint32_t rank : host.ranks) gpus = std::max(gpus, job.ranks[rank].gpus);
+    if (gpus > 0 && host.ranks.size() > gpus)
+      warn(finding,
+           message("rank {} is number {} on {}, which has {}: programs on GPUs need no more "
+                   "ranks than GPUs there, or CUDA_VISIBLE_DEVICES=0 to share one",
+                   host.ranks[gpus], gpus + 1, host.name, counted(gpus, "GPU")));
+  }
   return finding;
 }
 
@@ -400,6 +409,7 @@ std::string to_text(const RankFacts& facts) {
                                {"cores", facts.cores},
                                {"threads", facts.threads},
                                {"quota", facts.quota},
+                               {"gpus", facts.gpus},
                                {"budget", facts.budget.count()},
                                {"usable", facts.usable.count()},
                                {"findings", packed(facts.findings)}};
@@ -414,6 +424,7 @@ RankFacts parse_rank_facts(const std::string& text) {
   facts.cores = json.at("cores").get<std::vector<unsigned>>();
   facts.threads = json.at("threads");
   facts.quota = json.at("quota");
+  facts.gpus = json.at("gpus");
   facts.budget = Bytes(json.at("budget").get<std::uint64_t>());
   facts.usable = Bytes(json.at("usable").get<std::uint64_t>());
   facts.findings = unpacked(json.at("findings"));

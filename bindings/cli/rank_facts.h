@@ -19,6 +19,7 @@ struct RankFacts {
   std::vector<unsigned> cores;  ///< As topology::Processors has them; empty: unknown.
   unsigned threads = 1;         ///< That LibTorch is going to use.
   double quota = 0.0;           ///< Cores' time that the cgroups of its host allow; 0: no limit.
+  unsigned gpus = 0;            ///< Of its host, if each rank there is to have one; 0: unknown.
   Bytes budget;                 ///< 0: none.
   Bytes usable;                 ///< Memory of its host that all ranks there may use; 0: unknown.
   std::vector<Finding> findings;

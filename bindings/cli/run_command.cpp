@@ -58,6 +58,9 @@ void check_settings(const runtime::Settings& settings, const std::vector<std::st
   check_files(settings, program);
   if (!settings.profile_out.empty() && !settings.prefetch)
     throw ConfigError("a profile needs --prefetch on: it is made of learned steps");
+  if (settings.verify && settings.gds == device::DirectFiles::kOn)
+    throw ConfigError("--verify and --gds on exclude each other: checksums are of bytes that pass "
+                      "through host memory (leave out one of them)");
   runtime::check_device_budgets(settings);
   // Ranks that ended before they meet would keep the others waiting: these tell of it together.
   if (settings.split && runtime::launched_rank()) return;

@@ -64,6 +64,7 @@ ServedDevice& ServedDevice::of(c10::DeviceIndex index) {
 ServedDevice::ServedDevice(c10::DeviceIndex index)
     : device_(device::open_device(id_of(index), std::array{device::cuda_backend()})) {
   const runtime::Settings& settings = run_of_this_process().settings();
+  runtime::check_named_gpus(settings, device::cuda_backend().probe().devices.size());
   auto pages = memory::make_cuda_pages(device_, page_size_for(*device_, settings));
   pages_ = pages.get();
   min_storage_ = runtime::least_paged(settings, pages->page_size());

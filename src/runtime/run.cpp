@@ -163,6 +163,7 @@ RunStatistics Run::statistics_of(const RunParts& parts) const {
   statistics.store = parts.store_name;
   statistics.prefetch = settings_.prefetch;
   statistics.updates_on_host = settings_.update == UpdatePlace::kHost;
+  statistics.verify = settings_.verify;
   return statistics;
 }
 
@@ -189,7 +190,6 @@ RunStatistics Run::statistics() const {
   statistics.mapper = memory::name_of(parts_.mapper);
   statistics.dispatch_key = facts.dispatch_key;
   statistics.directories = parts_.directories;
-  statistics.verify = settings_.verify;
   return statistics;
 }
 

@@ -28,6 +28,7 @@ using device::DeviceKind;
 using device::ShadowDevice;
 using memory::ShadowPages;
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -441,6 +442,7 @@ TEST_F(DeviceRunCase, IsReportedBesideTheHost) {
   set("stats", directory_.path() + "/run.json");
   set("budget", "cuda=6MiB,cpu=16MiB");
   set("quiet", "off");
+  set("verify", "on");
   const auto device = card();
   Trainer trainer(*device);
   const auto run = start();
@@ -453,10 +455,12 @@ TEST_F(DeviceRunCase, IsReportedBesideTheHost) {
   testing::internal::CaptureStderr();
   run->finish(Runtime::Ending::kByItself);
   const std::string summary = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(summary, HasSubstr("[spillway] budget   16.0 MiB  given\n"));
-  EXPECT_THAT(summary, HasSubstr("[spillway] cuda:0   needed 12.0 MiB"));
+  EXPECT_THAT(summary, HasSubstr("[spillway] cpu      needed 0 B so far, budget 16.0 MiB (given)"));
+  EXPECT_THAT(summary, StartsWith("[spillway] cuda:0   needed 12.0 MiB"));
   EXPECT_THAT(summary, HasSubstr(", budget 6.00 MiB (given), peak "));
   EXPECT_THAT(summary, HasSubstr("Shadow 64, 64.0 MiB\n"));
+  EXPECT_THAT(summary,
+              ContainsRegex("of pages from the store(.|\n)*cpu(.|\n)*of pages from the store"));
   const auto json = nlohmann::json::parse(file_text(directory_.path() + "/run.json"));
   EXPECT_EQ(json.at("needed_bytes"), 0);
   ASSERT_EQ(json.at("devices").size(), 1u);

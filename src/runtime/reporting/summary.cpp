@@ -296,6 +296,11 @@ class Screen {
   std::ostringstream out_;
 };
 
+void show_wear(Screen& screen, const RunStatistics& s) {
+  if (s.all_disk_written() > Bytes(0) && s.endurance > Bytes(0) && s.run_seconds > kSteadySeconds)
+    screen.line("wear", worn(s));
+}
+
 /// What moved, how long that took, and what was known of it before.
 void show_work(Screen& screen, const RunStatistics& s) {
   screen.line("steps", s.step_seconds_median > 0.0
@@ -303,8 +308,7 @@ void show_work(Screen& screen, const RunStatistics& s) {
                            : message("{}", s.steps));
   screen.line("swapped", moved(s));
   if (s.memory.spilled > Bytes(0)) screen.line("to", where(s));
-  if (s.all_disk_written() > Bytes(0) && s.endurance > Bytes(0) && s.run_seconds > kSteadySeconds)
-    screen.line("wear", worn(s));
+  show_wear(screen, s);
   if (s.replays > 0) screen.line("replayed", recompute_text(s));
   if (s.updates_on_host && (s.devices.empty() || !s.device_name.empty()))
     screen.line("updated", updated(s));
@@ -333,6 +337,49 @@ void show_plans(Screen& screen, const RunStatistics& s) {
   }
 }
 
+void show_host(Screen& screen, const RunStatistics& s) {
+  screen.line("needed", message("{}  of tensors alive at once{}, wherever they were{}",
+                                s.memory.live_peak, s.has_whole_step ? "" : " so far",
+                                s.has_whole_step ? ""
+                                                 : "; no step came to its end, which may need "
+                                                   "more"));
+  screen.line("budget", message("{}  {}", s.budget, s.budget_origin));
+  screen.line("peak", message("{}  of tensors in memory; the whole process took {}",
+                              s.memory.counted_peak, s.peak_rss));
+  show_work(screen, s);
+  show_plans(screen, s);
+}
+
+void show_one_of_several(Screen& screen, const RunStatistics& s, const std::string& name,
+                         const std::string& what) {
+  screen.line(name, message("needed {}{}, budget {} ({}), peak {}; {}", s.memory.live_peak,
+                            s.has_whole_step ? "" : " so far", s.budget, s.budget_origin,
+                            s.memory.counted_peak, what));
+}
+
+/// Of the host of a program that uses GPUs: most keep little there, of which nothing has to move.
+bool has_work_to_show(const RunStatistics& s) {
+  return s.memory.spilled + s.memory.fetched + s.memory.dropped > Bytes() || s.verify ||
+         s.given_plan || share_of_run(s, s.stall_seconds()) > kNoticeableShare;
+}
+
+/// What the program trains on comes first.
+void show_devices(Screen& screen, const RunStatistics& s) {
+  for (const RunStatistics& device : s.devices) {
+    show_one_of_several(screen, device, device.device,
+                        message("{}, {}", device.device_name, device.device_memory));
+    show_work(screen, device);
+    show_plans(screen, device);
+  }
+  show_one_of_several(screen, s, "cpu", message("the whole process took {}", s.peak_rss));
+  if (!has_work_to_show(s)) {
+    show_wear(screen, s);
+    return;
+  }
+  show_work(screen, s);
+  show_plans(screen, s);
+}
+
 /// What would help most, first; never nothing.
 std::vector<std::string> all_advice(const RunStatistics& s) {
   std::vector<std::string> lines;
@@ -353,24 +400,10 @@ std::vector<std::string> all_advice(const RunStatistics& s) {
 
 std::string summary(const RunStatistics& s, const std::string& rank) {
   Screen screen(rank);
-  screen.line("needed", message("{}  of tensors alive at once{}, wherever they were{}",
-                                s.memory.live_peak, s.has_whole_step ? "" : " so far",
-                                s.has_whole_step ? ""
-                                                 : "; no step came to its end, which may need "
-                                                   "more"));
-  screen.line("budget", message("{}  {}", s.budget, s.budget_origin));
-  screen.line("peak", message("{}  of tensors in memory; the whole process took {}",
-                              s.memory.counted_peak, s.peak_rss));
-  show_work(screen, s);
-  show_plans(screen, s);
-  for (const RunStatistics& device : s.devices) {
-    screen.line(device.device,
-                message("needed {}{}, budget {} ({}), peak {}; {}, {}", device.memory.live_peak,
-                        device.has_whole_step ? "" : " so far", device.budget, device.budget_origin,
-                        device.memory.counted_peak, device.device_name, device.device_memory));
-    show_work(screen, device);
-    show_plans(screen, device);
-  }
+  if (s.devices.empty())
+    show_host(screen, s);
+  else
+    show_devices(screen, s);
   if (s.ranks) {
     std::string_view word = "ranks";
     for (const std::string& line : ranks_table(*s.ranks))

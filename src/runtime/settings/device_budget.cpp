@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 
 namespace spillway::runtime {
 namespace {
@@ -81,6 +82,20 @@ void check_device_budgets(const Settings& settings) {
         each.request.size < kLeastPages * page_size)
       throw ConfigError("{}",
                         why_too_small(settings, each.request, each.device, page_size, " of any"));
+}
+
+void check_named_gpus(const Settings& settings, std::size_t gpus) {
+  const std::string kind(device::name_of(device::DeviceKind::kCuda));
+  const auto is_there = [&](const std::string& name) {
+    for (std::size_t i = 0; i < gpus; ++i)
+      if (name == message("{}:{}", kind, i)) return true;
+    return false;
+  };
+  for (const DeviceBudget& each : settings.device_budgets)
+    if (each.device.starts_with(kind + ':') && !is_there(each.device))
+      throw ConfigError("there is a budget for {}, and the program sees {}, from {}:0 on (name one "
+                        "of these with --budget, or see CUDA_VISIBLE_DEVICES)",
+                        each.device, counted(gpus, "GPU"), kind);
 }
 
 Bytes default_device_reserve(Bytes total) { return std::min(kMostReserve, total / 8); }

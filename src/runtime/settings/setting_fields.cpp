@@ -314,7 +314,7 @@ constexpr std::array<SettingField, 40> kFields{{
   {{"gds", {}, "auto",
     "GPUDirect Storage: GPUs read and write their spill files themselves, by cuFile, where pages go past "
     "host memory. auto: where CUFILE_ALLOW_COMPAT_MODE=false keeps cuFile from copies by way of host memory, and "
-    "not with --verify. on: also where it may do so, or the run ends with the reason."},
+    "without --verify. on: also where it may do so, or the run ends with the reason; not with --verify."},
    [](Settings& s, Text t) { s.gds = value_named(t, kDirectFiles, "value"); }, &names_of<kDirectFiles>},
   {{"queue-depth", "COUNT", "16", "Transfers of 2 MiB in flight at once in each directory."},
    [](Settings& s, Text t) { s.queue_depth = parse_count(t, 1, 1024); }},

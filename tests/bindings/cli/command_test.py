@@ -595,6 +595,10 @@ class Profiling(CommandCase):
                                                     "--tensor-parallel", "2"))
         self.assertFalse((self.root / "work/x.json").exists())
 
+    def test_refuses_checksums_of_what_passes_by_host_memory(self):
+        self.assertIn("--verify and --gds on exclude each other",
+                      self.refused("run", "--verify", "--gds", "on", "--", "true"))
+
     def test_refuses_to_record_what_cannot_be_written(self):
         self.assertIn("no program to profile", self.refused("profile", "--out", "x.json"))
         self.assertIn("--out", self.refused("profile", "--", "true"))

@@ -6,9 +6,11 @@ import subprocess
 import unittest
 
 from command_case import COMMAND, CommandCase
+from mpi_launchers import RANKS_ALLOWED, mpi_launcher
 
 EMULATED = pathlib.Path(os.environ["SPILLWAY_TEST_EMULATED"])
 PROGRAM = os.environ["SPILLWAY_TEST_CUDA_PROGRAM"]
+SUBJECTS = ["CUDA", "cuda:0", "cuda:1", "budget of cuda:0", "budget of cuda:1", "GPUDirect", "NCCL"]
 
 
 class GpuDoctor(CommandCase):
@@ -19,14 +21,14 @@ class GpuDoctor(CommandCase):
                                           **{"EMU_CUDA_DEVICES": "2", **variables})
         self.assertEqual(errors, "")
         return {check["subject"]: check for check in json.loads(output)["checks"]
-                if check["subject"].lower().startswith(("cuda", "gpudirect", "nccl"))}
+                if check["subject"].lower().startswith(("cuda", "budget of cuda", "gpudirect", "nccl"))}
 
     def of_folder(self, **variables):
         return self.checks(SPILLWAY_LIBTORCH_DIR=str(EMULATED / "torch"), **variables)
 
     def test_lists_the_gpus_of_the_libtorch_that_was_found(self):
         found = self.of_folder(EMU_CUDA_MEMORY="3GiB", CUDA_VISIBLE_DEVICES="1,0")
-        self.assertEqual(list(found), ["CUDA", "cuda:0", "cuda:1", "GPUDirect", "NCCL"])
+        self.assertEqual(list(found), SUBJECTS)
         self.assertRegex(found["GPUDirect"]["value"], "^off, pages go through host memory: cuFile may fall back")
         self.assertEqual(found["CUDA"]["value"], "13.0; the driver serves up to 13.0")
         self.assertRegex(found["NCCL"]["value"], "^2.28.9, /.*/libnccl.so.2$")
@@ -36,7 +38,26 @@ class GpuDoctor(CommandCase):
         self.assertEqual({check["verdict"] for check in found.values()}, {"ok"})
 
     def test_lists_the_gpus_of_a_program(self):
-        self.assertEqual(list(self.checks("--", PROGRAM)), ["CUDA", "cuda:0", "cuda:1", "GPUDirect", "NCCL"])
+        self.assertEqual(list(self.checks("--", PROGRAM)), SUBJECTS)
+
+    def test_tells_the_budget_of_each_gpu(self):
+        found = self.of_folder(EMU_CUDA_MEMORY="16GiB")
+        self.assertEqual(found["budget of cuda:1"]["value"],
+                         "15.0 GiB (auto: 16.0 GiB free of 16.0 GiB, less 1.00 GiB reserve)")
+        found = self.checks("--budget", "cuda:0=4GiB", SPILLWAY_LIBTORCH_DIR=str(EMULATED / "torch"))
+        self.assertEqual(found["budget of cuda:0"]["value"], "4.00 GiB (given)")
+
+    def test_warns_ranks_that_are_more_than_the_gpus(self):
+        words = [mpi_launcher(self, "MPICH"), "-n", "3", str(COMMAND), "doctor", "--skip-disks", "--nvme",
+                 str(self.root / "work"), "--json"]
+        variables = {"EMU_CUDA_DEVICES": "2", "SPILLWAY_LIBTORCH_DIR": str(EMULATED / "torch"), **RANKS_ALLOWED}
+        for visible, mend in (({}, "rank 2 is number 3 on .*, which has 2 GPUs: .* or CUDA_VISIBLE_DEVICES=0"),
+                              ({"CUDA_VISIBLE_DEVICES": "0"}, "^$")):
+            run = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300,
+                                 env=self.environment({**variables, **visible}))
+            report = json.loads(run.stdout[run.stdout.index("{"):run.stdout.rindex("}") + 1])
+            ranks, = (check for check in report["checks"] if check["subject"] == "ranks")
+            self.assertRegex(ranks["mend"], mend)
 
     def test_says_whether_gpus_move_files_themselves(self):
         proven = {"CUFILE_ALLOW_COMPAT_MODE": "false"}

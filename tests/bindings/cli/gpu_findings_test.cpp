@@ -28,13 +28,13 @@ device::CudaFacts facts_of(std::vector<device::CudaDeviceFacts> devices) {
 }
 
 Finding finding_of(const device::CudaDeviceFacts& gpu, const OpenedGpu& opened) {
-  return check_cuda(facts_of({gpu}), {opened}).back();
+  return check_cuda(facts_of({gpu}), {opened}, {})[1];
 }
 
 TEST(CheckCuda, TellsReleasesAndEachGpu) {
   const auto findings =
-      check_cuda(facts_of({good_gpu(kFirst), good_gpu(kSecond)}), {{79_GiB, {}}, {1_GiB, {}}});
-  ASSERT_EQ(findings.size(), 3U);
+      check_cuda(facts_of({good_gpu(kFirst), good_gpu(kSecond)}), {{79_GiB, {}}, {8_GiB, {}}}, {});
+  ASSERT_EQ(findings.size(), 5U);
   EXPECT_EQ(findings[0].subject, "CUDA");
   EXPECT_EQ(findings[0].value, "13.0; the driver serves up to 13.2");
   EXPECT_EQ(findings[1].subject, "cuda:0");
@@ -42,7 +42,24 @@ TEST(CheckCuda, TellsReleasesAndEachGpu) {
             "NVIDIA H100 80GB HBM3 (9.0), 79.0 GiB of 80.0 GiB free, 0000:17:00.0, NUMA node 1, "
             "virtual memory");
   EXPECT_EQ(findings[2].subject, "cuda:1");
+  EXPECT_EQ(findings[3].subject, "budget of cuda:0");
+  EXPECT_EQ(findings[3].value, "78.0 GiB (auto: 79.0 GiB free of 80.0 GiB, less 1.00 GiB reserve)");
+  EXPECT_EQ(findings[4].subject, "budget of cuda:1");
   EXPECT_EQ(worst(findings), Verdict::kOk);
+}
+
+TEST(CheckCuda, TellsOfBudgetsThatAGpuCannotHave) {
+  runtime::Settings settings;
+  runtime::assign_setting(settings, "budget", "cuda:0=20GiB", "test");
+  const auto told = [&](Bytes free) {
+    return check_cuda(facts_of({good_gpu(kFirst)}), {{free, {}}}, settings).back();
+  };
+  EXPECT_EQ(told(79_GiB).value, "20.0 GiB (given)");
+  EXPECT_EQ(told(10_GiB).verdict, Verdict::kWarning);
+  EXPECT_THAT(told(10_GiB).mend, HasSubstr("larger than what is free on cuda:0"));
+  runtime::assign_setting(settings, "budget", "cuda:0=90GiB", "test");
+  EXPECT_EQ(told(79_GiB).verdict, Verdict::kProblem);
+  EXPECT_THAT(told(79_GiB).mend, HasSubstr("larger than the memory of cuda:0"));
 }
 
 TEST(CheckCudaPart, IsAProblemWhereACoreLacksIt) {
@@ -66,7 +83,7 @@ TEST(CheckCudaPart, IsAProblemWhereACoreLacksIt) {
 TEST(CheckCuda, GivesTheReasonWhereThereAreNone) {
   device::CudaFacts facts;
   facts.reason = "no driver of NVIDIA is loaded: install one";
-  const auto findings = check_cuda(facts, {});
+  const auto findings = check_cuda(facts, {}, {});
   ASSERT_EQ(findings.size(), 1U);
   EXPECT_EQ(findings[0].value, "no GPU can be used; trainers run on the CPU");
   EXPECT_EQ(findings[0].verdict, Verdict::kWarning);

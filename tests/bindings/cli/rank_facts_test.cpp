@@ -93,6 +93,14 @@ TEST(CheckJob, WarnsOfRanksThatWereBoundToTheSameCores) {
   EXPECT_THAT(warning_of(job, "cores of ranks"), HasSubstr("ranks 2, 3 on b share core 1"));
 }
 
+TEST(CheckJob, WarnsOfMoreRanksThanGpus) {
+  JobFacts job = good_job();
+  job.ranks[0].gpus = job.ranks[2].gpus = 2;
+  EXPECT_EQ(warning_of(job, "ranks"), "");
+  job.ranks[2].gpus = 1;
+  EXPECT_THAT(warning_of(job, "ranks"), HasSubstr("rank 3 is number 2 on b, which has 1 GPU: "));
+}
+
 TEST(CheckJob, WarnsOfRanksWithDifferentThreads) {
   JobFacts job = good_job();
   job.ranks[1].cores = {1, 2};

@@ -60,6 +60,13 @@ class CudaRefusals(unittest.TestCase):
         self.assert_refused(self.run_with(16 << 30), "[spillway] error: ",
                             "is larger than the memory of cuda:0 (Emulated GPU 0), 8.00 GiB")
 
+    def test_a_budget_of_a_gpu_that_is_not_there(self):
+        """It is refused when the first GPU is used, not told when hours have passed."""
+        run = self.start([COMMAND, "run", "--budget", "cuda=48MiB,cuda:5=32MiB,cpu=4GiB", "--nvme", self.folder],
+                         TRAINING, {"EMU_CUDA_DEVICES": "2"})
+        self.assert_refused(run, "[spillway] error: there is a budget for cuda:5, and the program sees 2 GPUs, from "
+                                 "cuda:0 on")
+
     def test_no_gpu_that_can_be_used(self):
         """The trainer takes the CPU then, as it does without the command."""
         for settings, why in (({"EMU_CUDA_DRIVER": "0"}, "no driver of NVIDIA is loaded"),

@@ -160,6 +160,17 @@ TEST(CheckDeviceBudgets, RefusesWhatIsTooLittleForAnyGpu) {
                     HasSubstr("or a smaller --min-storage than 100 GiB")));
 }
 
+TEST(CheckNamedGpus, RefusesABudgetOfOneThatIsNotThere) {
+  const auto refusal = [](const char* budget, std::size_t gpus) {
+    return refusal_of([&] { check_named_gpus(settings_with(budget), gpus); });
+  };
+  EXPECT_THAT(refusal("cuda=4GiB,cuda:5=4GiB", 2),
+              AllOf(HasSubstr("a budget for cuda:5, and the program sees 2 GPUs"),
+                    HasSubstr("CUDA_VISIBLE_DEVICES")));
+  EXPECT_EQ(refusal("cuda=4GiB,cuda:1=4GiB,cpu=1GiB", 2), "accepted");
+  EXPECT_EQ(refusal("4GiB", 1), "accepted");
+}
+
 TEST(HostMemoryBehind, IsAsLargeAsTheBudgetWhereThereIsPlenty) {
   const HostMemory memory = behind(settings_with("auto"), 4_GiB);
   EXPECT_EQ(memory.size, 4_GiB);

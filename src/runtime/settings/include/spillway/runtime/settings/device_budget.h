@@ -32,6 +32,10 @@ Bytes device_page_size(const Settings& settings);
 /// sees its GPUs only at their first tensors.
 void check_device_budgets(const Settings& settings);
 
+/// Throws ConfigError where a budget is for a GPU that is none of the `gpus` that this process
+/// sees.
+void check_named_gpus(const Settings& settings, std::size_t gpus);
+
 /// The smallest tensor of a device that has pages of its own: half a page or more, so that little
 /// is wasted.
 Bytes least_paged(const Settings& settings, Bytes page_size);
