@@ -18,16 +18,16 @@ Main main_of_program = nullptr;
 StartMain known_start = nullptr;
 decltype(&::exit) known_exit;
 
-void tell_of_end() {
+void tell_of_end(int code) {
   const SpillwayHooks* told = registered_hooks();
-  if (told != nullptr && told->program_ends != nullptr) told->program_ends();
+  if (told != nullptr && told->program_ends != nullptr) told->program_ends(code);
 }
 
 int run_main(int count, char** words, char** environment) {
   const SpillwayHooks* told = registered_hooks();
   if (told != nullptr && told->program_begins != nullptr) told->program_begins();
   const int code = main_of_program(count, words, environment);
-  tell_of_end();
+  tell_of_end(code);
   return code;
 }
 
@@ -46,7 +46,7 @@ SPILLWAY_VISIBLE int __libc_start_main(spillway::preload::Main main, int count, 
 }
 
 SPILLWAY_VISIBLE void exit(int code) noexcept {
-  spillway::preload::tell_of_end();
+  spillway::preload::tell_of_end(code);
   spillway::preload::next_function(spillway::preload::known_exit, "exit")(code);
   abort();  // Unreached.
 }

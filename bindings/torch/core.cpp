@@ -76,7 +76,10 @@ void register_hooks(bool kernel_serves_faults, std::size_t bytes_at_once, bool i
   if (has_torch_cuda()) hooks.before_pointer = &Interceptor::before_pointer;
   if (is_split) {
     hooks.program_begins = &spillway_core_is_loaded;
-    hooks.program_ends = &split::SplitProgram::program_ends;
+    hooks.program_ends = [](int code) {
+      if (code != 0 && !is_forked_child()) run_of_this_process().warn_of_missing_gpu();
+      split::SplitProgram::program_ends();
+    };
     hooks.program_leaves = [] { core().leave(); };
     hooks.hold_signal = &split::SplitProgram::hold_signal;
     hooks.before_pointer = [](const void* tensor, int writes) {

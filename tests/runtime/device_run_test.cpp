@@ -260,11 +260,13 @@ TEST_F(DeviceRunCase, TellsRanksWithoutGpusHowToShareOne) {
     ::unsetenv("CUDA_VISIBLE_DEVICES");
     return testing::internal::GetCapturedStderr();
   };
-  EXPECT_THAT(told_at_end("1", Runtime::Ending::kBySignal),
-              HasSubstr("none is there; 2 ranks run on this host, and each has the GPU of its "
-                        "number: start fewer, or let them share one with CUDA_VISIBLE_DEVICES=0"));
-  EXPECT_THAT(told_at_end("0", Runtime::Ending::kBySignal), Not(HasSubstr("ranks run")));
-  EXPECT_THAT(told_at_end("1", Runtime::Ending::kByItself), Not(HasSubstr("ranks run")));
+  EXPECT_THAT(
+      told_at_end("1", Runtime::Ending::kBySignal),
+      AllOf(HasSubstr("of the 2 ranks on this host each has the GPU of its number there, from "
+                      "0 on, and GPU 1 cannot be used"),
+            HasSubstr("or let them share one with CUDA_VISIBLE_DEVICES=0")));
+  EXPECT_THAT(told_at_end("0", Runtime::Ending::kBySignal), Not(HasSubstr("ranks on")));
+  EXPECT_THAT(told_at_end("1", Runtime::Ending::kByItself), Not(HasSubstr("ranks on")));
 }
 
 TEST_F(DeviceRunCase, TellsThatHostMemoryIsNotPinned) {

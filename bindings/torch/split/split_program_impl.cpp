@@ -299,7 +299,7 @@ void SplitProgram::Impl::meet(std::string_view call) {
 void SplitProgram::Impl::start_device_messages() {
   has_asked_devices_ = true;
   if (transport_.ranks() == 1 && !shards_) return;
-  meet("messages between GPUs");
+  meet(pipeline::ControlHash::kFirstUseOfGpu);
   try {
     between_devices_.start(c10::Device(c10::DeviceType::CUDA, 0),
                            shards_ && shards_->order() == allreduce::Order::kFast);

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_HOOKS_VERSION 13
+#define SPILLWAY_HOOKS_VERSION 14
 
 /** What the core wants to be told. Members may be null. The structure is copied. */
 struct SpillwayHooks {
@@ -46,8 +46,8 @@ struct SpillwayHooks {
   int (*lock_all_memory)(int flags); /**< As mlockall, without what is reserved for tensors. */
   /** Before the program's main, where the core was there by then; as SPILLWAY_CORE_IS_LOADED. */
   void (*program_begins)(void);
-  /** The program's main has returned, or it calls exit: before anything of it is destroyed. */
-  void (*program_ends)(void);
+  /** The program's main returns this, or it calls exit: before anything of it is destroyed. */
+  void (*program_ends)(int code);
   /** It calls _exit, behind which nothing of it runs. Any thread; children of vfork, too. */
   void (*program_leaves)(void);
 

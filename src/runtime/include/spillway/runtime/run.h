@@ -69,6 +69,9 @@ class Run {
   /// none.
   std::function<std::string()> why_no_gpu;
 
+  /// The program fails: of a rank that has used no GPU, whether there was none for it.
+  void warn_of_missing_gpu() const noexcept;
+
   /// Writes the files that the settings name and the summary: once. Returns when they are written,
   /// whoever writes them. What fails is told by the log and costs none of the others. Any thread.
   void finish(Runtime::Ending ending) noexcept;
@@ -95,7 +98,6 @@ class Run {
   void end_on_endless_op(Runtime& runtime);
   bool has_told_errors() const;
   void warn_of_needless_settings() const;
-  void warn_of_missing_gpu() const;
   bool is_told_by_another(const RunStatistics& mine) const;
   void tell_statistics();
   std::vector<const DeviceRun*> profiled_devices() const;

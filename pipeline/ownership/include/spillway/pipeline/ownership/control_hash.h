@@ -24,6 +24,8 @@ class ControlHash {
   static constexpr std::size_t kKept = 1u << 14;  ///< Calls that a rank can look back at.
   /// The name of the call that stands for the end of a program.
   static constexpr std::string_view kEndOfProgram = "the end of the program";
+  /// All ranks make it before the first call on a GPU.
+  static constexpr std::string_view kFirstUseOfGpu = "messages between GPUs";
 
   /// A call, to be told apart from that of another rank.
   struct Call {
