@@ -127,6 +127,9 @@ TEST(NetworkSheet, PoolsAndSamples) {
          return {at::upsample_trilinear3d(x[0], {8, 8, 8}, false)};
        },
        {drawn({1, 2, 4, 4, 4})}},
+      {"grid_sampler of cuDNN",
+       [](const Tensors& x) -> Tensors { return {at::grid_sampler(x[0], x[1], 0, 0, true)}; },
+       {drawn({1, 2, 5, 9}), drawn({1, 4, 4, 2})}},
       {"grid_sampler",
        [](const Tensors& x) -> Tensors { return {at::grid_sampler(x[0], x[1], 0, 0, false)}; },
        {drawn({1, 2, 5, 9}), drawn({1, 4, 4, 2})}},

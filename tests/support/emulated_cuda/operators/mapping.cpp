@@ -32,7 +32,7 @@ Mapping mapping_of(std::string_view name) {
   static const std::unordered_map<std::string_view, Mapping> all = [] {
     std::unordered_map<std::string_view, Mapping> table;
     for (const auto& part : {attention_mappings(), connectionist_mappings(), dropout_mappings(),
-                             normalization_mappings(), recurrent_mappings()})
+                             normalization_mappings(), recurrent_mappings(), sampling_mappings()})
       table.insert(part.begin(), part.end());
     return table;
   }();

@@ -16,5 +16,6 @@ Mappings connectionist_mappings();
 Mappings dropout_mappings();
 Mappings normalization_mappings();
 Mappings recurrent_mappings();
+Mappings sampling_mappings();
 
 }  // namespace spillway::emulated
