@@ -80,6 +80,22 @@ class GpuDoctor(CommandCase):
         self.assertEqual(found["CUDA"]["value"], "13.0; the driver serves up to 13.0")
         self.assertEqual(list(found)[:3], ["CUDA", "cuda:0", "cuda:1"])
 
+    def test_names_a_libtorch_for_another_cuda(self):
+        folder = self.root / "cu12/lib"
+        folder.mkdir(parents=True)
+        compiler = [os.environ["SPILLWAY_TEST_COMPILER"], "-shared", "-x", "c", "/dev/null", "-x", "none"]
+        runtime = folder / "libcudart.so.12"
+        subprocess.run([*compiler, "-o", runtime, f"-Wl,-soname,{runtime.name}"], check=True)
+        subprocess.run([*compiler, "-o", folder / "libtorch_cuda.so", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN",
+                        runtime], check=True)
+        (folder / "libtorch_cpu.so").symlink_to(EMULATED / "torch/lib/libtorch_cpu.so")
+        found = self.checks(SPILLWAY_LIBTORCH_DIR=str(folder.parent))
+        self.assertEqual(list(found), ["CUDA"])
+        self.assertEqual(found["CUDA"]["verdict"], "warning")
+        self.assertEqual(found["CUDA"]["value"], "no GPU can be used; trainers run on the CPU")
+        self.assertEqual(found["CUDA"]["mend"], "the program uses libcudart.so.12, and this version of Spillway serves "
+                         "CUDA 13: take a LibTorch that was built for CUDA 13 (cu130)")
+
     def test_gives_one_reason_where_there_are_none(self):
         for variables, reason in (({"EMU_CUDA_DRIVER": "0"}, "no driver of NVIDIA is loaded: install"),
                                   ({"EMU_CUDA_DRIVER": "12.8"}, "the driver of NVIDIA serves CUDA up to 12.8"),
