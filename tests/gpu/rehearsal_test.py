@@ -55,9 +55,11 @@ class GpuRehearsal(unittest.TestCase):
 
     def test_shows_figures_beside_their_goals(self):
         at = {"of_in_core_speed": 0.9, "step_seconds": 2.0, "in_core_step_seconds": 1.8, "planned_step_seconds": 1.9,
-              "bound_step_seconds": 1.85, "lost_seconds_per_operator": 3e-7, "host_seconds_per_operator": 2e-7}
+              "bound_step_seconds": 1.85, "lost_seconds_per_operator": 3e-7, "host_seconds_per_operator": 2e-7,
+              "followed_step_seconds": 1.957, "planned_peak_bytes": 1000, "followed_peak_bytes": 995}
+        without_plan = {**at, "planned_step_seconds": 0.0, "followed_step_seconds": 0.0, "bound_step_seconds": 0.0}
         record = {"emulated": False, "date": "2026-11-27", "device": "Card", "parts": {
-            "speed": {"seconds": 1.0, "figures": {"text_gpt": {"room": at, "50 %": at, "25 %": at}}},
+            "speed": {"seconds": 1.0, "figures": {"text_gpt": {"room": at, "50 %": at, "25 %": without_plan}}},
             "link": {"seconds": 1.0, "figures": {
                 "of_bare_out": 0.97, "of_bare_in": 0.96, "product_loses": 0.02, "bare": {"out": 5e10, "in": 4e10},
                 "spillway": {"mapping": [{"chunk_bytes": 2 << 20, "beside": "copies", "map_seconds": 3.6e-5,
@@ -69,6 +71,8 @@ class GpuRehearsal(unittest.TestCase):
         summary = gpu_test.summary_of(record)
         for line in ("text_gpt: interception: 11.1 % of a step, 0.30 µs per operator (0.20 µs of the host) (goal 2 %",
                      "text_gpt at 50 %: 90.0 % of in-core speed (2.000 s, planned 1.900 s, bound 1.850 s) (goal 95 %",
+                     "text_gpt at 50 %: measured against planned: step +3.0 %, peak -0.5 % (goal 5 %, 1 %)",
+                     "text_gpt at 25 %: measured against planned: no step followed a plan (goal 5 %, 1 %)",
                      "copies, of a bare loop: out 97.0 %, in 96.0 % of 50.0 and 40.0 GB/s (goal 95 %)",
                      "matrix products beside copies: lose 2.0 % (goal 3 %)",
                      "2 MiB mapped beside copies: map 36.0 µs, unmap 14.0 µs (goal hidden)",
