@@ -7,6 +7,7 @@ import tempfile
 import unittest
 
 import gpu_test
+from clean_environment import clean_environment
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 WORK = pathlib.Path(os.environ["SPILLWAY_TEST_WORK"])
@@ -111,6 +112,26 @@ class GpuRehearsal(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stdout)
         for words in ("nothing was measured: ", "export SPILLWAY_LIBTORCH_DIR=", "./test.sh --gpu --emulated"):
             self.assertIn(words, done.stdout)
+
+    def test_what_is_packed_is_small_and_whole(self):
+        with tempfile.TemporaryDirectory(dir=WORK.parent) as place:
+            folder = pathlib.Path(place) / "gpu"
+            packed = subprocess.run([REPOSITORY / "test.sh", "--gpu", "--build", BUILD, "--pack", folder],
+                                    capture_output=True, text=True, check=False)
+            self.assertEqual(packed.returncode, 0, packed.stdout + packed.stderr)
+            self.assertLess(sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()), 64_000_000)
+            # Its programs are found and start, or there would be other reasons.
+            for variables, reason in (
+                    ({"SPILLWAY_LIBTORCH_DIR": "/none"}, "the LibTorch in /none has no CUDA part"),
+                    ({"EMU_CUDA_DRIVER": "0"}, "device: skipped: no GPU: no driver of NVIDIA is loaded"),
+                    ({}, "device: skipped: Emulated GPU 0 (8.0), 8.00 GiB")):
+                # It may find no script of this tree.
+                surroundings = clean_environment("PYTHONPATH", **{
+                    "SPILLWAY_LIBTORCH_DIR": f"{BUILD}/emulated/torch", **variables})
+                done = subprocess.run([folder / "test.sh", "--gpu"], capture_output=True, text=True, check=False,
+                                      env=surroundings)
+                self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+                self.assertIn(reason, done.stdout)
 
     def test_a_failed_part_is_not_said_to_work(self):
         record = {"emulated": True, "date": "2026-11-27", "device": "Emulated GPU 0", "parts": {
