@@ -59,6 +59,13 @@ class GpuDoctor(CommandCase):
             ranks, = (check for check in report["checks"] if check["subject"] == "ranks")
             self.assertRegex(ranks["mend"], mend)
 
+    def test_tells_a_slice_of_a_gpu(self):
+        found = self.of_folder(EMU_CUDA_DEVICES="1", EMU_CUDA_NAME="NVIDIA H100 MIG 1g.10gb")
+        self.assertEqual(found["cuda:0"]["value"],
+                         "NVIDIA H100 MIG 1g.10gb (8.0), 8.00 GiB of 8.00 GiB free, a MIG slice (NCCL may refuse ranks "
+                         "on slices of one GPU), 0000:01:00.0, virtual memory")
+        self.assertEqual(found["cuda:0"]["verdict"], "ok")
+
     def test_says_whether_gpus_move_files_themselves(self):
         proven = {"CUFILE_ALLOW_COMPAT_MODE": "false"}
         self.assertEqual(self.of_folder(**proven)["GPUDirect"]["value"],
