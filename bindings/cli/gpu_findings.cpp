@@ -28,7 +28,8 @@ Finding check_gpu(const device::CudaDeviceFacts& gpu, const OpenedGpu& opened) {
     return finding;
   }
   value += message(", {} of {} free", opened.free, gpu.memory);
-  if (gpu.is_mig_slice) value += ", a MIG slice";
+  // https://github.com/NVIDIA/nccl/issues/1716
+  if (gpu.is_mig_slice) value += ", a MIG slice (NCCL may refuse ranks on slices of one GPU)";
   if (!gpu.bus_address.empty()) value += message(", {}", gpu.bus_address);
   if (gpu.numa_node) value += message(", NUMA node {}", *gpu.numa_node);
   value += links_of(gpu);

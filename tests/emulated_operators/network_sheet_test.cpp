@@ -1,7 +1,9 @@
 // What networks are made of gives on the emulated device what it gives on the CPU, forward and
 // backward.
 #include <ATen/ATen.h>
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function.h>
 
 #include "compared.h"
 
@@ -210,6 +212,18 @@ TEST(NetworkSheet, Attention) {
       {"dropout, bf16", [](const Tensors& x) -> Tensors { return {attention(x, 0.2, false)}; },
        halves(queries())},
   });
+}
+
+// LibTorch takes another kernel from 9.0 on, and has none of cuDNN's for the CPU.
+TEST(NetworkSheet, AttentionInHalfPrecisionIsThatOfTheCapability) {
+  int major = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
+  Tensors x;
+  for (const at::Tensor& tensor : halves(queries())) x.push_back(tensor.cuda().requires_grad_());
+  for (const double dropout : {0.0, 0.2})
+    EXPECT_EQ(attention(x, dropout, true).grad_fn()->name(),
+              major < 9 ? "ScaledDotProductFlashAttentionBackward0"
+                        : "ScaledDotProductCudnnAttentionBackward0");
 }
 
 Tensors recurrent_inputs(std::int64_t gates, std::int64_t layers, std::int64_t directions) {

@@ -93,6 +93,14 @@ def line_of(outcome, emulated):
     return f"rehearsed, {outcome['seconds']} s" if emulated else f"done in {outcome['seconds']} s"
 
 
+def beside_plan(at):
+    """Of steps that went by the plan to their end."""
+    if not at["planned_step_seconds"] or not at["followed_step_seconds"]:
+        return "no step followed a plan"
+    step, peak = (100 * (at[f"followed_{what}"] / at[f"planned_{what}"] - 1) for what in ("step_seconds", "peak_bytes"))
+    return f"step {step:+.1f} %, peak {peak:+.1f} %"
+
+
 def rows_of(record):
     """Figures beside their goals, as far as there are some."""
     def figures(name):
@@ -108,6 +116,7 @@ def rows_of(record):
             bound = f", bound {at['bound_step_seconds']:.3f} s" if at["bound_step_seconds"] else ""
             yield (f"{name} at {way}", f"{100 * at['of_in_core_speed']:.1f} % of in-core speed "
                    f"({at['step_seconds']:.3f} s, planned {at['planned_step_seconds']:.3f} s{bound})", goal)
+            yield f"{name} at {way}: measured against planned", beside_plan(at), "5 %, 1 %"
     told = figures("link")
     if told:
         yield ("copies, of a bare loop", f"out {100 * told['of_bare_out']:.1f} %, in {100 * told['of_bare_in']:.1f} % "

@@ -200,10 +200,13 @@ def sanitizer(context):
                         ("text_gpt at 50 %", [*context.under(budget, context.work / "sanitized.json"),
                                               *context.training("text_gpt", flags, 2)])):
         done = context.run([*memcheck, *words], may_fail=True)
-        found = re.search(r"ERROR SUMMARY: (\d+) error", done.stdout + done.stderr)
+        said = done.stdout + done.stderr
+        found = re.findall(r"ERROR SUMMARY: (\d+) error", said)
         if not found:
-            raise Failed(f"{name}: compute-sanitizer gave no summary\n{(done.stdout + done.stderr)[-1500:]}")
-        errors[name] = int(found[1])
+            raise Failed(f"{name}: compute-sanitizer gave no summary\n{said[-1500:]}")
+        errors[name] = sum(map(int, found))
+        if done.returncode != 0 and not errors[name]:
+            raise Failed(f"{name}: exit status {done.returncode} under compute-sanitizer\n{said[-1500:]}")
     if any(errors.values()):
         raise Failed(f"compute-sanitizer: {errors}")
     return {"errors": errors}

@@ -7,6 +7,7 @@ import tempfile
 import unittest
 
 import gpu_test
+from clean_environment import clean_environment
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 WORK = pathlib.Path(os.environ["SPILLWAY_TEST_WORK"])
@@ -55,9 +56,11 @@ class GpuRehearsal(unittest.TestCase):
 
     def test_shows_figures_beside_their_goals(self):
         at = {"of_in_core_speed": 0.9, "step_seconds": 2.0, "in_core_step_seconds": 1.8, "planned_step_seconds": 1.9,
-              "bound_step_seconds": 1.85, "lost_seconds_per_operator": 3e-7, "host_seconds_per_operator": 2e-7}
+              "bound_step_seconds": 1.85, "lost_seconds_per_operator": 3e-7, "host_seconds_per_operator": 2e-7,
+              "followed_step_seconds": 1.957, "planned_peak_bytes": 1000, "followed_peak_bytes": 995}
+        without_plan = {**at, "planned_step_seconds": 0.0, "followed_step_seconds": 0.0, "bound_step_seconds": 0.0}
         record = {"emulated": False, "date": "2026-11-27", "device": "Card", "parts": {
-            "speed": {"seconds": 1.0, "figures": {"text_gpt": {"room": at, "50 %": at, "25 %": at}}},
+            "speed": {"seconds": 1.0, "figures": {"text_gpt": {"room": at, "50 %": at, "25 %": without_plan}}},
             "link": {"seconds": 1.0, "figures": {
                 "of_bare_out": 0.97, "of_bare_in": 0.96, "product_loses": 0.02, "bare": {"out": 5e10, "in": 4e10},
                 "spillway": {"mapping": [{"chunk_bytes": 2 << 20, "beside": "copies", "map_seconds": 3.6e-5,
@@ -69,6 +72,8 @@ class GpuRehearsal(unittest.TestCase):
         summary = gpu_test.summary_of(record)
         for line in ("text_gpt: interception: 11.1 % of a step, 0.30 µs per operator (0.20 µs of the host) (goal 2 %",
                      "text_gpt at 50 %: 90.0 % of in-core speed (2.000 s, planned 1.900 s, bound 1.850 s) (goal 95 %",
+                     "text_gpt at 50 %: measured against planned: step +3.0 %, peak -0.5 % (goal 5 %, 1 %)",
+                     "text_gpt at 25 %: measured against planned: no step followed a plan (goal 5 %, 1 %)",
                      "copies, of a bare loop: out 97.0 %, in 96.0 % of 50.0 and 40.0 GB/s (goal 95 %)",
                      "matrix products beside copies: lose 2.0 % (goal 3 %)",
                      "2 MiB mapped beside copies: map 36.0 µs, unmap 14.0 µs (goal hidden)",
@@ -107,6 +112,26 @@ class GpuRehearsal(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stdout)
         for words in ("nothing was measured: ", "export SPILLWAY_LIBTORCH_DIR=", "./test.sh --gpu --emulated"):
             self.assertIn(words, done.stdout)
+
+    def test_what_is_packed_is_small_and_whole(self):
+        with tempfile.TemporaryDirectory(dir=WORK.parent) as place:
+            folder = pathlib.Path(place) / "gpu"
+            packed = subprocess.run([REPOSITORY / "test.sh", "--gpu", "--build", BUILD, "--pack", folder],
+                                    capture_output=True, text=True, check=False)
+            self.assertEqual(packed.returncode, 0, packed.stdout + packed.stderr)
+            self.assertLess(sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()), 64_000_000)
+            # Its programs are found and start, or there would be other reasons.
+            for variables, reason in (
+                    ({"SPILLWAY_LIBTORCH_DIR": "/none"}, "the LibTorch in /none has no CUDA part"),
+                    ({"EMU_CUDA_DRIVER": "0"}, "device: skipped: no GPU: no driver of NVIDIA is loaded"),
+                    ({}, "device: skipped: Emulated GPU 0 (8.0), 8.00 GiB")):
+                # It may find no script of this tree.
+                surroundings = clean_environment("PYTHONPATH", **{
+                    "SPILLWAY_LIBTORCH_DIR": f"{BUILD}/emulated/torch", **variables})
+                done = subprocess.run([folder / "test.sh", "--gpu"], capture_output=True, text=True, check=False,
+                                      env=surroundings)
+                self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+                self.assertIn(reason, done.stdout)
 
     def test_a_failed_part_is_not_said_to_work(self):
         record = {"emulated": True, "date": "2026-11-27", "device": "Emulated GPU 0", "parts": {

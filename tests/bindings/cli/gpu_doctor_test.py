@@ -59,6 +59,13 @@ class GpuDoctor(CommandCase):
             ranks, = (check for check in report["checks"] if check["subject"] == "ranks")
             self.assertRegex(ranks["mend"], mend)
 
+    def test_tells_a_slice_of_a_gpu(self):
+        found = self.of_folder(EMU_CUDA_DEVICES="1", EMU_CUDA_NAME="NVIDIA H100 MIG 1g.10gb")
+        self.assertEqual(found["cuda:0"]["value"],
+                         "NVIDIA H100 MIG 1g.10gb (8.0), 8.00 GiB of 8.00 GiB free, a MIG slice (NCCL may refuse ranks "
+                         "on slices of one GPU), 0000:01:00.0, virtual memory")
+        self.assertEqual(found["cuda:0"]["verdict"], "ok")
+
     def test_says_whether_gpus_move_files_themselves(self):
         proven = {"CUFILE_ALLOW_COMPAT_MODE": "false"}
         self.assertEqual(self.of_folder(**proven)["GPUDirect"]["value"],
@@ -79,6 +86,22 @@ class GpuDoctor(CommandCase):
         found = self.checks(SPILLWAY_LIBTORCH_DIR=str(folder.parent))
         self.assertEqual(found["CUDA"]["value"], "13.0; the driver serves up to 13.0")
         self.assertEqual(list(found)[:3], ["CUDA", "cuda:0", "cuda:1"])
+
+    def test_names_a_libtorch_for_another_cuda(self):
+        folder = self.root / "cu12/lib"
+        folder.mkdir(parents=True)
+        compiler = [os.environ["SPILLWAY_TEST_COMPILER"], "-shared", "-x", "c", "/dev/null", "-x", "none"]
+        runtime = folder / "libcudart.so.12"
+        subprocess.run([*compiler, "-o", runtime, f"-Wl,-soname,{runtime.name}"], check=True)
+        subprocess.run([*compiler, "-o", folder / "libtorch_cuda.so", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN",
+                        runtime], check=True)
+        (folder / "libtorch_cpu.so").symlink_to(EMULATED / "torch/lib/libtorch_cpu.so")
+        found = self.checks(SPILLWAY_LIBTORCH_DIR=str(folder.parent))
+        self.assertEqual(list(found), ["CUDA"])
+        self.assertEqual(found["CUDA"]["verdict"], "warning")
+        self.assertEqual(found["CUDA"]["value"], "no GPU can be used; trainers run on the CPU")
+        self.assertEqual(found["CUDA"]["mend"], "the program uses libcudart.so.12, and this version of Spillway serves "
+                         "CUDA 13: take a LibTorch that was built for CUDA 13 (cu130)")
 
     def test_gives_one_reason_where_there_are_none(self):
         for variables, reason in (({"EMU_CUDA_DRIVER": "0"}, "no driver of NVIDIA is loaded: install"),

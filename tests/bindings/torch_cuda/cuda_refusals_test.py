@@ -16,10 +16,23 @@ from budget_text import as_option, smallest_budget_in  # noqa: E402  pylint: dis
 
 COMMAND = os.environ["SPILLWAY_TEST_COMMAND"]
 TRAINER = os.environ["SPILLWAY_TEST_CUDA_TRAINER"]
+COMPILER = os.environ["SPILLWAY_TEST_COMPILER"]
+LIBRARIES = os.environ["SPILLWAY_TEST_EMULATED"] + "/nvidia/cu13/lib"
 WORK = pathlib.Path(os.environ["SPILLWAY_TEST_WORK"])
 MIB = 1 << 20
 LITTLE = 14 * MIB  # What the largest operator of the convolutional net needs, and little more.
 TRAINING = ("conv_net", "3")
+# What a process with the wheel of another CUDA sees: no runtime of 13, and one of 12 that tells its release.
+OLDER_RUNTIME = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <string.h>
+int cudaRuntimeGetVersion(int* version) { *version = 12080; return 0; }
+void* dlopen(const char* name, int flags) {
+  void* (*next)(const char*, int) = (void* (*)(const char*, int))dlsym(RTLD_NEXT, "dlopen");
+  return name && !strcmp(name, "libcudart.so.13") ? 0 : next(name, flags);
+}
+"""
 
 
 class CudaRefusals(unittest.TestCase):
@@ -82,6 +95,16 @@ class CudaRefusals(unittest.TestCase):
             self.assertIn(f"warning: the budget of cuda had no effect: the program has used no GPU; {why}", run.stderr)
             statistics = json.loads(self.statistics_file().read_text(encoding="utf-8"))
             self.assertEqual(statistics["devices"], [])
+
+    def test_a_libtorch_for_another_cuda(self):
+        runtime = self.folder / "libcudart.so.12"
+        subprocess.run([COMPILER, "-shared", "-fPIC", f"-Wl,-soname,{runtime.name}", "-o", runtime, "-x", "c", "-"],
+                       input=OLDER_RUNTIME, text=True, check=True)
+        sentence = ("the program uses libcudart.so.12 (CUDA 12.8), and this version of Spillway serves CUDA 13: take a "
+                    "LibTorch that was built for CUDA 13 (cu130)")
+        # What opens libraries now is not LibTorch, which knows where they are.
+        run = self.run_with(LITTLE, LD_PRELOAD=str(runtime), LD_LIBRARY_PATH=LIBRARIES)
+        self.assert_refused(run, f"[spillway] error: cuda:0: {sentence}")
 
     def test_gpus_in_another_order(self):
         run = self.run_with(LITTLE, EMU_CUDA_DEVICES="2", CUDA_VISIBLE_DEVICES="1,0")

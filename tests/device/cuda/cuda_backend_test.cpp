@@ -115,6 +115,15 @@ TEST_F(CudaBackend, TellsFactsOfDevicesWithoutAContext) {
   });
 }
 
+TEST_F(CudaBackend, KnowsASliceOfAGpuByItsName) {
+  EXPECT_HOLDS_WITH((Environment{{"EMU_CUDA_NAME", "NVIDIA H100 80GB HBM3 MIG 1g.10gb"}}), [] {
+    const CudaFacts facts = cuda_facts();
+    ASSERT_EQ(facts.devices.size(), 2U);
+    EXPECT_EQ(facts.devices[0].name, "NVIDIA H100 80GB HBM3 MIG 1g.10gb");
+    EXPECT_TRUE(facts.devices[0].is_mig_slice);
+  });
+}
+
 /// A stream of the other device refuses events of this one, and can be waited for.
 TEST_F(CudaBackend, AMomentWhoseEventIsRefusedComesOnceTheStreamHasDoneItsWork) {
   const auto device = open_cuda();

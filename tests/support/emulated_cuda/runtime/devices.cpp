@@ -32,7 +32,10 @@ cudaDeviceProp properties(int device) {
   cudaDeviceProp all;
   std::memset(&all, 0, sizeof all);
   const int physical = settings().devices[static_cast<std::size_t>(device)];
-  std::snprintf(all.name, sizeof all.name, "Emulated GPU %d", physical);
+  if (settings().name.empty())
+    std::snprintf(all.name, sizeof all.name, "Emulated GPU %d", physical);
+  else
+    std::snprintf(all.name, sizeof all.name, "%s", settings().name.c_str());
   all.uuid.bytes[0] = static_cast<char>(physical + 1);
   all.pciBusID = physical + 1;
   all.totalGlobalMem = settings().memory;

@@ -91,8 +91,12 @@ std::size_t grain() {
   return value;
 }
 
+std::string text(const char* name, const char* otherwise) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? otherwise : value;
+}
+
 Settings read() {
-  const char* const bus_address = std::getenv("EMU_CUDA_BUS_ADDRESS");
   return {.devices = devices(),
           .memory = number("EMU_CUDA_MEMORY", std::uint64_t{8} << 30),
           .pinned_memory = number("EMU_CUDA_PINNED", std::numeric_limits<std::size_t>::max()),
@@ -100,8 +104,9 @@ Settings read() {
           .virtual_memory = flag("EMU_CUDA_VIRTUAL", true),
           .capability = capability(),
           .driver = driver(),
+          .name = text("EMU_CUDA_NAME", ""),
           .poison = flag("EMU_CUDA_POISON", true),
-          .bus_address = bus_address == nullptr ? "" : bus_address,
+          .bus_address = text("EMU_CUDA_BUS_ADDRESS", ""),
           .trace = flag("EMU_CUDA_TRACE", false),
           .check = flag("EMU_CUDA_CHECK", true),
           .nccl_fixed = flag("EMU_NCCL_FIXED", false),

@@ -17,8 +17,9 @@ struct Settings {
   std::size_t grain;          ///< EMU_CUDA_GRAIN (2MiB): granularity of virtual memory.
   bool virtual_memory;        ///< EMU_CUDA_VIRTUAL (1): the devices have virtual memory.
   int capability;             ///< EMU_CUDA_CC (8.0), times ten.
-  int driver;   ///< EMU_CUDA_DRIVER (13.0): release that the driver serves, as 13000; 0: no driver.
-  bool poison;  ///< EMU_CUDA_POISON (1): new device memory is filled with 0xFF.
+  int driver;  ///< EMU_CUDA_DRIVER (13.0): release that the driver serves, as 13000; 0: no driver.
+  std::string name;         ///< EMU_CUDA_NAME: of all devices; empty: "Emulated GPU 0" and on.
+  bool poison;              ///< EMU_CUDA_POISON (1): new device memory is filled with 0xFF.
   std::string bus_address;  ///< EMU_CUDA_BUS_ADDRESS: what all devices say; empty: one for each.
   bool trace;               ///< EMU_CUDA_TRACE (0): prints at the end how often each
                             ///< thread called each function.
