@@ -9,13 +9,13 @@ if [[ ${1:-} == --gpu ]]; then
 fi
 all_libtorch=0
 slow=0
-case "$#:${1:-}" in
-  0:) ;;
-  1:--all-libtorch) all_libtorch=1 ;;
-  1:--slow) slow=1 ;;
-  *)
-    cat <<'TEXT'
-usage: ./test.sh [--slow | --all-libtorch]
+for word in "$@"; do
+  case $word in
+    --all-libtorch) all_libtorch=1 ;;
+    --slow) slow=1 ;;
+    *)
+      cat <<'TEXT'
+usage: ./test.sh [--slow] [--all-libtorch]
        ./test.sh --gpu [options]
 
 Installs what is missing, builds, and runs what this machine can test.
@@ -25,9 +25,10 @@ Single cases: ctest --preset release -R NAME
   --all-libtorch   only the cases that depend on LibTorch, with each minor release that is served
   --gpu            what only a real GPU can show, on a machine with one: see tests/gpu/README.md
 TEXT
-    [[ $1 == -h || $1 == --help ]] && exit 0 || exit 2
-    ;;
-esac
+      [[ $word == -h || $word == --help ]] && exit 0 || exit 2
+      ;;
+  esac
+done
 
 setup=src/cmake/setup
 

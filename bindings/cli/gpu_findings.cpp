@@ -80,10 +80,16 @@ std::vector<Finding> check_cuda(const device::CudaFacts& facts,
        message("{}; the driver serves up to {}", facts.runtime, facts.driver),
        Verdict::kOk,
        {}}};
+  try {
+    runtime::check_named_gpus(settings, facts.devices.size());
+  } catch (const ConfigError& error) {
+    findings.front().verdict = Verdict::kProblem;
+    findings.front().mend = error.what();
+  }
   for (std::size_t i = 0; i < opened.size(); ++i)
     findings.push_back(check_gpu(facts.devices[i], opened[i]));
   for (std::size_t i = 0; i < opened.size(); ++i)
-    if (opened[i].refusal.empty())
+    if (opened[i].refusal.empty() && facts.devices[i].capabilities.virtual_memory)
       findings.push_back(check_budget_of(facts.devices[i], opened[i].free, settings));
   return findings;
 }

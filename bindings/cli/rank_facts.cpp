@@ -100,8 +100,9 @@ Finding check_ranks(const JobFacts& job, const std::vector<HostRanks>& hosts) {
     for (const std::uint32_t rank : host.ranks) gpus = std::max(gpus, job.ranks[rank].gpus);
     if (gpus > 0 && host.ranks.size() > gpus)
       warn(finding,
-           message("rank {} is number {} on {}, which has {}: programs on GPUs need no more "
-                   "ranks than GPUs there, or CUDA_VISIBLE_DEVICES=0 to share one",
+           message("rank {} is number {} on {}, which has {}: a program on GPUs takes no more "
+                   "ranks there, unless they share one (CUDA_VISIBLE_DEVICES=0); to one on the CPU "
+                   "it does not matter",
                    host.ranks[gpus], gpus + 1, host.name, counted(gpus, "GPU")));
   }
   return finding;

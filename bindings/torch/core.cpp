@@ -77,7 +77,7 @@ void register_hooks(bool kernel_serves_faults, std::size_t bytes_at_once, bool i
   if (is_split) {
     hooks.program_begins = &spillway_core_is_loaded;
     hooks.program_ends = [](int code) {
-      if (code != 0 && !is_forked_child()) run_of_this_process().warn_of_missing_gpu();
+      if (Core* const core = Core::running(); core != nullptr && code != 0) core->tell_of_failure();
       split::SplitProgram::program_ends();
     };
     hooks.program_leaves = [] { core().leave(); };
@@ -399,6 +399,17 @@ void Core::leave() noexcept {
   if (::getpid() == process_ && split_ != nullptr && split_->is_on_this_thread() &&
       !split_->is_in_call())
     finish(runtime::Runtime::Ending::kByItself);
+}
+
+void Core::tell_of_failure() noexcept {
+  // What a signal handler has interrupted may hold any lock.
+  if (is_child_.load() || split_ == nullptr || !split_->is_on_this_thread() || split_->is_in_call())
+    return;
+  try {
+    run_.warn_of_missing_gpu();
+  } catch (const std::exception& error) {
+    log_error("{}", error.what());
+  }
 }
 
 void Core::finish(runtime::Runtime::Ending ending) noexcept {

@@ -55,6 +55,8 @@ class Core {
   /// Writes the statistics file and the summary: once, at exit or before a signal ends the process,
   /// and not in a forked child. Returns when they are written, whoever writes them.
   void finish(runtime::Runtime::Ending ending) noexcept;
+  /// The program is about to end with another code than 0: what may be the cause. On any thread.
+  void tell_of_failure() noexcept;
   /// Before _exit: of a split program what `finish` does, on its thread.
   void leave() noexcept;
 

@@ -113,14 +113,14 @@ class UseCollector {
   void add(const at::Tensor& tensor, Access access) {
     if (!tensor.defined()) return;
     const auto* impl = tensor.unsafeGetTensorImpl();
-    const bool writes = access == Access::kWrite;
+    const bool writes = access == Access::kWrite || access == Access::kResult;
     const bool requires_gradient = impl->requires_grad();
     needs_gradient_ |= requires_gradient;
     const bool is_parameter = parameters_ != nullptr && requires_gradient && tensor.is_leaf();
     if (is_parameter) note_parameter(tensor);
     if (!impl->has_storage()) {
       wrote_leaf_ |= writes && is_parameter;
-      add_parts(tensor, writes ? Access::kWrite : Access::kRead);
+      add_parts(tensor, writes ? access : Access::kRead);
       return;
     }
     if (is_parameter && HostUpdates::are_on())
@@ -131,7 +131,7 @@ class UseCollector {
         writes &&
         (is_parameter || (parameters_ != nullptr && parameters_->contains(impl->unsafe_storage())));
     if (access == Access::kView) return;  // Only its sizes and strides are looked at.
-    add_storage(*impl, writes);
+    add_storage(*impl, writes, access == Access::kResult && tensor.numel() == 0);
   }
 
   void add(const c10::IValue& value, Access access) {
@@ -148,21 +148,23 @@ class UseCollector {
   bool needs_gradient() const { return needs_gradient_; }
 
  private:
-  void add_storage(const c10::TensorImpl& impl, bool writes) {
+  /// `grows`: the kernel may touch more of the storage than the tensor shows.
+  void add_storage(const c10::TensorImpl& impl, bool writes, bool grows) {
     const c10::StorageImpl& storage = *impl.unsafe_storage().unsafeGetStorageImpl();
     if (storage.device_type() != c10::DeviceType::CPU) {
       if (DeviceOp* const op = devices_.at(storage.device()))
-        add_found(*op->runtime, op->uses, storage, impl, writes || facts_.fills_in_secret);
+        add_found(*op->runtime, op->uses, storage, impl, writes || facts_.fills_in_secret, grows);
       else if (storage.device_type() == c10::DeviceType::CUDA)
         tell_of_unserved_device();
-    } else if (!add_found(runtime_, uses_, storage, impl, writes)) {
+    } else if (!add_found(runtime_, uses_, storage, impl, writes, grows)) {
       tell_of_older_storage(storage);
     }
   }
 
   /// False: the runtime knows nothing of it.
   bool add_found(const runtime::Runtime& runtime, runtime::OpUses& uses,
-                 const c10::StorageImpl& storage, const c10::TensorImpl& impl, bool writes) {
+                 const c10::StorageImpl& storage, const c10::TensorImpl& impl, bool writes,
+                 bool grows) {
     // The raw pointer: no copy-on-write copy may be made here.
     const void* data = storage.data();
     runtime::RangeUse use = runtime.find(data);
@@ -172,11 +174,9 @@ class UseCollector {
       shared_.add(use);
       return true;
     }
-    // The kernel may touch more of a storage than its tensor shows: what is empty and written
-    // grows.
-    const auto shown = facts_.uses_whole_storages ? std::nullopt : shown_bytes(impl);
-    if (shown && !(writes && shown->size == Bytes()))
-      use = runtime.find(static_cast<const std::byte*>(data) + shown->begin, shown->size);
+    grows |= facts_.uses_whole_storages;
+    const auto shown = grows ? std::nullopt : shown_bytes(impl);
+    if (shown) use = runtime.find(static_cast<const std::byte*>(data) + shown->begin, shown->size);
     use.writes = writes;
     uses.add(use);
     return true;

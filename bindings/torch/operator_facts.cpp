@@ -18,7 +18,7 @@ bool has_prefix(const std::string& name, std::string_view prefix) {
 Access access_to(const c10::Argument& argument, bool is_composite) {
   const auto* alias = argument.alias_info();
   if (alias == nullptr) return Access::kRead;
-  if (alias->isWrite()) return Access::kWrite;
+  if (alias->isWrite()) return argument.kwarg_only() ? Access::kResult : Access::kWrite;
   return is_composite ? Access::kRead : Access::kView;
 }
 

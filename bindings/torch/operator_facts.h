@@ -10,8 +10,8 @@
 namespace spillway::torch_binding {
 
 /// How a kernel treats an argument. A view shares the memory of its argument, and its kernel
-/// touches none of it.
-enum class Access { kRead, kWrite, kView };
+/// touches none of it. A result (`out=`) is written, and grows in its storage where it is empty.
+enum class Access { kRead, kWrite, kView, kResult };
 
 /// What an operator's schema and registrations say about its kernel.
 struct OperatorFacts {

@@ -69,16 +69,15 @@ std::string text_apart(const NamedCalls& one, std::uint64_t ones, const NamedCal
   if (!difference && ones != others)
     return text_of_early_end(ones < others ? text_of_end(one, ones, other)
                                            : text_of_end(other, others, one));
-  if (difference && difference->text.find(ControlHash::kFirstUseOfGpu) != std::string::npos)
-    return message(
-        "the programs of the ranks went apart: {} (one uses a GPU and the other none: start no "
-        "more ranks on a host than it has GPUs, or let them share one with CUDA_VISIBLE_DEVICES=0)",
-        difference->text);
   return message(
-      "the programs of the ranks went apart: {} (seed the program equally on all ranks, and let "
+      "the programs of the ranks went apart: {} ({}seed the program equally on all ranks, and let "
       "nothing steer it that differs between them: clocks, host names, addresses)",
       difference ? difference->text
-                 : message("{} and {} compare at other calls", one.rank, other.rank));
+                 : message("{} and {} compare at other calls", one.rank, other.rank),
+      difference && difference->is_of_gpu
+          ? "where one sees no GPU, start no more ranks on a host than it has GPUs, or let them "
+            "share one with CUDA_VISIBLE_DEVICES=0; "
+          : "");
 }
 
 }  // namespace spillway::pipeline

@@ -96,12 +96,14 @@ std::optional<Difference> first_difference(const NamedCalls& one, const NamedCal
       continue;
     }
     if (ones->after != others->after) {
+      const auto is_of_one = [&](std::string_view name) {
+        return (ones->name == name) != (others->name == name);
+      };
       if (!is_first || ones->index == 0)
         return Difference{.text = text_of_difference(one, *ones, other, *others),
                           .is_of_data = differ_in_data(*ones, *others),
-                          .is_of_end = ones->name != others->name &&
-                                       (ones->name == ControlHash::kEndOfProgram ||
-                                        others->name == ControlHash::kEndOfProgram)};
+                          .is_of_end = is_of_one(ControlHash::kEndOfProgram),
+                          .is_of_gpu = is_of_one(ControlHash::kFirstUseOfGpu)};
       return Difference{
           .text = message("{} and {} differ before call {}, the oldest that both remember",
                           one.rank, other.rank, ones->index)};

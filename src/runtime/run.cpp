@@ -312,7 +312,7 @@ void Run::finish(Runtime::Ending ending) noexcept {
   };
   for (const DeviceRun* device : devices()) attempt([&] { device->parts.runtime->finish(ending); });
   attempt([&] { warn_of_needless_settings(); });
-  if (ending == Runtime::Ending::kBySignal) warn_of_missing_gpu();
+  if (ending == Runtime::Ending::kBySignal) attempt([&] { warn_of_missing_gpu(); });
   attempt([&] { parts_.runtime->finish(ending); });
   attempt([&] { tell_statistics(); });
   if (parts_.trace != nullptr) attempt([&] { write_trace(); });
@@ -352,14 +352,18 @@ void Run::warn_of_needless_settings() const {
 
 /// Perhaps by LibTorch's "no CUDA-capable device is detected": the command lets each rank of a
 /// split program see the GPU of its number alone.
-void Run::warn_of_missing_gpu() const noexcept {
+void Run::warn_of_missing_gpu() const {
   if (!settings_.split || surroundings_.ranks_here < 2 || !devices().empty() || !why_no_gpu) return;
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (visible == nullptr || std::string_view(visible) == "0" || why_no_gpu().empty()) return;
-  log_warning("rank {} sees no GPU: of the {} ranks on this host each has the GPU of its number "
-              "there, from 0 on, and GPU {} cannot be used (start no more ranks on a host than it "
-              "has GPUs, or let them share one with CUDA_VISIBLE_DEVICES=0)",
-              launched_rank().value_or("0"), surroundings_.ranks_here, visible);
+  if (visible == nullptr || std::string_view(visible) == "0") return;
+  // Else there is none for any rank, or the program is for the CPU alone.
+  const std::string why = why_no_gpu();
+  if (why.find(message("CUDA_VISIBLE_DEVICES={} ", visible)) == std::string::npos) return;
+  log_warning(
+      "rank {} sees no GPU: {}; each of the {} ranks on this host has the GPU of its number "
+      "there, from 0 on (start no more ranks on a host than it has GPUs, or let them share "
+      "one with CUDA_VISIBLE_DEVICES=0)",
+      launched_rank().value_or("0"), why, surroundings_.ranks_here);
 }
 
 /// A launcher that loads LibTorch and makes no tensor has nothing to tell where a program that it

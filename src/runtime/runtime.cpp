@@ -488,12 +488,17 @@ Rehearsal::~Rehearsal() {
 
 bool Rehearsal::ran_out_of_room() const { return runtime_.context().ran_out_of_room; }
 
-/// Called while the operator's arguments live, which its text shows. How much of that it needs is
-/// known when it has ended.
+/// Called while the operator's arguments live, which its text shows. On other devices than the host
+/// what it needs is known when it has ended: workspaces that stay are no part of it.
 void Runtime::note_need(OpContext& op) {
   const std::uint64_t need = op.input_pages + op.inside_peak;
-  if (need > largest_need_pages_.load(std::memory_order_relaxed) && op.need_name.empty())
+  if (need <= largest_need_pages_.load(std::memory_order_relaxed)) return;
+  if (is_of_host()) {
+    const std::lock_guard lock(step_mutex_);
+    note_need_locked(need, op.name());
+  } else if (op.need_name.empty()) {
     op.need_name = op.name();
+  }
 }
 
 void Runtime::end_op(std::span<const StorageId> results) noexcept {

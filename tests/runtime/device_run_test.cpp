@@ -251,9 +251,10 @@ TEST_F(DeviceRunCase, TellsWhyGpusWereNotUsedWhereTheyHaveABudget) {
 TEST_F(DeviceRunCase, TellsRanksWithoutGpusHowToShareOne) {
   set("split", "on");
   surroundings_.ranks_here = 2;
-  const auto told_at_end = [&](const char* visible, Runtime::Ending ending) {
+  const auto told_at_end = [&](const char* visible, Runtime::Ending ending,
+                               const char* why = "CUDA_VISIBLE_DEVICES=1 names no GPU") {
     const auto run = start();
-    run->why_no_gpu = [] { return std::string("none is there"); };
+    run->why_no_gpu = [why] { return std::string(why); };
     ::setenv("CUDA_VISIBLE_DEVICES", visible, 1);
     testing::internal::CaptureStderr();
     run->finish(ending);
@@ -262,9 +263,11 @@ TEST_F(DeviceRunCase, TellsRanksWithoutGpusHowToShareOne) {
   };
   EXPECT_THAT(
       told_at_end("1", Runtime::Ending::kBySignal),
-      AllOf(HasSubstr("of the 2 ranks on this host each has the GPU of its number there, from "
-                      "0 on, and GPU 1 cannot be used"),
+      AllOf(HasSubstr("sees no GPU: CUDA_VISIBLE_DEVICES=1 names no GPU; each of the 2 ranks on "
+                      "this host has the GPU of its number there, from 0 on"),
             HasSubstr("or let them share one with CUDA_VISIBLE_DEVICES=0")));
+  EXPECT_THAT(told_at_end("1", Runtime::Ending::kBySignal, "its LibTorch is for the CPU alone"),
+              Not(HasSubstr("ranks on")));
   EXPECT_THAT(told_at_end("0", Runtime::Ending::kBySignal), Not(HasSubstr("ranks on")));
   EXPECT_THAT(told_at_end("1", Runtime::Ending::kByItself), Not(HasSubstr("ranks on")));
 }

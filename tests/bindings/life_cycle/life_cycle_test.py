@@ -279,7 +279,6 @@ class Unusual(RunCase):
             self.assertRegex(errors, r"(?m)^\[spillway\] needed ")
             self.stats.unlink()
 
-    @slow
     def test_that_train_in_a_function_at_exit_get_the_same_results(self):
         """Plain LibTorch crashes or hangs there: its queue of the main thread is freed by then."""
         plain = self.plain([self.PROGRAM, "twice"])

@@ -118,7 +118,6 @@ class GivenPlan(unittest.TestCase):
             self.assertIn(f"has two tiers, host memory of 16.0 MiB and disks behind it, and this run "
                           f"has {has}", run.stderr)
 
-    @slow
     def test_for_another_program_says_so_once_and_the_run_goes_on(self):
         statistics, run = self.run_with_plan("100MiB", (OTHER_TRAINER, "--preset", "tiny",
                                                         "--batch", "1", "--context", "64",

@@ -105,7 +105,6 @@ class RecordedProfile(unittest.TestCase):
         self.assertGreater(small, 4 * 576)
         self.assertLess(small, profile.json["small_bytes"])
 
-    @slow
     def test_is_the_same_under_a_budget(self):
         plain, statistics, _ = self.profile("plain")
         needed = statistics["needed_bytes"]

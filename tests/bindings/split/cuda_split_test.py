@@ -104,15 +104,15 @@ class CudaSplit(CudaCase):
         """The third takes the CPU, as the trainer does where it sees no GPU."""
         split = self.run_split(3, TRAINER, "gpt", 1, **GPUS)
         self.assertNotEqual(split.code, 0)
-        self.assertRegex(split.errors, "one uses a GPU and the other none: start no more ranks on a host than it has "
-                         "GPUs, or let them share one with CUDA_VISIBLE_DEVICES=0")
+        self.assertRegex(split.errors, "where one sees no GPU, start no more ranks on a host than it has GPUs, or let "
+                         "them share one with CUDA_VISIBLE_DEVICES=0")
 
     def test_a_third_rank_that_ends_as_it_sees_no_gpu(self):
         words = [examples_split_test.PROGRAMS / "text_gpt_on_emulated_cuda", "--preset", "tiny", "--device", "cuda"]
         split = self.run_split(3, *words, **GPUS)
         self.assertNotEqual(split.code, 0)
-        self.assertRegex(split.errors, "warning: rank 2 sees no GPU: of the 3 ranks on this host each has the GPU of "
-                         "its number there, from 0 on, and GPU 2 cannot be used .start no more ranks")
+        self.assertRegex(split.errors, "warning: rank 2 sees no GPU: CUDA_VISIBLE_DEVICES=2 names no GPU that is there.*; "
+                         "each of the 3 ranks on this host has the GPU of its number there, from 0 on .start no more")
 
     def test_ranks_may_share_a_gpu(self):
         """Where the user says so: the plain run sees one, too."""

@@ -231,7 +231,6 @@ class Signal(GoesOn):
             job.until(start + r"did last, in this order: in step \d+ .*\d[FB]\d")
         self.check_same_bits(job)
 
-    @slow
     def test_to_the_ranks_is_answered_by_each(self):
         self.check_told(lambda job, processes: [os.kill(process, signal.SIGUSR2) for process in processes.values()])
 

@@ -145,7 +145,6 @@ class Autograd(PythonCase):
         self.check("custom_function", "checkpointed", "retained_graph", "double_backward", "functional_calls",
                    "anomaly_mode")
 
-    @slow
     def test_hooks(self):
         self.check("hooks", "update_in_backward")
 
@@ -191,7 +190,6 @@ class Looks(PythonCase):
     def test_flags_hold_for_what_was_called_under_them(self):
         self.check("sets_flags")
 
-    @slow
     def test_by_numpy(self):
         self.check("numpy_reads", "kept_arrays")
 
@@ -244,7 +242,6 @@ class Processes(PythonCase):
     def test_of_a_data_loader(self):
         self.check("loader_processes")
 
-    @slow
     def test_of_a_data_loader_that_start_anew(self):
         self.check("loader_processes,spawn", "loader_processes,forkserver")
 
@@ -260,7 +257,6 @@ class Processes(PythonCase):
         self.assertRegex(split.errors, r"warning: process \d+ trains alone, beside the ranks: process \d+, which has "
                          "started it, is the rank")
 
-    @slow
     def test_compile(self):
         self.check("compiled", "scripted")
 

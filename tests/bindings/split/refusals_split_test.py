@@ -101,7 +101,6 @@ class Refusals(PythonCase):
         self.check_end("evaluates_beside", r"\[spillway 1\] error: a process that a rank has started reads an archive "
                                            r"of this run, .*: read it where the program trains, or after the run")
 
-    @slow
     def test_an_exit_in_an_operator(self):
         self.check_end("exits_in_an_operator", r"rank \d ends the job: the program exits in the middle of an operator")
 

@@ -68,7 +68,6 @@ class Means(ShardsCase):
         self.check(2, 2, "by_turns")
         self.check(4, 2, "by_turns", name="4")
 
-    @slow
     def test_of_two_are_the_same_in_any_order(self):
         self.check(2, 2, "sgd,2,512", "clipped", options=["--gradients", "fast"])
 
@@ -118,7 +117,6 @@ class Ends(ShardsCase):
     def test_bare_tensors(self):
         self.check_end("bare_tensors", "a tensor of 512 B that requires a gradient and is no parameter of a module")
 
-    @slow
     def test_memory_of_numpy(self):
         self.check_end("memory_of_numpy", r"a parameter \(Float \[4, 32\]\) lies in memory that the program has made")
 
@@ -129,7 +127,6 @@ class Ends(ShardsCase):
     def test_updates_of_others_in_backward(self):
         self.check_end("updates_of_others_in_backward", "parameter Float .* is updated inside of backward by a hook")
 
-    @slow
     def test_a_sparse_gradient(self):
         self.check_end("sparse", r"the gradient of parameter Float \[8, 4\], number 1 of 1 is sparse")
 

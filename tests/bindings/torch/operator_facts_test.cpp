@@ -46,7 +46,7 @@ TEST(OperatorFacts, TellHowEachArgumentIsUsed) {
   EXPECT_THAT(facts_of("aten::add_", "Tensor").accesses,
               ElementsAre(Access::kWrite, Access::kRead, Access::kRead));
   EXPECT_THAT(facts_of("aten::mm", "out").accesses,
-              ElementsAre(Access::kRead, Access::kRead, Access::kWrite));
+              ElementsAre(Access::kRead, Access::kRead, Access::kResult));
   EXPECT_EQ(facts_of("aten::view").accesses.front(), Access::kView);
   // Its result may be a copy, whatever the schema says of a view.
   EXPECT_EQ(facts_of("aten::reshape").accesses.front(), Access::kRead);

@@ -70,7 +70,7 @@ class Run {
   std::function<std::string()> why_no_gpu;
 
   /// The program fails: of a rank that has used no GPU, whether there was none for it.
-  void warn_of_missing_gpu() const noexcept;
+  void warn_of_missing_gpu() const;
 
   /// Writes the files that the settings name and the summary: once. Returns when they are written,
   /// whoever writes them. What fails is told by the log and costs none of the others. Any thread.

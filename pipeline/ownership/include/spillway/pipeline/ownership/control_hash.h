@@ -85,6 +85,7 @@ struct Difference {
   std::string text;
   bool is_of_data = false;  ///< The programs did the same, with other data.
   bool is_of_end = false;   ///< One has ended, and the other went on.
+  bool is_of_gpu = false;   ///< One begins to use a GPU, and the other did something else.
 };
 
 /// Nothing: they did not.
