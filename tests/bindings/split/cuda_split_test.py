@@ -111,8 +111,8 @@ class CudaSplit(CudaCase):
         words = [examples_split_test.PROGRAMS / "text_gpt_on_emulated_cuda", "--preset", "tiny", "--device", "cuda"]
         split = self.run_split(3, *words, **GPUS)
         self.assertNotEqual(split.code, 0)
-        self.assertRegex(split.errors, "warning: rank 2 sees no GPU: CUDA_VISIBLE_DEVICES=2 names no GPU that is there.*; "
-                         "each of the 3 ranks on this host has the GPU of its number there, from 0 on .start no more")
+        self.assertRegex(split.errors, "warning: rank 2 sees no GPU: CUDA_VISIBLE_DEVICES=2 names no GPU that is "
+                         "there.*; each of the 3 ranks on this host has the GPU of its number there, from 0 on .start no")
 
     def test_ranks_may_share_a_gpu(self):
         """Where the user says so: the plain run sees one, too."""
