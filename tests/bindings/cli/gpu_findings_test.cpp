@@ -60,6 +60,17 @@ TEST(CheckCuda, TellsOfBudgetsThatAGpuCannotHave) {
   runtime::assign_setting(settings, "budget", "cuda:0=90GiB", "test");
   EXPECT_EQ(told(79_GiB).verdict, Verdict::kProblem);
   EXPECT_THAT(told(79_GiB).mend, HasSubstr("larger than the memory of cuda:0"));
+
+  runtime::assign_setting(settings, "budget", "cuda:5=20GiB", "test");
+  const auto findings = check_cuda(facts_of({good_gpu(kFirst)}), {{79_GiB, {}}}, settings);
+  EXPECT_EQ(findings.front().verdict, Verdict::kProblem);
+  EXPECT_THAT(findings.front().mend, HasSubstr("a budget for cuda:5, and the program sees 1 GPU"));
+}
+
+TEST(CheckCuda, TellsNoBudgetOfAGpuThatIsNotServed) {
+  auto gpu = good_gpu(kFirst);
+  gpu.capabilities.virtual_memory = false;
+  EXPECT_EQ(check_cuda(facts_of({gpu}), {{79_GiB, {}}}, {}).size(), 2U);
 }
 
 TEST(CheckCudaPart, IsAProblemWhereACoreLacksIt) {

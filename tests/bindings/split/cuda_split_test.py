@@ -112,7 +112,7 @@ class CudaSplit(CudaCase):
         split = self.run_split(3, *words, **GPUS)
         self.assertNotEqual(split.code, 0)
         self.assertRegex(split.errors, "warning: rank 2 sees no GPU: CUDA_VISIBLE_DEVICES=2 names no GPU that is "
-                         "there.*; each of the 3 ranks on this host has the GPU of its number there, from 0 on .start no")
+                         "there.*; each of the 3 ranks on this host has the GPU of its number there, from 0 on")
 
     def test_ranks_may_share_a_gpu(self):
         """Where the user says so: the plain run sees one, too."""
