@@ -53,6 +53,11 @@ std::vector<Finding> check_torches(const DoctorOptions& options, const Installat
                           Verdict::kOk,
                           {}});
     const auto library = linked_torch(file, program.path);
+    if (!library) torches = find_torch_of_python(options.program);
+    if (!torches.empty()) {
+      findings.push_back(check_torch(torches.front(), here.served));
+      return findings;
+    }
     if (!library) {
       findings.push_back({"LibTorch of " + options.program,
                           "the program is not linked with libtorch_cpu.so", Verdict::kWarning,

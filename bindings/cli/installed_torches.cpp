@@ -22,18 +22,29 @@ void add_torch(std::vector<FoundTorch>& found, const std::string& user, const fs
                    cuda_runtime_of_folder(library.parent_path()).value_or("")});
 }
 
+void add_torch_of_python(std::vector<FoundTorch>& found, const std::string& python) {
+  const auto folder = output_of({python, "-c",
+                                 "import importlib.util as u; s = u.find_spec('torch'); "
+                                 "print(s.submodule_search_locations[0] if s else '')"});
+  if (folder && folder->size() > 1)
+    add_torch(found, python,
+              fs::path(folder->substr(0, folder->find('\n'))) / "lib/libtorch_cpu.so");
+}
+
 }  // namespace
+
+std::vector<FoundTorch> find_torch_of_python(const std::string& program) {
+  std::vector<FoundTorch> found;
+  if (fs::path(program).filename().string().starts_with("python"))
+    add_torch_of_python(found, program);
+  return found;
+}
 
 std::vector<FoundTorch> find_installed_torches() {
   std::vector<FoundTorch> found;
   if (const char* folder = std::getenv("SPILLWAY_LIBTORCH_DIR"))
     add_torch(found, "SPILLWAY_LIBTORCH_DIR", fs::path(folder) / "lib/libtorch_cpu.so");
-  const auto python = output_of({"python3", "-c",
-                                 "import importlib.util as u; s = u.find_spec('torch'); "
-                                 "print(s.submodule_search_locations[0] if s else '')"});
-  if (python && python->size() > 1)
-    add_torch(found, "python3",
-              fs::path(python->substr(0, python->find('\n'))) / "lib/libtorch_cpu.so");
+  add_torch_of_python(found, "python3");
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
   const fs::path folder = cache != nullptr && *cache != '\0' ? fs::path(cache)
