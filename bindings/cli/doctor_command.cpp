@@ -52,22 +52,18 @@ std::vector<Finding> check_torches(const DoctorOptions& options, const Installat
                           *sanitizer + ", which a run loads first",
                           Verdict::kOk,
                           {}});
-    const auto library = linked_torch(file, program.path);
-    if (!library) torches = find_torch_of_python(options.program);
-    if (!torches.empty()) {
-      findings.push_back(check_torch(torches.front(), here.served));
-      return findings;
-    }
-    if (!library) {
+    if (const auto library = linked_torch(file, program.path))
+      torches.push_back({options.program, *library, torch_version_of_file(*library).text,
+                         linked_cuda_runtime(file, program.path).value_or("")});
+    else
+      torches = find_torch_of_python(options.program);
+    if (torches.empty()) {
       findings.push_back({"LibTorch of " + options.program,
                           "the program is not linked with libtorch_cpu.so", Verdict::kWarning,
                           "Spillway acts once the program, or one that it starts, loads LibTorch, "
                           "as Python does"});
       return findings;
     }
-    const auto version = torch_version_of_file(*library);
-    torches.push_back({options.program, *library, version.text,
-                       linked_cuda_runtime(file, program.path).value_or("")});
     findings.push_back(check_torch(torches.front(), here.served));
     return findings;
   }

@@ -396,15 +396,15 @@ runtime::TrainerFacts Core::trainer_facts() const {
 
 void Core::leave() noexcept {
   // Other ranks may need what this one has: an archive is not written before the first one has it.
-  if (::getpid() == process_ && split_ != nullptr && split_->is_on_this_thread() &&
-      !split_->is_in_call())
-    finish(runtime::Runtime::Ending::kByItself);
+  if (::getpid() == process_ && is_between_operators()) finish(runtime::Runtime::Ending::kByItself);
+}
+
+bool Core::is_between_operators() const noexcept {
+  return split_ != nullptr && split_->is_on_this_thread() && !split_->is_in_call();
 }
 
 void Core::tell_of_failure() noexcept {
-  // What a signal handler has interrupted may hold any lock.
-  if (is_child_.load() || split_ == nullptr || !split_->is_on_this_thread() || split_->is_in_call())
-    return;
+  if (is_child_.load() || !is_between_operators()) return;
   try {
     run_.warn_of_missing_gpu();
   } catch (const std::exception& error) {

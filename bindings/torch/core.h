@@ -63,6 +63,9 @@ class Core {
  private:
   explicit Core(const runtime::Settings& settings);
   static void watch_forks();
+  /// Whether this is the thread of a split program, and not in the middle of an operator: what a
+  /// signal handler has interrupted may hold any lock.
+  bool is_between_operators() const noexcept;
   static void watch_endings();
   void answer_signals();
   void say_what_it_does();

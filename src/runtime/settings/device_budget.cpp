@@ -85,17 +85,14 @@ void check_device_budgets(const Settings& settings) {
 }
 
 void check_named_gpus(const Settings& settings, std::size_t gpus) {
-  const std::string kind(device::name_of(device::DeviceKind::kCuda));
-  const auto is_there = [&](const std::string& name) {
-    for (std::size_t i = 0; i < gpus; ++i)
-      if (name == message("{}:{}", kind, i)) return true;
-    return false;
-  };
-  for (const DeviceBudget& each : settings.device_budgets)
-    if (each.device.starts_with(kind + ':') && !is_there(each.device))
-      throw ConfigError("there is a budget for {}, and the program sees {}, from {}:0 on (name one "
-                        "of these with --budget, or see CUDA_VISIBLE_DEVICES)",
-                        each.device, counted(gpus, "GPU"), kind);
+  std::vector<device::DeviceId> there;
+  for (std::size_t i = 0; i < gpus; ++i)
+    there.push_back({device::DeviceKind::kCuda, static_cast<std::uint16_t>(i)});
+  if (const auto needless = needless_budgets(settings, there); !needless.empty())
+    throw ConfigError("there is a budget for {}, and the program sees {}, from {}:0 on (name one "
+                      "of these with --budget, or see CUDA_VISIBLE_DEVICES)",
+                      needless.front(), counted(gpus, "GPU"),
+                      device::name_of(device::DeviceKind::kCuda));
 }
 
 Bytes default_device_reserve(Bytes total) { return std::min(kMostReserve, total / 8); }
