@@ -93,7 +93,7 @@ run_build() {
   ((slow)) || filter=(--label-exclude '^slow$')
   # More cases at once than there are cores: they wait for children, disks and clocks.
   env "${variables[@]}" ctest --test-dir "build/$name" --tests-regex "$cases" "${filter[@]}" \
-    --output-on-failure --no-tests=error --parallel "$(($(nproc) + 2))" \
+    --output-on-failure --test-output-size-passed 1000000 --no-tests=error --parallel "$(($(nproc) + 2))" \
     --output-junit "$PWD/build/$name.junit.xml" 2>&1 | tee "build/$name.ctest.log"
 }
 

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "spillway/base/error.h"
-#include "spillway/base/median.h"
 #include "store/mapped_memory.h"
 
 namespace spillway::swap {
@@ -71,9 +70,10 @@ class ProbeExtents {
   std::vector<ExtentId> extents_;
 };
 
+/// Bytes per second.
 struct PassRates {
-  double write_gb_per_s = 0.0;
-  double read_gb_per_s = 0.0;
+  double write = 0.0;
+  double read = 0.0;
 };
 
 /// One walk over the extents with a fixed number of transfers in flight.
@@ -97,8 +97,7 @@ class Pass {
       if (store_.in_flight() > 0) reap(idle_pages);
     }
     const double time_s = std::max(seconds(clock_.now() - start), 1e-9);
-    return {static_cast<double>(written_) / 1e9 / time_s,
-            static_cast<double>(read_) / 1e9 / time_s};
+    return {static_cast<double>(written_) / time_s, static_cast<double>(read_) / time_s};
   }
 
  private:
@@ -129,13 +128,6 @@ class Pass {
   std::uint64_t written_ = 0;
   std::uint64_t read_ = 0;
 };
-
-MeasuredRate summary(std::vector<double> rates) {
-  std::sort(rates.begin(), rates.end());
-  const double lowest = rates.front();
-  const double highest = rates.back();
-  return {median(rates), lowest, highest};
-}
 
 void check(const DiskProbeOptions& options, std::size_t deepest) {
   if (options.file_size < Bytes(kExtentBytes))
@@ -185,17 +177,22 @@ class Measurement {
     return Pass(store_, extents_, memory_, clock_).run(pattern, block.count(), depth, longest);
   }
 
-  DiskRates rates(Bytes block, std::size_t depth) {
+  DiskPoint point(Bytes block, std::size_t depth) {
     std::vector<double> write, read, mixed_write, mixed_read;
     for (std::size_t i = 0; i < options_.repetitions; ++i) {
       const Duration longest = options_.longest_pass;
-      write.push_back(pass(Pattern::kWrite, block, depth, longest).write_gb_per_s);
-      read.push_back(pass(Pattern::kRead, block, depth, longest).read_gb_per_s);
+      write.push_back(pass(Pattern::kWrite, block, depth, longest).write);
+      read.push_back(pass(Pattern::kRead, block, depth, longest).read);
       const PassRates both = pass(Pattern::kMixed, block, depth, longest);
-      mixed_write.push_back(both.write_gb_per_s);
-      mixed_read.push_back(both.read_gb_per_s);
+      mixed_write.push_back(both.write);
+      mixed_read.push_back(both.read);
     }
-    return {block, depth, summary(write), summary(read), summary(mixed_write), summary(mixed_read)};
+    return {block,
+            depth,
+            spread_of(std::move(write)),
+            spread_of(std::move(read)),
+            spread_of(std::move(mixed_write)),
+            spread_of(std::move(mixed_read))};
   }
 
   /// The workload before, beside and after passes over the file.
@@ -210,7 +207,7 @@ class Measurement {
       sample.beside = rounds_per_second(*work, [&] {
         const PassRates rates =
             pass(Pattern::kMixed, Bytes(kExtentBytes), deepest_of(options_), kBeside);
-        sample.bytes_per_second = 1e9 * (rates.write_gb_per_s + rates.read_gb_per_s);
+        sample.bytes_per_second = rates.write + rates.read;
       });
       const double after = alone();
       sample.alone = (before + after) / 2;
@@ -242,30 +239,30 @@ class Measurement {
 
 }  // namespace
 
-const DiskRates* DiskProbe::best() const {
-  const auto sum = [](const DiskRates& entry) {
-    return entry.mixed_write.median_gb_per_s + entry.mixed_read.median_gb_per_s;
+const DiskPoint* DiskProbe::best() const {
+  const auto sum = [](const DiskPoint& entry) {
+    return entry.mixed_write.median + entry.mixed_read.median;
   };
   const auto found =
-      std::max_element(rates.begin(), rates.end(),
-                       [&](const DiskRates& a, const DiskRates& b) { return sum(a) < sum(b); });
-  return found == rates.end() ? nullptr : &*found;
+      std::max_element(points.begin(), points.end(),
+                       [&](const DiskPoint& a, const DiskPoint& b) { return sum(a) < sum(b); });
+  return found == points.end() ? nullptr : &*found;
 }
 
-std::optional<double> DiskProbe::fixed_seconds(MeasuredRate DiskRates::*direction) const {
+std::optional<double> DiskProbe::fixed_seconds(Spread DiskPoint::*direction) const {
   std::optional<double> fixed;
   Bytes largest;
-  for (const DiskRates& one : rates) {
+  for (const DiskPoint& one : points) {
     if (one.queue_depth != 1 || one.block < largest) continue;
     double most = 0.0;
-    for (const DiskRates& many : rates)
+    for (const DiskPoint& many : points)
       if (many.block == one.block && many.queue_depth > 1)
-        most = std::max(most, (many.*direction).median_gb_per_s);
-    const double alone = (one.*direction).median_gb_per_s;
+        most = std::max(most, (many.*direction).median);
+    const double alone = (one.*direction).median;
     if (most <= 0.0 || alone <= 0.0) continue;
     largest = one.block;
-    const double gigabytes = static_cast<double>(one.block.count()) / 1e9;
-    fixed = std::max(0.0, gigabytes / alone - gigabytes / most);
+    const auto bytes = static_cast<double>(one.block.count());
+    fixed = std::max(0.0, bytes / alone - bytes / most);
   }
   return fixed;
 }
@@ -276,12 +273,12 @@ DiskProbe measure_store(SpillStore& store, const DiskProbeOptions& options, cons
   probe.file_size = Bytes(options.file_size.count() / kExtentBytes * kExtentBytes);
   Measurement measurement(store, options, clock);
   // Every extent must have been written before one is read: no limit of time here.
-  probe.first_write_gb_per_s =
+  probe.first_write_bytes_per_second =
       measurement.pass(Pattern::kWrite, Bytes(kExtentBytes), deepest_of(options), Duration::max())
-          .write_gb_per_s;
+          .write;
   for (const Bytes block : options.block_sizes)
     for (const std::size_t depth : options.queue_depths)
-      probe.rates.push_back(measurement.rates(block, depth));
+      probe.points.push_back(measurement.point(block, depth));
   if (options.workload) probe.slowdown_seconds_per_byte = measurement.slowdown();
   return probe;
 }

@@ -1,15 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "spillway/memory/address_arena.h"
 #include "spillway/memory/frame_pool.h"
+#include "spillway/swap/residency.h"
 #include "spillway/swap/spill_store.h"
-#include "spillway/swap/swap_engine.h"
 
 namespace spillway::swap {
 
@@ -65,10 +62,11 @@ struct Range {
   StorageId id;  ///< Of the storage that has this slot, or had it last.
   memory::PageIndex first = 0;
   std::uint32_t pages = 0;
-  std::uint32_t pins = 0;          ///< Of operators that use all of it.
-  std::uint32_t partial_pins = 0;  ///< Of operators that use some of its pages, see Page::pins.
-  std::uint32_t in_flight = 0;     ///< Pages being read or written.
-  std::uint32_t late_uses = 0;     ///< By a device, after the operator has let go; see LateUse.
+  std::uint32_t pins = 0;           ///< Of operators that use all of it.
+  std::uint32_t partial_pins = 0;   ///< Of operators that use some of its pages, see Page::pins.
+  std::uint32_t in_flight = 0;      ///< Pages being read or written.
+  std::uint32_t late_uses = 0;      ///< By a device, after the operator has let go; see LateUses.
+  const void* late_line = nullptr;  ///< Of all these; null: they are of several, or have no order.
   bool is_live = false;
   bool is_dying = false;  ///< Released; ends with its last transfer or late use.
   bool faulted = false;   ///< Ever touched past operators: arrives dirty, writable unless guarded.
@@ -81,71 +79,13 @@ struct Range {
   OpClock next_use = kUnknownUse;
   std::uint64_t last_touch = 0;
   std::vector<OpClock> next_uses;  ///< Per page, once a part was given its own; else empty.
+
+  void add_late_use(const device::Event& until) {
+    const void* const line = until.state()->line();
+    late_line = late_uses == 0 || late_line == line ? line : nullptr;
+    ++late_uses;
+  }
   OpClock next_use_of(std::size_t i) const { return next_uses.empty() ? next_use : next_uses[i]; }
-};
-
-/// Pages that are to come in when there is room.
-struct Fetch {
-  RangePart part;
-  OpClock needed;  ///< From then on it comes too late, and for the use behind it too early.
-  OnFetch copy;
-};
-
-/// A touch of a page that belongs to nobody.
-struct Stray {
-  memory::PageIndex page = 0;
-  std::uint64_t releases = 0;
-  std::uint32_t reports = 0;
-};
-
-/// A page that comes from a disk into host memory.
-struct HostRead {
-  memory::PageIndex page = 0;
-  ExtentId to;  ///< Held there.
-  std::byte* memory = nullptr;
-};
-
-struct HostReads {
-  std::deque<HostRead> waiting;  ///< For the store's queue.
-  std::vector<HostRead> under_way;
-  bool want_room = false;  ///< Somebody waits for pages to go on to the disks, which tell nobody.
-};
-
-/// An access that waits for its page.
-struct OpenFault {
-  memory::PageIndex index;
-  TimePoint start;
-};
-
-/// Accesses that nobody announced.
-struct FaultBook {
-  std::vector<OpenFault> open;  ///< That wait for their page.
-  std::string failure;          ///< Why a page that the program touches cannot come.
-  std::optional<TimePoint> unserved_since;
-  TimePoint next_attempt;  ///< At what the kernel keeps, since then.
-  Stray stray;             ///< The latest touch of a page that belongs to nobody.
-  std::uint64_t releases = 0;
-};
-
-/// The latest page that could not be read, of so many.
-struct ReadFailure {
-  memory::PageIndex page = 0;
-  std::uint64_t count = 0;  ///< Of all failed reads, this one included.
-  std::string detail;
-};
-
-/// The latest dropped range that could not be brought back, of so many.
-struct DropFailure {
-  StorageId storage;
-  std::uint64_t count = 0;
-  std::string reason;
-};
-
-/// Dropped and guarded storages that somebody waits for.
-struct DropBook {
-  std::deque<StorageId> wanted;
-  bool has_ended = false;
-  DropFailure failure;
 };
 
 }  // namespace spillway::swap

@@ -10,6 +10,19 @@ namespace spillway::swap {
 
 using memory::PageIndex;
 
+void SwapEngine::State::enter_locked(PinSet& set) {
+  if (set.engine_ != nullptr) return;
+  if (set.hold_ != Hold::kUntilFreed) ++active_sets_;
+  if (set.hold_ != Hold::kOperator) kernel_sets_.push_back(&set);
+}
+
+/// The set has got nothing, or gives everything back.
+void SwapEngine::State::exit_locked(const PinSet& set) {
+  if (set.hold_ != Hold::kUntilFreed) --active_sets_;
+  std::erase(kernel_sets_, &set);
+  std::erase(paged_through_, &set);
+}
+
 /// From here on the pages of the range have ages and next uses of their own.
 void SwapEngine::State::start_parts_locked(Range& range) {
   if (range.in_parts) return;
@@ -222,6 +235,7 @@ void SwapEngine::State::let_go_late_locked(const PinSet::Pin& pin) {
   if (--range.late_uses > 0) return;
   if (range.is_dropped) drop_pages_locked(range);
   if (!range.is_dying) return;
+  std::erase(ended_late_, range.id);
   release_pages_locked(range);
   if (range.in_flight == 0) end_range(range);
 }
@@ -268,7 +282,7 @@ void SwapEngine::State::unpin(PinSet& set, const ResidencyOrders* orders,
     for (const PinSet::Pin& pin : set.pins_) let_go_locked(pin);
   } else {
     std::erase_if(set.pins_, [this](const PinSet::Pin& pin) { return has_ended(pin.storage); });
-    for (const PinSet::Pin& pin : set.pins_) ++range_of(pin.storage).late_uses;
+    for (const PinSet::Pin& pin : set.pins_) range_of(pin.storage).add_late_use(until);
     late_uses_.add(until, std::move(set.pins_));
   }
   set.pins_.clear();

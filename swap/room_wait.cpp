@@ -12,7 +12,101 @@ using memory::PageIndex;
 
 namespace {
 constexpr Duration kFirstPause = std::chrono::milliseconds(20);
+constexpr std::chrono::milliseconds kWaitMax(20);
+constexpr std::chrono::milliseconds kLateWaitMax(1);
+
+thread_local Duration waited_here{0};
 }  // namespace
+
+Duration SwapEngine::waited_by_this_thread() { return waited_here; }
+
+void SwapEngine::State::refuse_locked(std::size_t pages, const PinSet* within) const {
+  if (!store_failure_.empty()) throw StoreError("{}", store_failure_);
+  const std::size_t held = held_pages_locked(within);
+  if (pages_pinned_by_kernel_locked() > 0 && pages + held <= pool_->limit())
+    throw PinnedByKernelError("no room for {} under a budget of {}: {}", page_size_ * pages,
+                              options_.budget, pinned_by_kernel_text_locked());
+  const std::string obstacle = late_uses_.obstacle();
+  if (!obstacle.empty() && pages + held <= pool_->limit())
+    throw NotToldError("no room for {} under a budget of {} while work goes on that uses the rest: "
+                       "{}; give it a larger budget, so that what is captured and what ran before "
+                       "it fit in together",
+                       page_size_ * pages, options_.budget, obstacle);
+  throw NoRoomError(page_size_ * pages, page_size_ * held, Bytes(small_granted_.load()),
+                    options_.budget, pool_->refusal());
+}
+
+std::string SwapEngine::State::pinned_by_kernel_text_locked() const {
+  return message("the kernel keeps {} of tensors in memory, which the program has locked (mlock, "
+                 "mlockall) or a device uses",
+                 page_size_ * pages_pinned_by_kernel_locked());
+}
+
+/// Pages that were to leave, and that the kernel kept when they were tried last.
+std::size_t SwapEngine::State::pages_pinned_by_kernel_locked() const {
+  std::size_t kept = 0;
+  for (const Range& range : ranges_) {
+    if (!range.is_live || range.is_dying) continue;
+    const Page* const first = pages_.get() + range.first;
+    kept +=
+        static_cast<std::size_t>(std::count_if(first, first + range.pages, [](const Page& page) {
+          return page.state == PageState::kResident && page.refusals > 0;
+        }));
+  }
+  return kept;
+}
+
+/// Who is woken counts as running from now on, not when it has got the mutex: meanwhile somebody
+/// else might conclude that all are stuck.
+void SwapEngine::State::wake_waiters_locked() {
+  if (waiters_ == 0) return;
+  ++wakes_;
+  waiting_sets_ = 0;
+  changed_.notify_all();
+}
+
+void SwapEngine::State::wait_locked(Lock& lock, bool holds_pins, Duration& waited) {
+  const TimePoint start = clock_.now();
+  const std::uint64_t wakes = wakes_;
+  waiting_sets_ += holds_pins ? 1 : 0;
+  ++waiters_;
+  // The time limit bounds how long it goes unnoticed that the kernel keeps a page no more, that a
+  // device has done its work, or that there is room in host memory.
+  const bool is_asked_often = !late_uses_.empty() || host_reads_.want_room;
+  changed_.wait_for(lock, is_asked_often ? kLateWaitMax : kWaitMax);
+  --waiters_;
+  if (wakes == wakes_) waiting_sets_ -= holds_pins ? 1 : 0;
+  const Duration passed = clock_.now() - start;
+  waited += passed;
+  waited_here += passed;
+  end_late_uses_locked();
+}
+
+void SwapEngine::State::acquire_frames_locked(Lock& lock, std::vector<memory::SlotId>& frames,
+                                              std::size_t count, const PinSet* within) {
+  frames_wanted_ += count;
+  RoomWait room(*this, lock, within, counts_.room_wait);
+  // All at once: two threads that each hold half of what they want would wait for ever. A fault may
+  // be what the holders of all frames wait for: it goes first.
+  const auto has_room = [&] {
+    return pool_->available_frames() >= count && fault_reads_.empty() && !room.stands_back() &&
+           pool_->provide(count);
+  };
+  while (!has_room()) {
+    start_evictions_locked();
+    if (has_room()) break;
+    kick_locked();
+    const std::size_t missing =
+        count + fault_reads_.size() - std::min(count, pool_->available_frames());
+    if (!room.wait(missing, count)) {
+      frames_wanted_ -= count;
+      refuse_locked(count, within);
+    }
+  }
+  frames_wanted_ -= count;
+  while (frames.size() < count) frames.push_back(*pool_->take_frame());
+  note_counted_locked();
+}
 
 SwapEngine::State::RoomWait::RoomWait(State& state, Lock& lock, const PinSet* within,
                                       Duration& waited)

@@ -58,7 +58,7 @@ Range& StorageTable::new_range(PageIndex first, std::uint32_t pages, Bytes size)
 }
 
 void StorageTable::end_range(Range& range) {
-  arena_.release(range.first, range.pages);
+  if (range.pages > 0) arena_.release(range.first, range.pages);  // Else others use them again.
   range.is_live = false;
   range.is_dying = false;
   free_slots_.push_back(range.id.slot());

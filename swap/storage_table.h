@@ -49,6 +49,7 @@ class StorageTable {
   AddressTable addresses_;
   SparseArray<Page> pages_;  ///< One per arena page.
   std::vector<Range> ranges_;
+  std::vector<StorageId> ended_late_;  ///< Have ended, and a device uses them still; latest last.
 
  private:
   std::vector<std::uint32_t> free_slots_;

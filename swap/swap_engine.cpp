@@ -1,6 +1,5 @@
 #include "spillway/swap/swap_engine.h"
 
-#include <algorithm>
 #include <system_error>
 #include <utility>
 
@@ -11,24 +10,6 @@
 #include "way_to_host.h"
 
 namespace spillway::swap {
-
-using memory::PageIndex;
-
-namespace {
-
-// Small blocks are granted to the heap in steps of a page, so that most are accounted without a
-// lock. So many steps are granted ahead.
-constexpr std::uint64_t kSmallStepsAhead = 8;
-// What small blocks leave to storages: an access may span two pages, and without a frame the thread
-// that touches one would wait for ever.
-constexpr std::size_t kLeastFrames = 2;
-
-constexpr std::chrono::milliseconds kWaitMax(20);
-constexpr std::chrono::milliseconds kLateWaitMax(1);
-
-thread_local Duration waited_here{0};
-
-}  // namespace
 
 SwapEngine::State::State(const SwapEngineOptions& options,
                          std::unique_ptr<memory::PageMemory> memory,
@@ -81,331 +62,6 @@ SwapEngine::State::~State() {
   memory_.reset();
 }
 
-/// Addresses for `count` pages that the kernel lets us use. Throws where there are none, with
-/// nothing changed.
-PageIndex SwapEngine::State::take_addresses_locked(std::uint32_t count, Bytes size) {
-  const auto first = arena_.allocate(count);
-  if (!first)
-    throw AddressesError("no {} of addresses in one piece are left of the {} that are reserved "
-                         "for tensors, of which {} are in use{}",
-                         size, options_.arena_size, page_size_ * arena_.used_pages(),
-                         options_.arena_reason);
-  try {
-    memory_->prepare(*first, count);
-  } catch (...) {
-    arena_.release(*first, count);
-    throw;
-  }
-  return *first;
-}
-
-StorageId SwapEngine::State::new_range_locked(PageIndex first, std::uint32_t pages, Bytes size) {
-  Range& range = new_range(first, pages, size);
-  range.last_touch = ++touch_clock_;
-  counts_.live += page_size_ * pages;
-  counts_.live_peak = std::max(counts_.live_peak, counts_.live + Bytes(small_bytes_.load()));
-  return range.id;
-}
-
-void SwapEngine::State::note_counted_locked() {
-  const Bytes counted = page_size_ * pool_->existing_frames() + Bytes(small_granted_.load());
-  SPILLWAY_ASSERT(counted <= options_.budget);
-  counts_.counted_peak = std::max(counts_.counted_peak, counted);
-  latest_peak_ = std::max(latest_peak_, resident_locked());
-}
-
-void SwapEngine::State::map_locked(PageIndex index, memory::SlotId slot, memory::Access allowed) {
-  memory_->map(index, slot, allowed);
-  note_mapped_locked(index, slot, allowed);
-}
-
-/// With whatever bytes.
-void SwapEngine::State::map_fresh_locked(PageIndex index, memory::SlotId slot) {
-  memory_->map_fresh(index, slot);
-  note_mapped_locked(index, slot, memory::Access::kWrite);
-}
-
-void SwapEngine::State::note_mapped_locked(PageIndex index, memory::SlotId slot,
-                                           memory::Access allowed) {
-  pool_->put_empty_slot(slot);
-  note_resident_locked(index, allowed);
-}
-
-void SwapEngine::State::note_resident_locked(PageIndex index, memory::Access allowed) {
-  Page& page = pages_.get()[index];
-  page.state = PageState::kResident;
-  page.arrival = ++arrivals_;
-  page.write_protected = allowed == memory::Access::kRead;
-  end_faults_locked(index);
-}
-
-void SwapEngine::State::enter_locked(PinSet& set) {
-  if (set.engine_ != nullptr) return;
-  if (set.hold_ != Hold::kUntilFreed) ++active_sets_;
-  if (set.hold_ != Hold::kOperator) kernel_sets_.push_back(&set);
-}
-
-/// The set has got nothing, or gives everything back.
-void SwapEngine::State::exit_locked(const PinSet& set) {
-  if (set.hold_ != Hold::kUntilFreed) --active_sets_;
-  std::erase(kernel_sets_, &set);
-  std::erase(paged_through_, &set);
-}
-
-void SwapEngine::State::refuse_locked(std::size_t pages, const PinSet* within) const {
-  if (!store_failure_.empty()) throw StoreError("{}", store_failure_);
-  const std::size_t held = held_pages_locked(within);
-  if (pages_pinned_by_kernel_locked() > 0 && pages + held <= pool_->limit())
-    throw PinnedByKernelError("no room for {} under a budget of {}: {}", page_size_ * pages,
-                              options_.budget, pinned_by_kernel_text_locked());
-  const std::string obstacle = late_uses_.obstacle();
-  if (!obstacle.empty() && pages + held <= pool_->limit())
-    throw NotToldError("no room for {} under a budget of {} while work goes on that uses the rest: "
-                       "{}; give it a larger budget, so that what is captured and what ran before "
-                       "it fit in together",
-                       page_size_ * pages, options_.budget, obstacle);
-  throw NoRoomError(page_size_ * pages, page_size_ * held, Bytes(small_granted_.load()),
-                    options_.budget, pool_->refusal());
-}
-
-std::string SwapEngine::State::pinned_by_kernel_text_locked() const {
-  return message("the kernel keeps {} of tensors in memory, which the program has locked (mlock, "
-                 "mlockall) or a device uses",
-                 page_size_ * pages_pinned_by_kernel_locked());
-}
-
-/// Pages that were to leave, and that the kernel kept when they were tried last.
-std::size_t SwapEngine::State::pages_pinned_by_kernel_locked() const {
-  std::size_t kept = 0;
-  for (const Range& range : ranges_) {
-    if (!range.is_live || range.is_dying) continue;
-    const Page* const first = pages_.get() + range.first;
-    kept +=
-        static_cast<std::size_t>(std::count_if(first, first + range.pages, [](const Page& page) {
-          return page.state == PageState::kResident && page.refusals > 0;
-        }));
-  }
-  return kept;
-}
-
-/// Who is woken counts as running from now on, not when it has got the mutex: meanwhile somebody
-/// else might conclude that all are stuck.
-void SwapEngine::State::wake_waiters_locked() {
-  if (waiters_ == 0) return;
-  ++wakes_;
-  waiting_sets_ = 0;
-  changed_.notify_all();
-}
-
-void SwapEngine::State::wait_locked(Lock& lock, bool holds_pins, Duration& waited) {
-  const TimePoint start = clock_.now();
-  const std::uint64_t wakes = wakes_;
-  waiting_sets_ += holds_pins ? 1 : 0;
-  ++waiters_;
-  // The time limit bounds how long it goes unnoticed that the kernel keeps a page no more, that a
-  // device has done its work, or that there is room in host memory.
-  const bool is_asked_often = !late_uses_.empty() || host_reads_.want_room;
-  changed_.wait_for(lock, is_asked_often ? kLateWaitMax : kWaitMax);
-  --waiters_;
-  if (wakes == wakes_) waiting_sets_ -= holds_pins ? 1 : 0;
-  const Duration passed = clock_.now() - start;
-  waited += passed;
-  waited_here += passed;
-  end_late_uses_locked();
-}
-
-void SwapEngine::State::acquire_frames_locked(Lock& lock, std::vector<memory::SlotId>& frames,
-                                              std::size_t count, const PinSet* within) {
-  frames_wanted_ += count;
-  RoomWait room(*this, lock, within, counts_.room_wait);
-  // All at once: two threads that each hold half of what they want would wait for ever. A fault may
-  // be what the holders of all frames wait for: it goes first.
-  const auto has_room = [&] {
-    return pool_->available_frames() >= count && fault_reads_.empty() && !room.stands_back() &&
-           pool_->provide(count);
-  };
-  while (!has_room()) {
-    start_evictions_locked();
-    if (has_room()) break;
-    kick_locked();
-    const std::size_t missing =
-        count + fault_reads_.size() - std::min(count, pool_->available_frames());
-    if (!room.wait(missing, count)) {
-      frames_wanted_ -= count;
-      refuse_locked(count, within);
-    }
-  }
-  frames_wanted_ -= count;
-  while (frames.size() < count) frames.push_back(*pool_->take_frame());
-  note_counted_locked();
-}
-
-SwapEngine::Allocation SwapEngine::State::allocate(Bytes size, PinSet* within) {
-  const std::size_t wanted = pages_for(size);
-  // Sizes that no machine has must be refused as they are, not in 32 bits.
-  const auto count = static_cast<std::uint32_t>(std::min(wanted, budget_pages_ + 1));
-  std::vector<memory::SlotId> frames;
-  frames.reserve(count);
-  Lock lock(mutex_);
-  if (within != nullptr) enter_locked(*within);
-  try {
-    if (wanted > budget_pages_) refuse_locked(wanted, within);
-    acquire_frames_locked(lock, frames, count, within);
-  } catch (...) {
-    if (within != nullptr && within->engine_ == nullptr) exit_locked(*within);
-    throw;
-  }
-  PageIndex first = 0;
-  try {
-    first = take_addresses_locked(count, size);
-  } catch (...) {
-    for (const memory::SlotId slot : frames) pool_->put_frame(slot);
-    if (within != nullptr && within->engine_ == nullptr) exit_locked(*within);
-    throw;
-  }
-  const StorageId id = new_range_locked(first, count, size);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    map_fresh_locked(first + i, frames[i]);
-    pages_.get()[first + i].dirty = true;
-  }
-  if (within != nullptr) {
-    // The room that was kept free for this operator is taken now.
-    fetch_reserve_ -= std::min(fetch_reserve_, count);
-    range_of(id).pins = 1;
-    within->pins_.push_back({id, 0, 0});
-  }
-  return {address_of(first), id};
-}
-
-SwapEngine::Allocation SwapEngine::State::allocate_unfilled(Bytes size, PinSet* within) {
-  // Sizes that no machine has must be refused as they are, not in 32 bits.
-  const auto count = static_cast<std::uint32_t>(std::min(pages_for(size), arena_pages_ + 1));
-  Lock lock(mutex_);
-  const PageIndex first = take_addresses_locked(count, size);
-  const StorageId id = new_range_locked(first, count, size);
-  if (pool_->available_frames() >= count + frames_wanted_ && fault_reads_.empty() &&
-      pool_->provide(count)) {
-    for (std::uint32_t i = 0; i < count; ++i) give_fresh_frame_locked(first + i);
-  } else {
-    pressure_.store(true, std::memory_order_relaxed);  // Operators have to ask for their pages.
-  }
-  if (within != nullptr) {
-    enter_locked(*within);
-    range_of(id).pins = 1;
-    within->pins_.push_back({id, 0, 0});
-  }
-  return {address_of(first), id};
-}
-
-void SwapEngine::State::release_page_locked(PageIndex index) {
-  Page& page = pages_.get()[index];
-  end_faults_locked(index);
-  if (page.state == PageState::kWriteQueued) cancel_write_locked(page);
-  if (page.moved_on) frames_in_use_->end_move(index);
-  page.moved_on = false;
-  switch (page.state) {
-    case PageState::kOut:
-    case PageState::kReadQueued: break;
-    case PageState::kReading:
-    case PageState::kOnHost:
-    case PageState::kWriting: return;
-    case PageState::kResident:
-    case PageState::kWriteQueued: leave_locked(index); break;
-  }
-  page.state = PageState::kOut;
-  drop_extent_locked(page);
-}
-
-void SwapEngine::State::release_pages_locked(Range& range) {
-  for (std::uint32_t i = 0; i < range.pages; ++i) release_page_locked(range.first + i);
-}
-
-void SwapEngine::State::release(StorageId id, const device::Event& until) {
-  Lock lock(mutex_);
-  Range& range = range_of(id);
-  SPILLWAY_ASSERT(range.is_live && !range.is_dying);
-  end_some_late_uses_locked();
-  if (!has_ended_by_now_locked(until)) {
-    ++range.late_uses;
-    late_uses_.add(until, {{id, 0, 0}});
-  }
-  range.is_dying = true;
-  ++faults_.releases;
-  range.pins = 0;
-  range.partial_pins = 0;
-  counts_.live -= page_size_ * range.pages;
-  addresses_.forget(range.first, range.pages);
-  if (range.is_dropped || range.is_write_awaited) std::erase(drops_.wanted, id);
-  if (range.late_uses == 0) release_pages_locked(range);
-  if (range.late_uses == 0 && range.in_flight == 0) end_range(range);
-  wake_waiters_locked();
-  if (!fetches_.empty()) kick_locked();
-}
-
-void SwapEngine::State::account_small(Bytes size, PinSet* within) {
-  const std::uint64_t now = small_bytes_.fetch_add(size.count()) + size.count();
-  if (now <= small_granted_.load(std::memory_order_relaxed)) return;
-  Lock lock(mutex_);
-  std::vector<memory::SlotId> frames;
-  try {
-    while (small_bytes_.load() > small_granted_.load()) {
-      if (pool_->limit() <= kLeastFrames) refuse_locked(kLeastFrames + 1, within);
-      if (pool_->existing_frames() >= pool_->limit()) {
-        // The frame is taken and destroyed at once: its bytes now belong to the heap.
-        frames.clear();
-        const bool holds_pins = within != nullptr && within->engine_ != nullptr;
-        acquire_frames_locked(lock, frames, 1, holds_pins ? within : nullptr);
-        pool_->put_frame(frames.front());
-      }
-      pool_->set_limit(pool_->limit() - 1);
-      small_granted_.fetch_add(page_size_.count());
-    }
-  } catch (...) {
-    small_bytes_.fetch_sub(size.count());
-    throw;
-  }
-  counts_.small_peak = std::max(counts_.small_peak, Bytes(small_granted_.load()));
-  counts_.live_peak = std::max(counts_.live_peak, counts_.live + Bytes(small_bytes_.load()));
-  note_counted_locked();
-}
-
-void SwapEngine::State::release_small(Bytes size) noexcept {
-  const std::uint64_t slack = kSmallStepsAhead * page_size_.count();
-  const std::uint64_t now = small_bytes_.fetch_sub(size.count()) - size.count();
-  if (now + 2 * slack > small_granted_.load(std::memory_order_relaxed)) return;
-  Lock lock(mutex_);
-  while (small_bytes_.load() + slack < small_granted_.load()) {
-    small_granted_.fetch_sub(page_size_.count());
-    pool_->set_limit(pool_->limit() + 1);
-  }
-  wake_waiters_locked();
-}
-
-std::uint32_t SwapEngine::State::storage_pages() const noexcept {
-  const std::uint64_t small = small_granted_.load(std::memory_order_relaxed) / page_size_.count();
-  return static_cast<std::uint32_t>(budget_pages_ - std::min(small, budget_pages_));
-}
-
-SwapStatistics SwapEngine::State::statistics() {
-  const StoreReport report = store_->report();
-  Lock lock(mutex_);
-  SwapStatistics now = counts_;
-  now.counted = page_size_ * pool_->existing_frames() + Bytes(small_granted_.load());
-  now.live = counts_.live + Bytes(small_bytes_.load());
-  now.store = report;
-  return now;
-}
-
-Bytes SwapEngine::State::resident_locked() const {
-  return page_size_ * (pool_->existing_frames() - pool_->free_frames()) +
-         Bytes(small_granted_.load());
-}
-
-Bytes SwapEngine::State::take_peak() {
-  Lock lock(mutex_);
-  return std::exchange(latest_peak_, resident_locked());
-}
-
 void SwapEngine::stop_moving_ahead() { state_->stop_moving_ahead(); }
 
 PinSet::~PinSet() {
@@ -427,6 +83,15 @@ SwapEngine::Allocation SwapEngine::allocate(Bytes size, PinSet* within) {
 SwapEngine::Allocation SwapEngine::allocate_unfilled(Bytes size, PinSet* within) {
   const Allocation made = state_->allocate_unfilled(size, within);
   if (within != nullptr) within->engine_ = this;
+  return made;
+}
+
+std::optional<SwapEngine::Allocation> SwapEngine::reuse(Bytes size, PinSet& within,
+                                                        const device::Event& so_far) {
+  const void* const line = so_far.state() == nullptr ? nullptr : so_far.state()->line();
+  if (line == nullptr) return std::nullopt;
+  const auto made = state_->reuse(size, within, line);
+  if (made) within.engine_ = this;
   return made;
 }
 
@@ -553,8 +218,6 @@ void SwapEngine::give_up(StorageId dropped, const std::string& reason) {
 void SwapEngine::end_drops() { state_->end_drops(); }
 
 SwapStatistics SwapEngine::statistics() const { return state_->statistics(); }
-
-Duration SwapEngine::waited_by_this_thread() { return waited_here; }
 
 Bytes SwapEngine::resident() const {
   std::lock_guard lock(state_->mutex_);

@@ -138,7 +138,10 @@ bool SwapEngine::State::WayToHost::are_coming_locked(std::span<const HostUse> us
 }
 
 /// Whoever wanted them in host memory does not any more.
-void SwapEngine::State::WayToHost::leave_locked(std::span<const HostUse> uses) {
+void SwapEngine::State::WayToHost::leave_locked(Lock& lock, std::span<const HostUse> uses) {
+  engine_.host_reads_.want_room = false;
+  engine_.kick_locked();
+  while (are_coming_locked(uses)) engine_.wait_locked(lock, false, engine_.counts_.host_wait);
   for (const HostUse& each : uses) {
     if (engine_.has_ended(each.use.storage)) continue;
     const PageIndex first = engine_.range_of(each.use.storage).first + each.use.first;
@@ -149,19 +152,17 @@ void SwapEngine::State::WayToHost::leave_locked(std::span<const HostUse> uses) {
   }
 }
 
-bool SwapEngine::State::WayToHost::hold(HostHold& hold, std::span<const HostUse> uses) {
-  // Where accesses are reported the host sees the pages under their addresses.
-  if (host_ == nullptr || engine_.access_ != nullptr) return false;
-  Lock lock(engine_.mutex_);
-  engine_.pressure_.store(true, std::memory_order_relaxed);  // From now on operators pin.
+/// False where that cannot be, or more reads than `failures` have failed.
+bool SwapEngine::State::WayToHost::bring_all_locked(Lock& lock, HostHold& hold,
+                                                    std::span<const HostUse> uses,
+                                                    std::uint64_t failures) {
   std::vector<RangeUse> ranges;
   for (const HostUse& each : uses) ranges.push_back(each.use);
-  const std::uint64_t failures = engine_.read_failure_.count;
   TimePoint moved_at = engine_.clock_.now();
   while (true) {
     engine_.wait_for_dropped_locked(lock, ranges);
     engine_.end_late_uses_locked();
-    if (engine_.read_failure_.count != failures) break;
+    if (engine_.read_failure_.count != failures) return false;
     engine_.host_reads_.want_room = false;
     Stage all = Stage::kReady;
     for (const HostUse& each : uses) {
@@ -171,16 +172,27 @@ bool SwapEngine::State::WayToHost::hold(HostHold& hold, std::span<const HostUse>
     }
     if (all == Stage::kReady && take_locked(hold, uses)) return true;
     const bool is_stuck = engine_.clock_.now() - moved_at > engine_.options_.patience;
-    if (all == Stage::kImpossible || is_stuck) break;
+    if (all == Stage::kImpossible || is_stuck) return false;
     engine_.kick_locked();
     const std::uint64_t wakes = engine_.wakes_;
     engine_.wait_locked(lock, false, engine_.counts_.host_wait);
     if (wakes != engine_.wakes_) moved_at = engine_.clock_.now();
   }
-  engine_.host_reads_.want_room = false;
-  engine_.kick_locked();
-  while (are_coming_locked(uses)) engine_.wait_locked(lock, false, engine_.counts_.host_wait);
-  leave_locked(uses);
+}
+
+bool SwapEngine::State::WayToHost::hold(HostHold& hold, std::span<const HostUse> uses) {
+  // Where accesses are reported the host sees the pages under their addresses.
+  if (host_ == nullptr || engine_.access_ != nullptr) return false;
+  Lock lock(engine_.mutex_);
+  engine_.pressure_.store(true, std::memory_order_relaxed);  // From now on operators pin.
+  const std::uint64_t failures = engine_.read_failure_.count;
+  try {
+    if (bring_all_locked(lock, hold, uses, failures)) return true;
+  } catch (const RecomputeError&) {
+    leave_locked(lock, uses);
+    throw;
+  }
+  leave_locked(lock, uses);
   if (engine_.read_failure_.count != failures)
     throw UnreadableError("{}", engine_.read_failure_.detail);
   return false;

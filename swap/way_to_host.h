@@ -33,7 +33,9 @@ class SwapEngine::State::WayToHost {
   bool is_held_for_good_locked(StorageId storage) const;
   bool take_locked(HostHold& hold, std::span<const HostUse> uses);
   bool are_coming_locked(std::span<const HostUse> uses) const;
-  void leave_locked(std::span<const HostUse> uses);
+  bool bring_all_locked(Lock& lock, HostHold& hold, std::span<const HostUse> uses,
+                        std::uint64_t failures);
+  void leave_locked(Lock& lock, std::span<const HostUse> uses);
 
   State& engine_;
   HostExtents* const host_;  ///< Null: the store has none.

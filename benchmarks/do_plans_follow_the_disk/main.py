@@ -20,7 +20,7 @@ FOLLOWING, FIXED = "following", "fixed plan"
 PHASES = ("alone", "beside fio", "alone again")
 # As `--log-level info` says it of every plan.
 PLAN = re.compile(r"(?:new|renewed) plan for .*: ([0-9.e+-]+) s predicted, ([^,]+) out and "
-                  r"([^,]+) in, (\d+) operators run again")
+                  r"([^,]+) in, (\d+) operators? run again")
 
 
 class Following(report.Benchmark):

@@ -36,7 +36,7 @@ class OnePass(report.Benchmark):
         training.output_of([spillway, "profile", "--quiet", "--out", profile, "--steps", options.steps,
                             "--budget", budget, "--stats", stats, "--nvme", options.disk, "--",
                             *case.command(options.bin, LONG_ENOUGH, 2)])
-        plan = json.loads(training.output_of([spillway, "plan", profile, "--ranks", 1, "--micro-batches", 1,
+        plan = json.loads(training.output_of([spillway, "plan-job", profile, "--ranks", 1, "--micro-batches", 1,
                                               "--schedule", "1f1b", "--json"]))
         return {"measured_bytes": training.load_stats(stats)["peak_bytes"],
                 "predicted_bytes": plan["per_rank"][0]["peak_bytes"],

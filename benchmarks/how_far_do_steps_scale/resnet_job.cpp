@@ -176,7 +176,7 @@ std::optional<Attempt> try_memory_reduction(const ResnetSetting& setting, const 
   costs.host = cluster.node.uplink;
   costs.host.bytes_per_second /= cluster.node.devices_per_switch;
   costs.memory = cluster.device.memory - most;
-  made.job.schedule = with_communication(compute, costs, communication);
+  made.job.schedule = *with_communication(compute, costs, communication);
   if (memory_reduction == MemoryReduction::kFitted) {
     made.job.shares = costs.shares;
     made.job.schedule = with_memory_fitted(made.job.schedule, costs);

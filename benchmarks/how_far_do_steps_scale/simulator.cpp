@@ -36,7 +36,7 @@ Job job_of(const Setting& setting) {
   request.micro_batches = setting.micro_batches;
   CommunicationOptions options;
   options.data_parallel = setting.pipelines;
-  job.schedule = with_communication(schedule_generator_named("1f1b").generate(request), options);
+  job.schedule = *with_communication(schedule_generator_named("1f1b").generate(request), options);
   job.order = setting.order;
   job.simulates_all_pipelines = setting.simulates_all;
   return job;

@@ -62,7 +62,7 @@ PartitionProblem made_up(const Case& size) {
   if (size.can_swap) device.swap_seconds_per_byte = 1.0 / kLinkRate;
   problem.devices.assign(size.stages, device);
   for (std::uint32_t k = 0; k < size.stages; ++k)
-    problem.factors.push_back({static_cast<double>(std::min(size.stages - k, 64U)), 1.0});
+    problem.devices[k].held.in_flight = std::min(size.stages - k, 64U);
   return problem;
 }
 

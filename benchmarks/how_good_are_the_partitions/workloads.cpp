@@ -41,7 +41,7 @@ PartitionProblem problem_of(const Workload& workload, const Setting& setting) {
   for (std::uint32_t k = 0; k < setting.stages; ++k) {
     const bool holds_all = setting.flight == Flight::kAllForward;
     const double in_flight = holds_all ? setting.stages : setting.stages - k;
-    problem.factors.push_back({in_flight, setting.flight == Flight::kNoFlush ? in_flight : 1.0});
+    problem.devices[k].held = {in_flight, setting.flight == Flight::kNoFlush ? in_flight : 1.0};
   }
   return problem;
 }

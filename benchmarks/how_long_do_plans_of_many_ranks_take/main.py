@@ -20,7 +20,7 @@ SETTINGS = {"links": "full devices, 12 GB/s each way", "machine": f"on `{MACHINE
 
 
 class ManyRanks(report.Benchmark):
-    """Runs `spillway plan --ranks` with everything left open: schedule and its options, data-parallel replicas,
+    """Runs `spillway plan-job` with everything left open: schedule and its options, data-parallel replicas,
     cuts, order."""
 
     rounds, quick_rounds = 3, 1
@@ -46,10 +46,10 @@ class ManyRanks(report.Benchmark):
             profile = options.work / f"{source}.profile.json"
             training.output_of([spillway, "profile", "--import", source, options.reference_data / file,
                                 "--out", profile])
-            settings = {"links": [*LINKS, "--device-memory", memory], "machine": ["--topology", MACHINE]}
+            settings = {"links": [*LINKS, "--device-memory", memory], "machine": ["--cluster", MACHINE]}
             for ranks in sizes:
                 for setting, words in settings.items():
-                    command = [spillway, "plan", profile, "--ranks", ranks, "--micro-batches",
+                    command = [spillway, "plan-job", profile, "--ranks", ranks, "--micro-batches",
                                MICRO_BATCHES_PER_RANK * ranks, "--json", *words]
                     cells.append({"workload": name, "memory": memory, "ranks": ranks, "setting": setting,
                                   **self.planned(command, f"{name}, {ranks} ranks, {setting}", options.rounds)})

@@ -48,8 +48,8 @@ class Memory(report.RanksBenchmark):
         profile, plan = options.work / "step.json", options.work / "plan.json"
         for command in ([options.bin / "spillway", "profile", "--out", profile, "--",
                          *case.command(options.bin, 6, 1), "--micro-batches", 1],
-                        [options.bin / "spillway", "plan", profile, "--ranks", ranks, "--schedule", "1f1b",
-                         "--data-parallel", 1, "--micro-batches", 8, "--out", plan]):
+                        [options.bin / "spillway", "plan-job", profile, "--ranks", ranks, "--schedule", "1f1b",
+                         "--replicas", 1, "--micro-batches", 8, "--out", plan]):
             run = subprocess.run([str(word) for word in command], env={**os.environ, "OMP_NUM_THREADS": "1"}, text=True,
                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=3600, check=False)
             if run.returncode != 0:

@@ -71,14 +71,14 @@ class NamedFile {
   std::string path_;
 };
 
-swap::DiskRates measure_spill_store(swap::SpillStore& store, const Load& load) {
+swap::DiskPoint measure_spill_store(swap::SpillStore& store, const Load& load) {
   swap::DiskProbeOptions options;
   options.file_size = load.file_size;
   options.block_sizes = {load.block};
   options.queue_depths = {load.depth};
   options.repetitions = 1;
   options.longest_pass = std::chrono::hours(1);
-  return measure_store(store, options, SteadyClock()).rates.front();
+  return measure_store(store, options, SteadyClock()).points.front();
 }
 
 nlohmann::json record_of(const std::string& what, const std::vector<Series>& table) {
@@ -105,11 +105,10 @@ nlohmann::json compare(const Settings& settings, const Load& load) {
   for (std::size_t round = 0; round < settings.rounds; ++round) {
     std::cerr << "round " << round + 1 << " of " << settings.rounds << "\r";
     const auto run_store = [&] {
-      const swap::DiskRates rates = measure_spill_store(*opened.store, load);
-      table[0].store.push_back(rates.write.median_gb_per_s);
-      table[1].store.push_back(rates.read.median_gb_per_s);
-      table[2].store.push_back(rates.mixed_write.median_gb_per_s +
-                               rates.mixed_read.median_gb_per_s);
+      const swap::DiskPoint rates = measure_spill_store(*opened.store, load);
+      table[0].store.push_back(rates.write.median / 1e9);
+      table[1].store.push_back(rates.read.median / 1e9);
+      table[2].store.push_back((rates.mixed_write.median + rates.mixed_read.median) / 1e9);
     };
     if (round % 2 == 0) run_store();
     table[0].fio.push_back(run_fio(file.path(), "write", load).write_gb_per_s);

@@ -76,7 +76,7 @@ class Rebalancing(report.Benchmark):
             profile = json.loads(path.read_text(encoding="utf-8"))
             for setting in ("ample",) if options.tiny else SETTINGS:
                 words = [*JOB, *(["--device-memory", memory, *HOST] if setting == "full" else [])]
-                told = self.told([spillway, "plan", path, *words, "--out", stored])
+                told = self.told([spillway, "plan-job", path, *words, "--out", stored])
                 plan = json.loads(stored.read_text(encoding="utf-8"))
                 for drift, draws in drifts(plan, plan["layers"]).items():
                     print(f"{name}, {setting}, {drift}", file=sys.stderr, flush=True)
@@ -94,11 +94,11 @@ class Rebalancing(report.Benchmark):
         return json.loads(training.output_of([*command, "--json"]))
 
     def drawn(self, spillway, later, stored, words):
-        moved = self.told([spillway, "plan", later, "--rebalance", stored])
-        anew = self.told([spillway, "plan", later, *words])
+        moved = self.told([spillway, "rebalance", stored, later])
+        anew = self.told([spillway, "plan-job", later, *words])
         return {"before": moved["step_seconds_before"], "after": moved["step_seconds"],
                 "anew": anew["step_seconds"],
-                "vpipe": self.step_if_possible([spillway, "plan", later, *words, "--partitioner", "vpipe"]),
+                "vpipe": self.step_if_possible([spillway, "plan-job", later, *words, "--partitioner", "vpipe"]),
                 **{key: moved[key] for key in ("pays", "moved_bytes", "move_seconds", "rounds", "pays_after_steps")}}
 
     def step_if_possible(self, command):

@@ -37,8 +37,7 @@ PartitionProblem problem_of(const ModelChain& chain, std::uint32_t stages) {
   problem.devices.resize(stages);
   for (StageDevice& device : problem.devices) device.swap_seconds_per_byte = 1.0 / 12e9;
   problem.links.assign(stages - 1, {1.0 / 12e9, 10e-6});
-  for (std::uint32_t k = 0; k < stages; ++k)
-    problem.factors.push_back({static_cast<double>(stages - k), 1.0});
+  for (std::uint32_t k = 0; k < stages; ++k) problem.devices[k].held.in_flight = stages - k;
   return problem;
 }
 

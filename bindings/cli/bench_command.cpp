@@ -1,7 +1,7 @@
 #include "bench_command.h"
 
-#include <unistd.h>
-
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <ctime>
 #include <iostream>
@@ -9,6 +9,7 @@
 
 #include "exit_codes.h"
 #include "output_files.h"
+#include "progress_line.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
@@ -19,24 +20,10 @@
 namespace spillway::cli {
 namespace {
 
-// One line on a terminal that renews itself; nothing elsewhere.
-void show_progress(const swap::DiskProbeProgress& progress) {
-  std::fprintf(stderr, "\r\033[K%zu of %zu: %s", progress.passes, progress.passes_total,
-               progress.current.c_str());
-  std::fflush(stderr);
-}
-
-std::string cell(const swap::MeasuredRate& rate) {
-  std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), "%6.2f [%.2f-%.2f]", rate.median_gb_per_s,
-                rate.min_gb_per_s, rate.max_gb_per_s);
-  return text.data();
-}
-
 // Half of these bytes are written, half are read.
-swap::MeasuredRate both(const swap::DiskRates& rates) {
-  const auto& [written, written_min, written_max] = rates.mixed_write;
-  const auto& [read, read_min, read_max] = rates.mixed_read;
+Spread both(const swap::DiskPoint& point) {
+  const auto& [written, written_min, written_max] = point.mixed_write;
+  const auto& [read, read_min, read_max] = point.mixed_read;
   return {written + read, written_min + read_min, written_max + read_max};
 }
 
@@ -53,9 +40,9 @@ topology::Directory usable_directory(const std::string& path, Bytes file_size) {
   return facts;
 }
 
-topology::DiskSample sample_of(const swap::DiskRates& rates, topology::Load load, double read,
+topology::DiskSample sample_of(const swap::DiskPoint& point, topology::Load load, double read,
                                double write) {
-  return {load, rates.block, static_cast<unsigned>(rates.queue_depth), read * 1e9, write * 1e9};
+  return {load, point.block, static_cast<unsigned>(point.queue_depth), read, write};
 }
 
 }  // namespace
@@ -96,20 +83,29 @@ std::vector<Named<swap::StoreKind>> measurable_stores() {
   return stores;
 }
 
+std::string rate_cell(const Spread& rate) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%6.2f [%.2f-%.2f]", rate.median / 1e9, rate.least / 1e9,
+                rate.most / 1e9);
+  return text.data();
+}
+
 std::string rates_table(const swap::DiskProbe& probe) {
   std::ostringstream out;
   std::array<char, 160> line{};
-  std::snprintf(line.data(), line.size(), "%8s %6s  %-20s  %-20s  %-20s\n", "block", "depth",
+  std::snprintf(line.data(), line.size(), "%8s %6s  %-20s  %-20s  %s\n", "block", "depth",
                 "write GB/s", "read GB/s", "both at once GB/s");
   out << line.data();
-  for (const swap::DiskRates& rates : probe.rates) {
-    std::snprintf(line.data(), line.size(), "%8s %6zu  %-20s  %-20s  %-20s%s\n",
-                  to_string(rates.block).c_str(), rates.queue_depth, cell(rates.write).c_str(),
-                  cell(rates.read).c_str(), cell(both(rates)).c_str(),
-                  &rates == probe.best() ? "  best" : "");
+  for (const swap::DiskPoint& point : probe.points) {
+    std::string last = rate_cell(both(point));
+    if (&point == probe.best()) last.resize(std::max<std::size_t>(last.size(), 20), ' ');
+    std::snprintf(line.data(), line.size(), "%8s %6zu  %-20s  %-20s  %s%s\n",
+                  to_string(point.block).c_str(), point.queue_depth, rate_cell(point.write).c_str(),
+                  rate_cell(point.read).c_str(), last.c_str(),
+                  &point == probe.best() ? "  best" : "");
     out << line.data();
   }
-  out << "first write into fresh space: " << gb_per_s(1e9 * probe.first_write_gb_per_s) << '\n'
+  out << "first write into fresh space: " << gb_per_s(probe.first_write_bytes_per_second) << '\n'
       << "best: moves most while it writes and reads at once, as a training step does. Plans "
          "begin\n"
          "with the rates of this line, what the disk can do. Runs move blocks of 2 MiB,\n"
@@ -126,23 +122,19 @@ topology::DiskRate to_disk_rate(const swap::DiskProbe& probe, const std::string&
   result.device = device;
   result.mount_point = mount_point;
   result.measured_at = measured_at;
-  if (const swap::DiskRates* best = probe.best()) {
-    result.read_bytes_per_second = best->read.median_gb_per_s * 1e9;
-    result.write_bytes_per_second = best->write.median_gb_per_s * 1e9;
-    result.both_bytes_per_second =
-        (best->mixed_read.median_gb_per_s + best->mixed_write.median_gb_per_s) * 1e9;
+  if (const swap::DiskPoint* best = probe.best()) {
+    result.read_bytes_per_second = best->read.median;
+    result.write_bytes_per_second = best->write.median;
+    result.both_bytes_per_second = best->mixed_read.median + best->mixed_write.median;
   }
-  result.write_fixed_seconds = probe.fixed_seconds(&swap::DiskRates::write);
-  result.read_fixed_seconds = probe.fixed_seconds(&swap::DiskRates::read);
+  result.write_fixed_seconds = probe.fixed_seconds(&swap::DiskPoint::write);
+  result.read_fixed_seconds = probe.fixed_seconds(&swap::DiskPoint::read);
   result.interference_seconds_per_byte = probe.slowdown_seconds_per_byte;
-  for (const swap::DiskRates& rates : probe.rates) {
+  for (const swap::DiskPoint& point : probe.points) {
+    result.samples.push_back(sample_of(point, topology::Load::kRead, point.read.median, 0.0));
+    result.samples.push_back(sample_of(point, topology::Load::kWrite, 0.0, point.write.median));
     result.samples.push_back(
-        sample_of(rates, topology::Load::kRead, rates.read.median_gb_per_s, 0.0));
-    result.samples.push_back(
-        sample_of(rates, topology::Load::kWrite, 0.0, rates.write.median_gb_per_s));
-    result.samples.push_back(sample_of(rates, topology::Load::kBoth,
-                                       rates.mixed_read.median_gb_per_s,
-                                       rates.mixed_write.median_gb_per_s));
+        sample_of(point, topology::Load::kBoth, point.mixed_read.median, point.mixed_write.median));
   }
   return result;
 }
@@ -176,12 +168,15 @@ int measure_disk(const BenchOptions& options) {
   topology::DiskRates rates;
   if (!options.rates_path.empty()) rates = topology::DiskRates::load_if_there(options.rates_path);
   swap::DiskProbeOptions probing = options.probe;
-  const bool on_terminal = ::isatty(STDERR_FILENO) != 0;
-  if (on_terminal) probing.progress = &show_progress;
+  const SteadyClock clock;
+  ProgressLine line(clock);
+  probing.progress = [&](const swap::DiskProbeProgress& progress) {
+    line.show(message("{} of {}: {}", progress.passes, progress.passes_total, progress.current));
+  };
   probing.workload = &swap::make_workload;
   const swap::DiskProbe probe = swap::measure_directory(facts.path, probing);
-  const double checksums = swap::measure_checksums(SteadyClock());
-  if (on_terminal) std::fputs("\r\033[K", stderr);
+  const double checksums = swap::measure_checksums(clock);
+  line.clear();
   for (const std::string& warning : probe.warnings) log_warning("{}", warning);
   std::cout << probe.description << ", file of " << to_string(probe.file_size)
             << "; median [lowest-highest]\n"

@@ -32,6 +32,9 @@ void check_rates_path(const std::string& path);
 /// code. Throws IoError.
 int save_rates(const topology::DiskRates& rates, const std::string& path);
 
+/// "  3.10 [2.90-3.20]": a rate in GB/s, median and range.
+std::string rate_cell(const Spread& rate);
+
 /// The table by block size and depth.
 std::string rates_table(const swap::DiskProbe& probe);
 

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -51,11 +52,7 @@ ChildOutcome run_child(const std::vector<std::string>& command, Errors errors) {
     ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
   else
     ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  std::vector<char*> arguments;
-  arguments.reserve(command.size() + 1);
-  for (const std::string& argument : command)
-    arguments.push_back(const_cast<char*>(argument.c_str()));
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = exec_arguments(command);
   pid_t child = 0;
   const int error =
       ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
@@ -84,6 +81,13 @@ std::optional<std::string> output_of(const std::vector<std::string>& command) {
   return std::move(outcome.output);
 }
 
+std::vector<char*> exec_arguments(const std::vector<std::string>& words) {
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  return arguments;
+}
+
 std::string behind(std::string_view mark, const std::string& output) {
   const auto at = output.find(mark);
   if (at == std::string::npos) return {};
@@ -92,6 +96,12 @@ std::string behind(std::string_view mark, const std::string& output) {
   for (char& letter : text)
     if (letter == '\n') letter = ' ';
   return text;
+}
+
+void answer(std::string_view mark, const std::string& text, int code) {
+  std::printf("%s%s\n", std::string(mark).c_str(), text.c_str());
+  std::fflush(stdout);
+  ::_exit(code);
 }
 
 std::string last_line(std::string output) {

@@ -21,8 +21,15 @@ ChildOutcome outcome_of(const std::vector<std::string>& command);
 /// started or failed. Its error output is discarded.
 std::optional<std::string> output_of(const std::vector<std::string>& command);
 
+/// The words as `exec` takes them; they must outlive what is returned.
+std::vector<char*> exec_arguments(const std::vector<std::string>& words);
+
 /// The rest of an output behind a mark, as one line; empty without the mark.
 std::string behind(std::string_view mark, const std::string& output);
+
+/// Ends a child with an answer behind a mark. Does not leave static objects of libraries to be
+/// destroyed.
+[[noreturn]] void answer(std::string_view mark, const std::string& text, int code);
 
 std::string last_line(std::string output);
 

@@ -6,49 +6,55 @@
 #include <cctype>
 #include <exception>
 #include <iostream>
+#include <map>
 #include <new>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
 
 #include "exit_codes.h"
 #include "setting_values.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/base/nearest_name.h"
+#include "spillway/base/shown_text.h"
 
 namespace spillway::cli {
 namespace {
 
 using Words = std::vector<std::string>;
+using nlohmann::ordered_json;
 
 /// Breaks text at blanks so that no line exceeds 80 columns; each line starts with `indent` blanks.
-std::string wrapped(std::string_view text, std::size_t indent) {
+std::string wrapped(const std::string& text, std::size_t indent) {
   constexpr std::size_t kWidth = 80;
+  const std::string start(indent, ' ');
   std::string result;
-  std::size_t column = 0;
-  while (!text.empty()) {
-    const auto end = text.find(' ');
-    const std::string_view word = text.substr(0, end);
-    if (column > 0 && column + 1 + word.size() > kWidth) {
-      result += '\n';
-      column = 0;
-    }
-    if (column == 0) {
-      result.append(indent, ' ');
-      column = indent;
-    } else {
-      result += ' ';
-      ++column;
-    }
-    result += word;
-    column += word.size();
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  std::string line = start;
+  std::istringstream words(text);
+  for (std::string word; words >> word; line += word) {
+    if (line.size() == indent) continue;
+    if (line.size() + 1 + word.size() > kWidth)
+      result += std::exchange(line, start) + "\n";
+    else
+      line += ' ';
   }
-  return result + "\n";
+  return result + line + "\n";
 }
 
 /// Lays help out for terminals of 80 columns: an option, and below it what it means.
 class HelpFormat final : public CLI::Formatter {
  public:
   explicit HelpFormat(std::string usage) : usage_(std::move(usage)) {}
+
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    std::string help = Formatter::make_help(app, std::move(name), mode);
+    // CLI11 puts an empty line behind each group and one before the next.
+    for (auto at = help.find("\n\n\n"); at != std::string::npos; at = help.find("\n\n\n", at))
+      help.erase(at, 1);
+    return help;
+  }
 
   std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override {
     return "\nUsage: " + usage_ + "\n";
@@ -69,12 +75,31 @@ class HelpFormat final : public CLI::Formatter {
   std::string usage_;
 };
 
+/// Options that may not, or must, stand beside others.
+struct Rule {
+  const CLI::Option* option;
+  std::vector<const CLI::Option*> others;
+  std::string reason;  ///< Empty: one of the others is needed.
+};
+
+/// Options that are elsewhere, and what to write there.
+struct Moved {
+  Words names;
+  std::string now;
+};
+
+/// "--budget 4GiB"
+std::string as_given(const CLI::Option* option) {
+  const std::string name = option->get_name(false, true);
+  return option->get_items_expected_max() == 0
+             ? name
+             : name + " " + without_control_characters(option->results().back());
+}
+
 [[noreturn]] void refuse_option(const CLI::App& app, const std::string& name) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
-    if (!option->get_group().empty())
-      for (const std::string& each : option->get_lnames()) names.push_back("--" + each);
-  const std::vector<std::string_view> views(names.begin(), names.end());
+    for (const std::string& each : option->get_lnames()) names.push_back("--" + each);
   // What other programs and users call it.
   constexpr std::array<std::string_view, 4> kHostMemory{"--host", "--host-memory", "--ram",
                                                         "--pinned"};
@@ -82,10 +107,69 @@ class HelpFormat final : public CLI::Formatter {
       std::find(names.begin(), names.end(), "--nvme") != names.end())
     throw ConfigError("unknown option {} (host memory before the disks is --nvme ram:SIZE,DIR)",
                       name);
-  // A list of all of them says nothing of what they mean.
-  if (!nearest_name(name, views))
+  // The dashes are alike in all, and a list of them says nothing of what they mean.
+  std::vector<std::string_view> words;
+  for (const std::string& each : names) words.push_back(std::string_view(each).substr(2));
+  const auto nearest = nearest_name(name.substr(std::min<std::size_t>(2, name.size())), words);
+  if (!nearest)
     throw ConfigError("unknown option {} (spillway {} --help explains all)", name, app.get_name());
-  throw ConfigError("unknown option {}{}", name, hint_for(name, views));
+  throw ConfigError("unknown option {} (did you mean '--{}'?)", name, *nearest);
+}
+
+/// What a command was given before CLI11 has read it: options with their values, and the first word
+/// that belongs to none.
+struct GivenWords {
+  std::vector<std::pair<std::string, std::string>> options;
+  std::string argument;
+};
+
+GivenWords given_words(const CLI::App& app, const Words& words) {
+  GivenWords given;
+  const auto end = std::find(words.begin(), words.end(), "--");
+  for (auto word = words.begin(); word != end; ++word) {
+    if (!word->starts_with("--")) {
+      if (given.argument.empty() && !word->starts_with("-")) given.argument = *word;
+      continue;
+    }
+    const std::size_t equals = std::min(word->find('='), word->size());
+    auto& [name, value] = given.options.emplace_back(word->substr(0, equals), "");
+    const CLI::Option* option = app.get_option_no_throw(name);
+    const bool may_have_value = option == nullptr || option->get_items_expected_max() > 0;
+    if (equals < word->size())
+      value = word->substr(equals + 1);
+    else if (may_have_value && word + 1 != end && !(word + 1)->starts_with("-"))
+      value = *++word;
+  }
+  return given;
+}
+
+/// A template of a command with what was given in place of one of its words.
+void fill(std::string& command, std::string_view word, const std::string& given) {
+  const auto at = command.find(word);
+  if (at != std::string::npos && !given.empty())
+    command.replace(at, word.size(), shell_word(given));
+}
+
+/// In the order of `moved`: whoever types several old options learns first of the one that says
+/// most.
+void refuse_moved(const CLI::App& app, const std::vector<Moved>& moved, const Words& words) {
+  const GivenWords given = given_words(app, words);
+  std::string ranks;
+  for (const auto& [name, value] : given.options)
+    if (name == "--ranks") ranks = value;
+  for (const Moved& each : moved)
+    for (const auto& [name, value] : given.options) {
+      if (std::find(each.names.begin(), each.names.end(), name) == each.names.end()) continue;
+      std::string now = each.now;
+      const bool ends_with_value = now.find("VALUE") == std::string::npos && !value.empty();
+      fill(now, "*", name);
+      if (ends_with_value) now += " VALUE";
+      fill(now, "COUNT", ranks);
+      if (app.get_option_no_throw("PROFILE") != nullptr) fill(now, "PROFILE", given.argument);
+      fill(now, "VALUE", value);
+      throw ConfigError("`spillway {}` has no {} (use {})", app.get_name(), name,
+                        now.starts_with("spillway") ? "`" + now + "`" : now);
+    }
 }
 
 /// CLI11's own sentences for what is wrong with an option name no next step.
@@ -119,6 +203,27 @@ void check_options(const CLI::App& app, const Words& words) {
   }
 }
 
+void keep_rules(const std::vector<Rule>& rules) {
+  const auto is_given = [](const CLI::Option* option) { return option->count() > 0; };
+  for (const auto& [option, others, reason] : rules) {
+    if (!is_given(option)) continue;
+    const auto other = std::find_if(others.begin(), others.end(), is_given);
+    if (!reason.empty()) {
+      if (other == others.end()) continue;
+      throw ConfigError("{} has no place beside {}, {} (leave one of them out)", as_given(*other),
+                        option->get_name(false, true), reason);
+    }
+    if (other != others.end()) continue;
+    std::string names;
+    for (const CLI::Option* each : others) {
+      if (!names.empty()) names += each == others.back() ? " or " : ", ";
+      names += each->get_name(false, true);
+    }
+    throw ConfigError("{} belongs to {}, which is missing (add it, or leave both out)",
+                      as_given(option), names);
+  }
+}
+
 void require_positionals(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     if (!option->get_positional() || !option->get_required() || option->count() > 0) continue;
@@ -140,38 +245,6 @@ void refuse_extras(const CLI::App& app) {
   refuse_option(app, extras.front().substr(0, extras.front().find('=')));
 }
 
-/// A setting that is an option, and what was given for it.
-struct SettingOption {
-  const runtime::SettingInfo* info;
-  std::string text;
-  bool is_given = false;
-};
-
-void add_setting(CLI::App& app, SettingOption& setting) {
-  const std::string name = "--" + std::string(setting.info->key);
-  const std::string help = message("{} [{}]", setting.info->meaning, setting.info->fallback);
-  if (setting.info->is_switch) {
-    // --verify or --verify=off; `split_run_arguments` makes the latter of two words.
-    app.add_flag_function(
-        name,
-        [&setting](std::int64_t count) {
-          setting.text = count > 0 ? "on" : "off";
-          setting.is_given = true;
-        },
-        help);
-    return;
-  }
-  app.add_option_function<std::string>(
-         name,
-         [&setting](const std::string& text) {
-           setting.text = text;
-           setting.is_given = true;
-         },
-         help)
-      ->type_name(std::string(setting.info->value))
-      ->take_last();
-}
-
 int guarded(int (*command)(const Words& words), const Words& words) {
   try {
     return command(words);
@@ -187,13 +260,69 @@ int guarded(int (*command)(const Words& words), const Words& words) {
 
 struct CommandLine::Parts {
   CLI::App app;
-  std::vector<std::unique_ptr<SettingOption>> settings;
+  std::vector<std::pair<const runtime::SettingInfo*, const CLI::Option*>> settings{};
+  std::vector<Rule> rules{};
+  std::vector<Moved> moved{};
+  std::vector<std::pair<const CLI::Option*, std::string>> required{};  ///< With the question.
+  std::string group{};
+  std::string usage{};
+  std::string lists{};  ///< Of names, before the examples.
+  std::string examples{};
+  std::map<std::string, Words> offered{};  ///< By option, where its type says NAME.
+
+  CLI::Option* add(CLI::Option* option) const {
+    return group.empty() ? option : option->group(group);
+  }
+  std::vector<const CLI::Option*> named(const Words& names) const {
+    std::vector<const CLI::Option*> options;
+    for (const std::string& name : names) options.push_back(app.get_option(name));
+    return options;
+  }
+  ordered_json table_entry(const CLI::Option& option) const;
+  ordered_json table() const;
 };
+
+ordered_json CommandLine::Parts::table_entry(const CLI::Option& option) const {
+  const std::string name = option.get_name(false, false);
+  const bool takes_value = option.get_items_expected_max() > 0;
+  ordered_json entry{{"name", name},
+                     {"letters", option.get_snames()},
+                     {"value", takes_value ? option.get_type_name() : ""},
+                     {"meaning", option.get_description()},
+                     {"group", option.get_group()}};
+  if (const auto known = offered.find(name); known != offered.end()) entry["names"] = known->second;
+  for (const auto& [info, of_setting] : settings) {
+    if (of_setting != &option) continue;
+    entry["variable"] = runtime::environment_name(info->key);
+    if (info->is_switch) entry["switch"] = info->value;
+  }
+  return entry;
+}
+
+ordered_json CommandLine::Parts::table() const {
+  ordered_json arguments = ordered_json::array();
+  ordered_json options = ordered_json::array();
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_positional())
+      arguments.push_back(
+          {{"name", option->get_name(true)}, {"meaning", option->get_description()}});
+    else
+      options.push_back(table_entry(*option));
+  }
+  return {{"command", app.get_name()},
+          {"description", app.get_description()},
+          {"usage", usage},
+          {"examples", app.get_footer()},
+          {"arguments", arguments},
+          {"options", options}};
+}
 
 CommandLine::CommandLine(std::string name, std::string_view description, std::string usage,
                          std::string_view examples)
-    : parts_(new Parts{CLI::App(std::string(description), std::move(name)), {}}) {
-  parts_->app.footer(std::string(examples));
+    : parts_(new Parts{CLI::App(std::string(description), std::move(name))}) {
+  parts_->usage = usage;
+  parts_->examples = examples;
+  add_names({}, {});
   parts_->app.formatter(std::make_shared<HelpFormat>(std::move(usage)));
   parts_->app.allow_extras();
 }
@@ -201,17 +330,59 @@ CommandLine::CommandLine(std::string name, std::string_view description, std::st
 CommandLine::CommandLine(CommandLine&&) noexcept = default;
 CommandLine::~CommandLine() = default;
 
-void CommandLine::add_text(const std::string& name, std::string& word, const std::string& type,
-                           const std::string& meaning) {
-  parts_->app.add_option(name, word, meaning)->type_name(type);
+void CommandLine::begin_group(const std::string& heading) { parts_->group = heading; }
+
+void CommandLine::add_reader(const std::string& name, const std::string& type,
+                             const std::string& meaning,
+                             std::function<void(const std::string& text)> read,
+                             const std::vector<std::string>& names) {
+  if (!names.empty()) parts_->offered[name] = names;
+  parts_->add(parts_->app.add_option_function<std::string>(name, std::move(read), meaning))
+      ->type_name(type);
 }
 
-void CommandLine::add_hidden_text(const std::string& name, std::string& word) {
-  parts_->app.add_option(name, word)->group("");
+void CommandLine::add_text(const std::string& name, std::string& word, const std::string& type,
+                           const std::string& meaning) {
+  parts_->add(parts_->app.add_option(name, word, meaning))->type_name(type);
 }
 
 void CommandLine::add_flag(const std::string& name, bool& is_given, const std::string& meaning) {
-  parts_->app.add_flag(name, is_given, meaning)->disable_flag_override();
+  parts_->add(parts_->app.add_flag(name, is_given, meaning))->disable_flag_override();
+}
+
+void CommandLine::require(const std::string& name, const std::string& question) {
+  parts_->required.emplace_back(parts_->app.get_option(name), question);
+}
+
+void CommandLine::needs(const std::vector<std::string>& names,
+                        const std::vector<std::string>& others) {
+  for (const CLI::Option* option : parts_->named(names))
+    parts_->rules.push_back({option, parts_->named(others), {}});
+}
+
+void CommandLine::excludes(const std::string& name, const std::vector<std::string>& others,
+                           const std::string& reason) {
+  parts_->rules.push_back({parts_->app.get_option(name), parts_->named(others), reason});
+}
+
+void CommandLine::moved(const std::vector<std::string>& names, const std::string& now) {
+  parts_->moved.push_back({names, now});
+}
+
+void CommandLine::add_names(const std::string& heading, const runtime::NamedTexts& names) {
+  std::size_t widest = 0;
+  for (const auto& [name, meaning] : names) widest = std::max(widest, name.size());
+  if (!names.empty()) parts_->lists += heading + ":\n";
+  for (const auto& [name, meaning] : names)
+    parts_->lists += wrapped(meaning, widest + 4).replace(2, name.size(), name);
+  if (!names.empty()) parts_->lists += '\n';
+  parts_->app.footer(parts_->lists + parts_->examples);
+}
+
+std::string CommandLine::given_in(const std::string& heading) const {
+  for (const CLI::Option* option : parts_->app.get_options())
+    if (option->get_group() == heading && option->count() > 0) return as_given(option);
+  return {};
 }
 
 void CommandLine::add_argument(const std::string& name, std::string& word,
@@ -226,20 +397,34 @@ void CommandLine::add_settings(const std::vector<std::string_view>& keys,
   };
   for (const runtime::SettingInfo& info : runtime::setting_catalogue()) {
     if ((!keys.empty() && !is_among(keys, info.key)) || is_among(without, info.key)) continue;
-    parts_->settings.push_back(std::make_unique<SettingOption>(SettingOption{&info, {}, false}));
-    add_setting(parts_->app, *parts_->settings.back());
+    const std::string name = "--" + std::string(info.key);
+    const std::string help = message("{} [{}]", info.meaning, info.fallback);
+    // --verify or --verify=off; `split_run_arguments` makes the latter of two words.
+    CLI::Option* const option =
+        info.is_switch ? parts_->app.add_flag(name, help)
+                       : parts_->app.add_option(name, help)->type_name(std::string(info.value));
+    option->take_last()->group(std::string(info.group));
+    parts_->settings.emplace_back(&info, option);
   }
 }
 
 runtime::NamedTexts CommandLine::given_settings() const {
   runtime::NamedTexts texts;
-  for (const auto& setting : parts_->settings)
-    if (setting->is_given) texts.emplace_back(std::string(setting->info->key), setting->text);
+  for (const auto& [info, option] : parts_->settings) {
+    if (option->count() == 0) continue;
+    const std::string& text = option->results().back();
+    texts.emplace_back(std::string(info->key), info->is_switch && text == "true" ? "on" : text);
+  }
   return texts;
 }
 
 bool CommandLine::parse(std::vector<std::string> words) {
   CLI::App& app = parts_->app;
+  if (words.size() == 1 && words.front() == kHelpTable) {
+    std::cout << parts_->table() << '\n';
+    return false;
+  }
+  refuse_moved(app, parts_->moved, words);
   check_options(app, words);
   std::reverse(words.begin(), words.end());  // CLI11 takes words from the back.
   try {
@@ -252,6 +437,10 @@ bool CommandLine::parse(std::vector<std::string> words) {
     throw;
   }
   refuse_extras(app);
+  keep_rules(parts_->rules);
+  for (const auto& [option, question] : parts_->required)
+    if (option->count() == 0)
+      throw ConfigError("{} is missing: {}", option->get_name(false, true), question);
   return true;
 }
 

@@ -1,13 +1,18 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "setting_values.h"
 #include "spillway/runtime/settings/settings.h"
 
 namespace spillway::cli {
+
+/// Asks for the help of a command, or of all, as JSON, for completions and manual pages.
+inline constexpr std::string_view kHelpTable = "--help=table";
 
 /// The options of one command: their help, and what a user gave. Alone in knowing CLI11, whose
 /// headers take longer to compile than all that includes this one. All words that are added must
@@ -20,15 +25,47 @@ class CommandLine {
   CommandLine(CommandLine&&) noexcept;
   ~CommandLine();
 
-  /// "--name VALUE", at most once. `type` is what the help shows for the value.
+  /// Options that are added from here on stand under this heading of the help.
+  void begin_group(const std::string& heading);
+
+  /// "--name VALUE", at most once; `field` gets the value. The help shows the kind's name for it.
+  template <typename Field, typename Value>
+  void add(const std::string& name, Field& field, const ValueKind<Value>& kind,
+           const std::string& meaning) {
+    add_reader(
+        name, kind.type, meaning,
+        [name, &field, read = kind.read](const std::string& text) { field = read(name, text); },
+        kind.names);
+  }
+
+  /// The same where more than a field depends on the value: `read` gets its text. Shells offer
+  /// `names` for NAME in the type.
+  void add_reader(const std::string& name, const std::string& type, const std::string& meaning,
+                  std::function<void(const std::string& text)> read,
+                  const std::vector<std::string>& names = {});
+
+  /// The same for a text of any form.
   void add_text(const std::string& name, std::string& word, const std::string& type,
                 const std::string& meaning);
 
-  /// An option of which the help says nothing.
-  void add_hidden_text(const std::string& name, std::string& word);
-
   /// "--name" without a value.
   void add_flag(const std::string& name, bool& is_given, const std::string& meaning);
+
+  /// The option must be given; `question` is what its absence leaves open.
+  void require(const std::string& name, const std::string& question);
+
+  /// Each of `names` makes sense only beside one of `others`.
+  void needs(const std::vector<std::string>& names, const std::vector<std::string>& others);
+
+  /// None of `others` may stand beside `name`; `reason` continues "has no place beside NAME, ".
+  void excludes(const std::string& name, const std::vector<std::string>& others,
+                const std::string& reason);
+
+  /// Options that this command had, or that users look for here: the error names what to write
+  /// before their value, "spillway plan-job PROFILE --ranks". "*" in it is the name of the option,
+  /// VALUE its value where more stands behind it; COUNT is filled with that of --ranks, and PROFILE
+  /// with the argument of that name, where these were given.
+  void moved(const std::vector<std::string>& names, const std::string& now);
 
   enum class Need { kRequired, kOptional };
 
@@ -40,12 +77,20 @@ class CommandLine {
   void add_settings(const std::vector<std::string_view>& keys = {},
                     const std::vector<std::string_view>& without = {});
 
+  /// Names that an option takes, with what each means: a list below the options.
+  void add_names(const std::string& heading, const runtime::NamedTexts& names);
+
+  /// The first option of a group that was given, "--budget 4GiB"; empty: none.
+  std::string given_in(const std::string& heading) const;
+
   /// The settings that were given, as they were written.
   runtime::NamedTexts given_settings() const;
 
-  /// Reads the words of a command. False when help was asked for and printed. Throws ConfigError
+  /// Reads the words of a command. False when help was asked for and printed, as text or, by
+  /// kHelpTable alone, as JSON. Throws ConfigError
   /// for an option that the command does not have, with the nearest one's name; for one that lacks
-  /// its value, or has one too many; and for an argument that is missing, or that nothing takes.
+  /// its value, or has one too many; for what `needs`, `excludes`, `require` and the kinds of
+  /// values refuse; and for an argument that is missing, or that nothing takes.
   bool parse(std::vector<std::string> words);
 
  private:

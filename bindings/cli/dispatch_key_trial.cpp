@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdio>
 #include <cstdlib>
 
 #include "child_output.h"
@@ -23,12 +22,6 @@ constexpr const char* kObserver = "record-function";
 constexpr std::string_view kTaken = "dispatch key taken: ";
 constexpr std::string_view kRefused = "no dispatch key: ";
 
-[[noreturn]] void answer(std::string_view mark, const std::string& text, int code) {
-  std::printf("%s%s\n", std::string(mark).c_str(), text.c_str());
-  std::fflush(stdout);
-  ::_exit(code);
-}
-
 }  // namespace
 
 Finding try_dispatch_key(const std::string& command, const std::string& torch,
@@ -40,7 +33,7 @@ Finding try_dispatch_key(const std::string& command, const std::string& torch,
     return {"dispatch key", taken, Verdict::kWarning,
             "every key is in use, so operators are only observed, which is slower: run without the "
             "libraries that register on LibTorch's dispatcher"};
-  if (outcome.ending.empty() && !taken.empty()) return {"dispatch key", taken, Verdict::kOk, {}};
+  if (outcome.ending.empty() && !taken.empty()) return {"dispatch key", taken};
   const std::string refused = behind(kRefused, outcome.output);
   if (!refused.empty())
     return {

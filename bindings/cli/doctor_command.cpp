@@ -4,7 +4,6 @@
 #include <iostream>
 
 #include "dispatch_key_trial.h"
-#include "doctor_ranks.h"
 #include "exit_codes.h"
 #include "findings.h"
 #include "gpu_findings.h"
@@ -13,7 +12,6 @@
 #include "installed_torches.h"
 #include "program_file.h"
 #include "spillway/base/error.h"
-#include "spillway/base/launcher.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/runtime/settings/budget.h"
 
@@ -29,29 +27,25 @@ Finding check_installation(const Installation& here) {
     return {"installation", here.library_folder, Verdict::kProblem,
             here.preload.empty() ? "libspillway_preload.so is missing: install Spillway again"
                                  : "libspillway_core_*.so is missing: install Spillway again"};
-  return {"installation",
-          here.library_folder + ", for LibTorch " + here.list_of_served(),
-          Verdict::kOk,
-          {}};
+  return {"installation", here.library_folder + ", for LibTorch " + here.list_of_served()};
 }
 
 // Checks the LibTorches that there are; `torches` takes them.
 std::vector<Finding> check_torches(const DoctorOptions& options, const Installation& here,
                                    std::vector<FoundTorch>& torches) {
   if (!options.program.empty()) {
-    const char* search = std::getenv("PATH");
-    const ProgramLookup program = find_program(options.program, search == nullptr ? "" : search);
-    if (program.path.empty()) throw ConfigError("program not found: {}", options.program);
+    const ProgramLookup program = find_program(options.program);
+    if (program.path.empty())
+      throw ConfigError("program not found: {}{}", options.program,
+                        remedy_for_missing(options.program));
     const ProgramFile file = inspect_program(program.path);
     std::vector<Finding> findings;
     if (const auto objection = objection_to(file))
       findings.push_back({"program " + options.program, "it " + objection->reason,
                           Verdict::kProblem, objection->cure});
     if (const auto sanitizer = linked_sanitizer(file, program.path))
-      findings.push_back({"sanitizer of " + options.program,
-                          *sanitizer + ", which a run loads first",
-                          Verdict::kOk,
-                          {}});
+      findings.push_back(
+          {"sanitizer of " + options.program, *sanitizer + ", which a run loads first"});
     if (const auto library = linked_torch(file, program.path))
       torches.push_back({options.program, *library, torch_version_of_file(*library).text,
                          linked_cuda_runtime(file, program.path).value_or("")});
@@ -76,12 +70,15 @@ std::vector<Finding> check_torches(const DoctorOptions& options, const Installat
 }
 
 constexpr std::string_view kNoRates = "plans then start from guesses: spillway bench-io {}";
+constexpr std::string_view kRatesNotKept =
+    "what doctor measures is a quick look that is not kept; to have plans know the disk: spillway "
+    "bench-io {}";
 
 /// A disk whose rates are known counts as one.
 FoundDisks rates_of(const runtime::ResolvedDirectory& directory,
                     const std::optional<swap::DiskProbe>& probe) {
-  if (const swap::DiskRates* const rates = probe ? probe->best() : nullptr)
-    return {1, 1e9 * rates->read.median_gb_per_s, 1e9 * rates->write.median_gb_per_s};
+  if (const swap::DiskPoint* const rates = probe ? probe->best() : nullptr)
+    return {1, rates->read.median, rates->write.median};
   if (!directory.measured) return {};
   return {1, directory.measured->read_bytes_per_second, directory.measured->write_bytes_per_second};
 }
@@ -110,10 +107,11 @@ std::vector<Finding> check_disks(const runtime::Settings& settings, Bytes budget
     return {{"disk", "none", Verdict::kProblem, error.what()}};
   }
   const std::string of_any = message(kNoRates, "DIR");
+  const std::string_view no_rates = options.measures_disks ? kRatesNotKept : kNoRates;
   std::vector<FoundDisks> measured;
   for (const runtime::ResolvedDirectory& directory : resolved.directories) {
     if (about_rates.mend == of_any && !directory.facts.is_ram_disk)
-      about_rates.mend = message(kNoRates, shell_word(directory.facts.path));
+      about_rates.mend = message(no_rates, shell_word(directory.facts.path));
     std::optional<swap::DiskProbe> probe;
     std::string failure;
     if (options.measures_disks && !directory.facts.is_ram_disk) {
@@ -141,8 +139,7 @@ std::vector<Finding> check_disks(const runtime::Settings& settings, Bytes budget
   }
   disks = sum_of(measured);
   if (!resolved.shortage.empty() && findings.front().mend.empty()) {
-    findings.front().verdict = Verdict::kWarning;
-    findings.front().mend = resolved.shortage;
+    findings.front().add_mend(Verdict::kWarning, resolved.shortage);
   }
   return findings;
 }
@@ -162,7 +159,7 @@ runtime::DirectorySurroundings look_around(const runtime::Settings& settings,
       about_rates = {"disk rates", "none recorded in " + path, Verdict::kWarning,
                      message(kNoRates, "DIR")};
     else
-      about_rates = {"disk rates", message("{} recorded in {}", count, path), Verdict::kOk, {}};
+      about_rates = {"disk rates", message("{} recorded in {}", count, path)};
     return surroundings;
   } catch (const Error& error) {
     about_rates.mend = error.what();
@@ -171,13 +168,11 @@ runtime::DirectorySurroundings look_around(const runtime::Settings& settings,
 }
 
 Finding check_mpi() {
-  const char* search = std::getenv("PATH");
   for (const char* name : {"mpiexec", "mpirun", "srun"}) {
-    const ProgramLookup found = find_program(name, search == nullptr ? "" : search);
-    if (!found.path.empty() && found.hindrance.empty())
-      return {"MPI", found.path, Verdict::kOk, {}};
+    const ProgramLookup found = find_program(name);
+    if (!found.path.empty() && found.hindrance.empty()) return {"MPI", found.path};
   }
-  return {"MPI", "no mpiexec, mpirun or srun; one process trains", Verdict::kOk, {}};
+  return {"MPI", "no mpiexec, mpirun or srun; one process trains"};
 }
 
 // Tried with the first LibTorch that this installation serves.
@@ -191,20 +186,36 @@ Finding check_dispatch_key(const runtime::Settings& settings, const Installation
           Verdict::kWarning, "try it with your trainer's: spillway doctor -- ./trainer"};
 }
 
+/// A program for CUDA may train on the CPU: not where there are GPUs, or are said to be, and no
+/// budget is for the CPU alone.
+std::string wish_of_program(const runtime::Settings& settings, const DoctorOptions& options,
+                            const topology::Machine& machine) {
+  const bool may_have_gpus =
+      !machine.gpus.empty() || std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
+  if (options.program.empty() || !may_have_gpus || !settings.device_budgets.empty()) return {};
+  return "the program's LibTorch is for CUDA (if it trains on the CPU: --budget cpu=auto)";
+}
+
 // That there are no GPUs is told without it.
-std::vector<Finding> check_cuda_of(const std::vector<FoundTorch>& torches, const Installation& here,
-                                   const topology::Machine& machine,
-                                   const runtime::NamedTexts& given) {
+FoundGpus check_cuda_of(const std::vector<FoundTorch>& torches, const Installation& here,
+                        const topology::Machine& machine, const runtime::Settings& settings,
+                        const runtime::NamedTexts& given, const DoctorOptions& options) {
+  const std::string wish = wish_for_gpus(settings, options.arguments);
   for (const FoundTorch& torch : torches) {
     if (torch.cuda_runtime.empty()) continue;
-    std::vector<Finding> findings = try_gpus(own_path(), torch.cuda_runtime, given);
-    const bool finds_gpus = findings.size() > 1;  // Else the one line tells why there are none.
-    if (finds_gpus) append(findings, check_cuda_part(torch.version, here));
-    return findings;
+    FoundGpus found = try_gpus(own_path(), torch.cuda_runtime, given);
+    if (found.count > 0)
+      append(found.findings, check_cuda_part(torch.version, here));
+    else
+      expect_gpus(found.findings.front(),
+                  wish.empty() ? wish_of_program(settings, options, machine) : wish);
+    return found;
   }
-  if (machine.gpus.empty() || torches.empty()) return {};
-  return {{"CUDA", "LibTorch is for the CPU alone", Verdict::kWarning,
-           "programs use these GPUs with a LibTorch that was built for CUDA 13 (cu130)"}};
+  if (torches.empty() || (machine.gpus.empty() && wish.empty())) return {};
+  Finding none{"CUDA", "LibTorch is for the CPU alone", Verdict::kWarning,
+               "programs use GPUs with a LibTorch that was built for CUDA 13 (cu130)"};
+  expect_gpus(none, wish);
+  return {{none}};
 }
 
 }  // namespace
@@ -226,7 +237,9 @@ Examination examine_process(const runtime::NamedTexts& given, const DoctorOption
     findings.push_back(check_dispatch_key(settings, here, torches));
   }
   append(findings, check_machine(machine));
-  append(findings, check_cuda_of(torches, here, machine, given));
+  FoundGpus gpus = check_cuda_of(torches, here, machine, settings, given, options);
+  result.gpus = gpus.count;
+  append(findings, std::move(gpus.findings));
   const auto [budget, resolved] = check_budget(settings, machine);
   result.budget = resolved.budget;
   findings.push_back(check_address_space(machine.limits, resolved));

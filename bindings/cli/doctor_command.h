@@ -5,6 +5,7 @@
 
 #include "findings.h"
 #include "spillway/base/bytes.h"
+#include "spillway/base/launcher.h"
 #include "spillway/runtime/settings/settings.h"
 #include "spillway/topology/machine.h"
 
@@ -14,6 +15,7 @@ struct DoctorOptions {
   bool json = false;
   bool measures_disks = true;
   std::string program;  ///< Program whose LibTorch is checked; empty: all that are found.
+  std::vector<std::string> arguments = {};  ///< Of that program, which may name a GPU.
 };
 
 /// Who is to be examined.
@@ -32,7 +34,8 @@ struct FoundDisks {
 struct Examination {
   std::vector<Finding> findings;
   topology::Machine machine;
-  Bytes budget;  ///< 0: there is none.
+  std::size_t gpus = 0;  ///< That programs may use; 0: there are none, or nobody has looked.
+  Bytes budget;          ///< 0: there is none.
   FoundDisks disks;
 };
 
@@ -43,5 +46,11 @@ Examination examine_process(const runtime::NamedTexts& given, const DoctorOption
 /// Prints one line per check; returns an exit code. The ranks that a launcher of MPI has started
 /// are examined together, and the first one prints. Throws ConfigError for wrong settings.
 int examine(const runtime::NamedTexts& given, const DoctorOptions& options);
+
+/// The part of that of each rank that `launcher` has started: examines this process, measures the
+/// links between ranks, and on the first rank prints what all have found. Returns the same exit
+/// code on all ranks.
+int examine_ranks(const runtime::NamedTexts& given, const DoctorOptions& options,
+                  const Launcher& launcher);
 
 }  // namespace spillway::cli

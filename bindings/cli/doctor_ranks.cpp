@@ -1,5 +1,3 @@
-#include "doctor_ranks.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "doctor_command.h"
 #include "exit_codes.h"
 #include "private_rank.h"
 #include "rank_facts.h"
@@ -49,12 +48,9 @@ unsigned threads_of(const topology::Processors& processors) {
 }
 
 /// One that the user names for all ranks of the host is theirs to share.
-unsigned gpus_in(const std::vector<Finding>& findings) {
+bool is_one_gpu_named() {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (visible != nullptr && std::strchr(visible, ',') == nullptr) return 0;
-  return static_cast<unsigned>(
-      std::count_if(findings.begin(), findings.end(),
-                    [](const Finding& finding) { return finding.subject.starts_with("cuda:"); }));
+  return visible != nullptr && std::strchr(visible, ',') == nullptr;
 }
 
 /// A rank whose settings are wrong has a problem, and keeps no other one waiting.
@@ -76,7 +72,7 @@ RankFacts facts_of(const Examination& found, const std::string& host) {
   facts.cores = found.machine.processors.bound_cores;
   facts.threads = threads_of(found.machine.processors);
   facts.quota = found.machine.processors.quota.value_or(0.0);
-  facts.gpus = gpus_in(found.findings);
+  facts.gpus = is_one_gpu_named() ? 0 : static_cast<unsigned>(found.gpus);
   facts.budget = found.budget;
   if (const auto usable = topology::usable_memory(found.machine.memory))
     facts.usable = usable->bytes;

@@ -1,7 +1,7 @@
 #include "findings.h"
 
 #include <algorithm>
-#include <charconv>
+#include <cstdio>
 
 #include "installation.h"
 #include "spillway/base/error.h"
@@ -12,11 +12,7 @@ namespace spillway::cli {
 namespace {
 
 constexpr Bytes kLeastLocked = 8_MiB;  // What a io_uring of usual depth may have to lock.
-constexpr double kSlowDisk = 0.5;      // GB/s; below it paging costs more than it hides.
-
-Finding ok(std::string subject, std::string value) {
-  return {std::move(subject), std::move(value), Verdict::kOk, {}};
-}
+constexpr double kSlowDisk = 5e8;  // Bytes per second; below it paging costs more than it hides.
 
 Finding unknown(std::string subject) {
   return {std::move(subject), "unknown", Verdict::kWarning, "mount /proc and /sys, or ignore this"};
@@ -25,24 +21,21 @@ Finding unknown(std::string subject) {
 Finding check_processors(const topology::Processors& processors) {
   if (!processors.cores && !processors.threads) return unknown("cores");
   std::string value =
-      message("{} cores, {} threads, {}", processors.cores.value_or(*processors.threads),
-              processors.threads.value_or(0), counted(processors.numa_nodes.size(), "NUMA node"));
+      message("{}, {}, {}", counted(processors.cores.value_or(*processors.threads), "core"),
+              counted(processors.threads.value_or(0), "thread"),
+              counted(processors.numa_nodes.size(), "NUMA node"));
   if (processors.model) value += ", " + *processors.model;
   if (processors.bound && processors.bound < processors.threads)
     value += message(", bound to {} of the threads", *processors.bound);
   if (processors.quota) value += message(", limited to {} cores' time", *processors.quota);
-  return ok("cores", value);
+  return {"cores", value};
 }
 
 // "6.18.3-amd64" as 6018; 0 when it cannot be read.
 int version_number(const std::string& release) {
   int major = 0;
   int minor = 0;
-  const char* const end = release.data() + release.size();
-  const auto dot = std::from_chars(release.data(), end, major);
-  if (dot.ec != std::errc() || dot.ptr == end || *dot.ptr != '.') return 0;
-  if (std::from_chars(dot.ptr + 1, end, minor).ec != std::errc()) return 0;
-  return major * 1000 + minor;
+  return std::sscanf(release.c_str(), "%d.%d", &major, &minor) == 2 ? major * 1000 + minor : 0;
 }
 
 // The first kernel, as major * 1000 + minor, with which a mapper can work.
@@ -67,7 +60,7 @@ Finding check_kernel(const topology::Kernel& kernel) {
     else
       left.append(left.empty() ? "" : ", ").append(mapper.name);
   }
-  if (!lacks_some) return ok("kernel", *kernel.release);
+  if (!lacks_some) return {"kernel", *kernel.release};
   const bool must_copy = version < first_kernel_for(memory::MapperKind::kSignal);
   return {"kernel", message("{}; mappers that can work: {}", *kernel.release, left),
           Verdict::kWarning,
@@ -78,23 +71,23 @@ Finding check_kernel(const topology::Kernel& kernel) {
 
 Finding check_memory(const topology::Memory& memory) {
   if (!memory.total || !memory.available) return unknown("memory");
-  return ok("memory", message("{} in all, {} available now", *memory.total, *memory.available));
+  return {"memory", message("{} in all, {} available now", *memory.total, *memory.available)};
 }
 
 Finding check_memory_limits(const topology::Memory& memory) {
-  if (memory.limits.empty()) return ok("memory limits", "no cgroup limit");
+  if (memory.limits.empty()) return {"memory limits", "no cgroup limit"};
   std::string value;
   for (const topology::MemoryLimit& limit : memory.limits)
     value += message("{}{} ({} used) by {}", value.empty() ? "" : "; ", limit.limit, limit.used,
                      limit.where);
-  return ok("memory limits", value);
+  return {"memory limits", value};
 }
 
 Finding check_locked_memory(const topology::ProcessLimits& limits) {
   if (!limits.locked_bytes) return unknown("locked memory");
-  if (*limits.locked_bytes == topology::kUnlimited) return ok("locked memory", "unlimited");
+  if (*limits.locked_bytes == topology::kUnlimited) return {"locked memory", "unlimited"};
   const Bytes size(*limits.locked_bytes);
-  if (size >= kLeastLocked) return ok("locked memory", to_string(size));
+  if (size >= kLeastLocked) return {"locked memory", to_string(size)};
   return {"locked memory", to_string(size), Verdict::kWarning,
           "older kernels refuse io_uring with so little: ulimit -l unlimited, or a memlock line in "
           "/etc/security/limits.conf"};
@@ -103,25 +96,31 @@ Finding check_locked_memory(const topology::ProcessLimits& limits) {
 Finding check_overcommit(const topology::Kernel& kernel) {
   if (!kernel.overcommit_mode) return unknown("overcommit");
   if (*kernel.overcommit_mode != 2)
-    return ok("overcommit", *kernel.overcommit_mode == 1 ? "always" : "heuristic");
+    return {"overcommit", *kernel.overcommit_mode == 1 ? "always" : "heuristic"};
   return {"overcommit", "never (mode 2)", Verdict::kWarning,
           "reservations may be refused: sysctl vm.overcommit_memory=0"};
 }
 
 Finding check_huge_pages(const topology::Kernel& kernel) {
   if (!kernel.huge_pages) return unknown("huge pages");
-  if (*kernel.huge_pages != "never") return ok("huge pages", *kernel.huge_pages);
+  if (*kernel.huge_pages != "never") return {"huge pages", *kernel.huge_pages};
   return {"huge pages", "never", Verdict::kWarning,
           "transfers take several times the CPU time without: echo madvise > "
           "/sys/kernel/mm/transparent_hugepage/enabled"};
 }
 
 Finding check_gpus(const std::vector<topology::Gpu>& gpus) {
-  if (gpus.empty()) return ok("GPUs", "none on the PCI bus");
-  std::string value;
-  for (const topology::Gpu& gpu : gpus)
-    value += message("{}{} ({})", value.empty() ? "" : ", ", gpu.name, gpu.bus_address);
-  return ok("GPUs", value);
+  if (gpus.empty()) return {"GPUs", "none on the PCI bus"};
+  Finding finding{"GPUs", {}};
+  for (const topology::Gpu& gpu : gpus) {
+    finding.value += message("{}{} ({}{})", finding.value.empty() ? "" : ", ", gpu.name,
+                             gpu.bus_address, gpu.has_driver ? "" : ", without NVIDIA's driver");
+    if (gpu.has_driver || !finding.mend.empty()) continue;
+    finding.add_mend(
+        Verdict::kWarning,
+        "programs cannot use a GPU without it: install a driver of release 580 or later");
+  }
+  return finding;
 }
 
 std::string disk_value(const runtime::ResolvedDirectory& directory) {
@@ -137,28 +136,24 @@ std::string disk_value(const runtime::ResolvedDirectory& directory) {
 
 constexpr std::string_view kMapperSetting = "--mapper, SPILLWAY_MAPPER or mapper of the file";
 
-void add_mend(Finding& finding, Verdict verdict, const std::string& mend) {
-  finding.verdict = std::max(finding.verdict, verdict);
-  finding.mend += (finding.mend.empty() ? "" : "; ") + mend;
-}
-
 void add_warnings(Finding& finding, const std::vector<std::string>& warnings) {
-  for (const std::string& warning : warnings) add_mend(finding, Verdict::kWarning, warning);
+  for (const std::string& warning : warnings) finding.add_mend(Verdict::kWarning, warning);
 }
 
 // A mapper that works: whether it serves all that a trainer does, and the budget.
 Finding check_mapper(const runtime::Settings& settings, const topology::Machine& machine,
                      const runtime::ResolvedBudget& budget, memory::MapperKind kind,
                      const memory::MapperProbe& best) {
-  Finding finding = ok("mapper", std::string(memory::name_of(kind)));
+  Finding finding{"mapper", std::string(memory::name_of(kind))};
   if (settings.mapper != "auto") finding.value += ", as was asked for";
   if (!memory::serves_system_calls(kind)) {
     finding.value += "; files, pipes and sockets work, but MPI, RDMA and io_uring of the trainer "
                      "fail (EFAULT) on spilled memory";
     if (kind == memory::MapperKind::kCopy) finding.value += "; copying pages is slow";
-    add_mend(finding, Verdict::kWarning,
-             message("for {}: {}", memory::name_of(best.kind),
-                     best.is_viable ? message("ask for auto ({})", kMapperSetting) : best.reason));
+    finding.add_mend(
+        Verdict::kWarning,
+        message("for {}: {}", memory::name_of(best.kind),
+                best.is_viable ? message("ask for auto ({})", kMapperSetting) : best.reason));
   }
   runtime::ResolvedBudget held = budget;
   held.warnings.clear();
@@ -166,12 +161,17 @@ Finding check_mapper(const runtime::Settings& settings, const topology::Machine&
     runtime::hold_to_mapper(held, settings, machine, kind);
     add_warnings(finding, held.warnings);
   } catch (const UnsupportedError& error) {
-    add_mend(finding, Verdict::kProblem, error.what());
+    finding.add_mend(Verdict::kProblem, error.what());
   }
   return finding;
 }
 
 }  // namespace
+
+void Finding::add_mend(Verdict least, const std::string& next) {
+  verdict = std::max(verdict, least);
+  mend += (mend.empty() ? "" : "; ") + next;
+}
 
 std::vector<Finding> check_machine(const topology::Machine& machine) {
   return {check_kernel(machine.kernel),        check_processors(machine.processors),
@@ -185,14 +185,14 @@ Finding check_address_space(const topology::ProcessLimits& limits,
   if (!limits.address_space_bytes) return unknown("address space");
   const Bytes usual = runtime::ResolvedBudget().arena;
   if (*limits.address_space_bytes == topology::kUnlimited)
-    return ok("address space", message("unlimited; a run reserves {} for tensors", usual));
+    return {"address space", message("unlimited; a run reserves {} for tensors", usual)};
   const std::string size = to_string(Bytes(*limits.address_space_bytes));
   if (budget.arena == Bytes())
     return {"address space", size + "; a run finds too little for its budget", Verdict::kProblem,
             message("a run reserves {} for tensors where nothing limits it: ulimit -v unlimited",
                     usual)};
   if (budget.arena == usual)
-    return ok("address space", message("{}; a run reserves {} for tensors", size, usual));
+    return {"address space", message("{}; a run reserves {} for tensors", size, usual)};
   return {"address space",
           message("{}; a run reserves {} of them for tensors at most, instead of {}", size,
                   budget.arena, usual),
@@ -212,13 +212,13 @@ CheckedBudget check_budget(const runtime::Settings& settings, const topology::Ma
     runtime::hold_to_address_limit(budget, settings, machine);
     return checked;
   }
-  finding = ok("budget", {});
+  finding = {"budget", {}};
   const auto fits = [&](const auto& hold_to) {
     try {
       hold_to(budget, settings, machine);
       return true;
     } catch (const UnsupportedError& error) {
-      add_mend(finding, Verdict::kProblem, error.what());
+      finding.add_mend(Verdict::kProblem, error.what());
       return false;
     }
   };
@@ -251,46 +251,46 @@ Finding check_mappers(const runtime::Settings& settings, const topology::Machine
 }
 
 Finding check_io_uring(const std::string& why_not) {
-  if (why_not.empty()) return ok("io_uring", "available");
+  if (why_not.empty()) return {"io_uring", "available"};
   return {"io_uring", "not available; threads with pread and pwrite serve instead",
           Verdict::kWarning, why_not};
 }
 
 Finding check_disk(const runtime::ResolvedDirectory& directory,
                    const std::optional<swap::DiskProbe>& probe) {
-  Finding finding = ok("disk " + directory.facts.path, disk_value(directory));
-  const swap::DiskRates* rates = probe ? probe->best() : nullptr;
+  Finding finding{"disk " + directory.facts.path, disk_value(directory)};
+  const swap::DiskPoint* rates = probe ? probe->best() : nullptr;
   double slowest = 0.0;
   if (rates != nullptr) {
-    finding.value += message(
-        ", write {}, read {}, both {} (by {})", gb_per_s(1e9 * rates->write.median_gb_per_s),
-        gb_per_s(1e9 * rates->read.median_gb_per_s),
-        gb_per_s(1e9 * (rates->mixed_write.median_gb_per_s + rates->mixed_read.median_gb_per_s)),
-        probe->description);
-    slowest = std::min(rates->write.median_gb_per_s, rates->read.median_gb_per_s);
+    finding.value +=
+        message(", write {}, read {}, both {} (by {})", gb_per_s(rates->write.median),
+                gb_per_s(rates->read.median),
+                gb_per_s(rates->mixed_write.median + rates->mixed_read.median), probe->description);
+    slowest = std::min(rates->write.median, rates->read.median);
   } else if (directory.measured) {
     const topology::DiskRate& measured = *directory.measured;
     finding.value +=
         message(", write {}, read {} (bench-io, {})", gb_per_s(measured.write_bytes_per_second),
                 gb_per_s(measured.read_bytes_per_second), measured.measured_at);
-    slowest = std::min(measured.write_bytes_per_second, measured.read_bytes_per_second) / 1e9;
+    slowest = std::min(measured.write_bytes_per_second, measured.read_bytes_per_second);
   }
   if (directory.facts.is_ram_disk) {
-    finding.verdict = Verdict::kWarning;
-    finding.mend = "this is a RAM disk: what spills there frees no memory; name a folder on a disk "
-                   "with --nvme DIR";
+    finding.add_mend(
+        Verdict::kWarning,
+        "this is a RAM disk: what spills there frees no memory; name a folder on a disk "
+        "with --nvme DIR");
   } else if (slowest > 0.0 && slowest < kSlowDisk) {
-    finding.verdict = Verdict::kWarning;
-    finding.mend = "steps will wait for this disk; a local NVMe drive gives 2 GB/s and more";
+    finding.add_mend(Verdict::kWarning,
+                     "steps will wait for this disk; a local NVMe drive gives 2 GB/s and more");
   } else if (!directory.warnings.empty() || (probe && !probe->warnings.empty())) {
-    finding.verdict = Verdict::kWarning;
-    finding.mend = (directory.warnings.empty() ? probe->warnings : directory.warnings).front();
+    finding.add_mend(Verdict::kWarning,
+                     (directory.warnings.empty() ? probe->warnings : directory.warnings).front());
   }
   return finding;
 }
 
 Finding check_working_folder(const std::string& path, bool tells_births) {
-  if (tells_births) return ok("working folder", path);
+  if (tells_births) return {"working folder", path};
   return {"working folder", path + ", where the file system does not tell when a file was made",
           Verdict::kWarning,
           "other ranks see at once what the first one makes: let the program make folders with "
@@ -300,19 +300,17 @@ Finding check_working_folder(const std::string& path, bool tells_births) {
 Finding check_torch(const FoundTorch& torch, const std::vector<std::string>& served) {
   std::string list;
   for (const std::string& minor : served) (list += list.empty() ? "" : ", ") += minor;
-  Finding finding{
-      "LibTorch of " + torch.user, message("{}, {}", torch.version, torch.path), Verdict::kOk, {}};
+  Finding finding{"LibTorch of " + torch.user, message("{}, {}", torch.version, torch.path)};
   const std::string minor = minor_of(torch.version);
   if (torch.version.empty()) {
     finding.value = "unknown version, " + torch.path;
-    finding.verdict = Verdict::kProblem;
-    finding.mend = "use an official build of LibTorch " + list;
+    finding.add_mend(Verdict::kProblem, "use an official build of LibTorch " + list);
   } else if (std::find(served.begin(), served.end(), minor) == served.end()) {
-    finding.verdict = Verdict::kProblem;
-    finding.mend = served.empty() ? "no core library is installed: install Spillway again"
-                                  : message("this Spillway serves LibTorch {}; a trainer with {} "
-                                            "needs a core for that (SPILLWAY_OTHER_CORES)",
-                                            list, minor);
+    finding.add_mend(Verdict::kProblem,
+                     served.empty() ? "no core library is installed: install Spillway again"
+                                    : message("this Spillway serves LibTorch {}; a trainer with {} "
+                                              "needs a core for that (SPILLWAY_OTHER_CORES)",
+                                              list, minor));
   }
   return finding;
 }

@@ -22,8 +22,15 @@ struct Finding {
   std::string subject;  ///< "disk /scratch"
   std::string value;
   Verdict verdict = Verdict::kOk;
-  std::string mend;  ///< Next step for the user; empty when there is none.
+  std::string mend{};  ///< Next step for the user; empty when there is none.
+
+  /// Adds a next step, and makes the verdict as bad as this at least.
+  void add_mend(Verdict least, const std::string& next);
 };
+
+// For another process of this program.
+void to_json(nlohmann::json& json, const Finding& finding);
+void from_json(const nlohmann::json& json, Finding& finding);
 
 // Findings about what was found out; free of I/O, so that any machine can be put before them.
 std::vector<Finding> check_machine(const topology::Machine& machine);
@@ -67,10 +74,6 @@ std::vector<Finding> check_installed_torches(const std::vector<FoundTorch>& torc
 std::string report_text(const std::vector<Finding>& findings);
 std::string report_json(const std::vector<Finding>& findings);
 std::string report_json(const std::vector<Finding>& findings, const nlohmann::ordered_json& job);
-
-/// The same for another process of this program.
-nlohmann::json packed(const std::vector<Finding>& findings);
-std::vector<Finding> unpacked(const nlohmann::json& rows);
 
 Verdict worst(const std::vector<Finding>& findings);
 

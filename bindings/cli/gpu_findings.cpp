@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/preload/cuda_part.h"
 #include "spillway/runtime/settings/device_budget.h"
 
@@ -19,12 +20,11 @@ std::string links_of(const device::CudaDeviceFacts& gpu) {
 }
 
 Finding check_gpu(const device::CudaDeviceFacts& gpu, const OpenedGpu& opened) {
-  Finding finding{to_string(gpu.id), gpu.name, Verdict::kOk, {}};
+  Finding finding{to_string(gpu.id), gpu.name};
   std::string& value = finding.value;
   if (!gpu.compute_capability.empty()) value += message(" ({})", gpu.compute_capability);
   if (!opened.refusal.empty()) {
-    finding.verdict = Verdict::kWarning;
-    finding.mend = message("it cannot be opened: {}", opened.refusal);
+    finding.add_mend(Verdict::kWarning, message("it cannot be opened: {}", opened.refusal));
     return finding;
   }
   value += message(", {} of {} free", opened.free, gpu.memory);
@@ -35,8 +35,7 @@ Finding check_gpu(const device::CudaDeviceFacts& gpu, const OpenedGpu& opened) {
   value += links_of(gpu);
   const auto warn = [&](const char* lack, const char* mend) {
     value += message(", no {}", lack);
-    finding.verdict = Verdict::kWarning;
-    finding.mend += (finding.mend.empty() ? "" : "; ") + std::string(mend);
+    finding.add_mend(Verdict::kWarning, mend);
   };
   if (gpu.capabilities.virtual_memory)
     value += ", virtual memory";
@@ -49,19 +48,23 @@ Finding check_gpu(const device::CudaDeviceFacts& gpu, const OpenedGpu& opened) {
   return finding;
 }
 
+/// Throws ConfigError where it cannot be kept.
+runtime::ResolvedBudget budget_of(const device::CudaDeviceFacts& gpu, Bytes free,
+                                  const runtime::Settings& settings) {
+  return runtime::resolve_device_budget(
+      settings, {gpu.id, gpu.name, {gpu.memory, free}, runtime::device_page_size(settings)});
+}
+
 Finding check_budget_of(const device::CudaDeviceFacts& gpu, Bytes free,
                         const runtime::Settings& settings) {
-  Finding finding{message("budget of {}", gpu.id), "none", Verdict::kOk, {}};
+  Finding finding{message("budget of {}", gpu.id), "none"};
   try {
-    const auto resolved = runtime::resolve_device_budget(
-        settings, {gpu.id, gpu.name, {gpu.memory, free}, runtime::device_page_size(settings)});
+    const auto resolved = budget_of(gpu, free, settings);
     finding.value = message("{} ({})", resolved.budget, resolved.origin);
     if (resolved.warnings.empty()) return finding;
-    finding.verdict = Verdict::kWarning;
-    finding.mend = resolved.warnings.front();
+    finding.add_mend(Verdict::kWarning, resolved.warnings.front());
   } catch (const ConfigError& error) {
-    finding.verdict = Verdict::kProblem;
-    finding.mend = error.what();
+    finding.add_mend(Verdict::kProblem, error.what());
   }
   return finding;
 }
@@ -76,15 +79,11 @@ std::vector<Finding> check_cuda(const device::CudaFacts& facts,
     return {
         {"CUDA", "no GPU can be used; trainers run on the CPU", Verdict::kWarning, facts.reason}};
   std::vector<Finding> findings{
-      {"CUDA",
-       message("{}; the driver serves up to {}", facts.runtime, facts.driver),
-       Verdict::kOk,
-       {}}};
+      {"CUDA", message("{}; the driver serves up to {}", facts.runtime, facts.driver)}};
   try {
     runtime::check_named_gpus(settings, facts.devices.size());
   } catch (const ConfigError& error) {
-    findings.front().verdict = Verdict::kProblem;
-    findings.front().mend = error.what();
+    findings.front().add_mend(Verdict::kProblem, error.what());
   }
   for (std::size_t i = 0; i < opened.size(); ++i)
     findings.push_back(check_gpu(facts.devices[i], opened[i]));
@@ -92,6 +91,38 @@ std::vector<Finding> check_cuda(const device::CudaFacts& facts,
     if (opened[i].refusal.empty() && facts.devices[i].capabilities.virtual_memory)
       findings.push_back(check_budget_of(facts.devices[i], opened[i].free, settings));
   return findings;
+}
+
+std::string wish_for_gpus(const runtime::Settings& settings,
+                          const std::vector<std::string>& arguments) {
+  const std::string_view gpus = device::name_of(device::DeviceKind::kCuda);
+  for (const runtime::DeviceBudget& each : settings.device_budgets)
+    if (each.device.starts_with(gpus)) return message("there is a budget for {}", each.device);
+  for (const std::string& argument : arguments) {
+    const std::string value = argument.substr(argument.rfind('=') + 1);
+    if (value == gpus || value.starts_with(message("{}:", gpus)))
+      return message("the program is given {}", shown_text(argument));
+  }
+  return {};
+}
+
+void expect_gpus(Finding& none, const std::string& wish) {
+  if (wish.empty()) return;
+  none.value += message(", although {}", wish);
+  none.verdict = Verdict::kProblem;
+}
+
+std::string objection_to_budgets(const device::CudaFacts& facts,
+                                 const runtime::Settings& settings) {
+  if (facts.devices.empty()) return {};
+  try {
+    runtime::check_named_gpus(settings, facts.devices.size());
+    for (const device::CudaDeviceFacts& gpu : facts.devices)
+      if (gpu.capabilities.virtual_memory) budget_of(gpu, gpu.memory, settings);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return {};
 }
 
 std::vector<Finding> check_cuda_part(const std::string& torch_version, const Installation& here) {
@@ -107,13 +138,12 @@ Finding check_direct_files(const std::string& reason) {
   const std::string value =
       reason.empty() ? std::string("cuFile moves pages between GPUs and disks that it serves")
                      : message("off, pages go through host memory: {}", reason);
-  return {"GPUDirect", value, Verdict::kOk, {}};
+  return {"GPUDirect", value};
 }
 
 Finding check_nccl(const transport::NcclFacts& facts, std::size_t gpus) {
-  if (facts.reason.empty())
-    return {"NCCL", message("{}, {}", facts.version, facts.library), Verdict::kOk, {}};
-  if (gpus < 2) return {"NCCL", "none, which one GPU does without", Verdict::kOk, {}};
+  if (facts.reason.empty()) return {"NCCL", message("{}, {}", facts.version, facts.library)};
+  if (gpus < 2) return {"NCCL", "none, which one GPU does without"};
   return {"NCCL", "none; ranks on GPUs cannot send one another what lies on these",
           Verdict::kWarning, facts.reason};
 }

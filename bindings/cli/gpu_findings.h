@@ -24,6 +24,19 @@ std::vector<Finding> check_cuda(const device::CudaFacts& facts,
                                 const std::vector<OpenedGpu>& opened,
                                 const runtime::Settings& settings);
 
+/// What says that a program is to use GPUs, as the end of a sentence: a budget, or one of its
+/// `arguments` ("cuda", "--device=cuda:1"). Empty: nothing. Free of I/O.
+std::string wish_for_gpus(const runtime::Settings& settings,
+                          const std::vector<std::string>& arguments);
+
+/// Makes a problem of the finding that there are no GPUs, where something says that there should
+/// be. Free of I/O.
+void expect_gpus(Finding& none, const std::string& wish);
+
+/// Why budgets of `settings` cannot be kept on these GPUs, as far as that is known before one is
+/// opened; empty: they can, or there are none. Free of I/O.
+std::string objection_to_budgets(const device::CudaFacts& facts, const runtime::Settings& settings);
+
 /// Where the core for that LibTorch ("2.11.0") has no part for CUDA, that runs would leave the GPUs
 /// to LibTorch. Nothing where it has one, or where there is no core, which is told elsewhere. Free
 /// of I/O.

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -52,47 +51,71 @@ std::string why_no_direct_files_beside(const std::filesystem::path& runtime) {
   return device::why_no_direct_files();
 }
 
+// What the child is asked for.
+constexpr std::string_view kAll = "all";
+constexpr std::string_view kBudgets = "budgets";
+
+ChildOutcome outcome_of_trial(const std::string& command, const std::string& cuda_runtime,
+                              std::string_view what, const runtime::NamedTexts& given) {
+  std::vector<std::string> words{command, std::string(kGpuTrialCommand), cuda_runtime,
+                                 std::string(what)};
+  for (const auto& [key, value] : given) words.insert(words.end(), {key, value});
+  return outcome_of(words);
+}
+
+/// All that can be told of the GPUs, as JSON.
+std::string look_at_gpus(const device::CudaFacts& facts, const std::string& cuda_runtime,
+                         const runtime::Settings& settings) {
+  std::vector<OpenedGpu> gpus;
+  for (const device::CudaDeviceFacts& gpu : facts.devices) gpus.push_back(open_gpu(gpu.id));
+  std::vector<Finding> findings = check_cuda(facts, gpus, settings);
+  if (!gpus.empty()) {
+    findings.push_back(check_direct_files(why_no_direct_files_beside(cuda_runtime)));
+    findings.push_back(check_nccl(nccl_beside(cuda_runtime), gpus.size()));
+  }
+  const nlohmann::json all{{"gpus", gpus.size()}, {"findings", findings}};
+  return all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 }  // namespace
 
-std::vector<Finding> try_gpus(const std::string& command, const std::string& cuda_runtime,
-                              const runtime::NamedTexts& given) {
-  std::vector<std::string> words{command, std::string(kGpuTrialCommand), cuda_runtime};
-  for (const auto& [key, value] : given) words.insert(words.end(), {key, value});
-  const ChildOutcome outcome = outcome_of(words);
+FoundGpus try_gpus(const std::string& command, const std::string& cuda_runtime,
+                   const runtime::NamedTexts& given) {
+  const ChildOutcome outcome = outcome_of_trial(command, cuda_runtime, kAll, given);
   const std::string found = behind(kFound, outcome.output);
-  if (outcome.ending.empty() && !found.empty()) return unpacked(nlohmann::json::parse(found));
+  if (outcome.ending.empty() && !found.empty()) {
+    const nlohmann::json all = nlohmann::json::parse(found);
+    return {all.at("findings").get<std::vector<Finding>>(), all.at("gpus").get<std::size_t>()};
+  }
   return {
-      {"CUDA",
-       message("the trial with {} ended with {}", cuda_runtime,
-               outcome.ending.empty() ? "no answer" : outcome.ending),
-       Verdict::kProblem,
-       message("nvidia-smi may tell what is wrong with the driver or a GPU; the last it said: {}",
-               outcome.output.empty() ? "nothing" : last_line(outcome.output))}};
+      {{"CUDA",
+        message("the trial with {} ended with {}", cuda_runtime,
+                outcome.ending.empty() ? "no answer" : outcome.ending),
+        Verdict::kProblem,
+        message("nvidia-smi may tell what is wrong with the driver or a GPU; the last it said: {}",
+                outcome.output.empty() ? "nothing" : last_line(outcome.output))}}};
+}
+
+std::string objection_to_gpu_budgets(const std::string& command, const std::string& cuda_runtime,
+                                     const runtime::NamedTexts& given) {
+  const ChildOutcome outcome = outcome_of_trial(command, cuda_runtime, kBudgets, given);
+  return outcome.ending.empty() ? behind(kFound, outcome.output) : std::string();
 }
 
 int run_gpu_trial(const std::vector<std::string>& words) {
-  if (words.size() % 2 != 1)
+  if (words.size() % 2 != 0 || words.empty())
     throw ConfigError("{} is not for users: spillway doctor", kGpuTrialCommand);
   runtime::NamedTexts given;
-  for (std::size_t i = 1; i < words.size(); i += 2) given.emplace_back(words[i], words[i + 1]);
+  for (std::size_t i = 2; i < words.size(); i += 2) given.emplace_back(words[i], words[i + 1]);
   const runtime::Settings settings =
       runtime::load_settings({given, runtime::spillway_environment()});
   ::alarm(kLongestLook);
   // As the program has it; what cannot be loaded is told by those that look for it next.
   ::dlopen(words[0].c_str(), RTLD_NOW | RTLD_GLOBAL);
   const device::CudaFacts facts = device::cuda_facts();
-  std::vector<OpenedGpu> gpus;
-  for (const device::CudaDeviceFacts& gpu : facts.devices) gpus.push_back(open_gpu(gpu.id));
-  std::vector<Finding> findings = check_cuda(facts, gpus, settings);
-  if (!gpus.empty()) {
-    findings.push_back(check_direct_files(why_no_direct_files_beside(words[0])));
-    findings.push_back(check_nccl(nccl_beside(words[0]), gpus.size()));
-  }
-  const std::string text =
-      packed(findings).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  std::printf("%s%s\n", std::string(kFound).c_str(), text.c_str());
-  std::fflush(stdout);
-  ::_exit(kDone);
+  const std::string text = words[1] == kBudgets ? objection_to_budgets(facts, settings)
+                                                : look_at_gpus(facts, words[0], settings);
+  answer(kFound, text, kDone);
 }
 
 }  // namespace spillway::cli

@@ -14,13 +14,23 @@ namespace spillway::cli {
 /// users.
 inline constexpr std::string_view kGpuTrialCommand = "try-gpus";
 
+struct FoundGpus {
+  std::vector<Finding> findings;
+  std::size_t count = 0;  ///< 0: there are none, or the trial has failed.
+};
+
 /// Looks at the GPUs as a program with that runtime of CUDA (path of libcudart.so.13) sees them, in
 /// a child process of `command` (the path of this program). `given`: options, for the budgets.
-std::vector<Finding> try_gpus(const std::string& command, const std::string& cuda_runtime,
-                              const runtime::NamedTexts& given);
+FoundGpus try_gpus(const std::string& command, const std::string& cuda_runtime,
+                   const runtime::NamedTexts& given);
 
-/// The child: the words are the path of the runtime, and a key and a value of each option. Prints
-/// what it finds; returns an exit code.
+/// In the same way, but opens no GPU: why the budgets of GPUs cannot be as they were given; empty:
+/// they can, or nothing is known.
+std::string objection_to_gpu_budgets(const std::string& command, const std::string& cuda_runtime,
+                                     const runtime::NamedTexts& given);
+
+/// The child: the words are the path of the runtime, what is asked for, and a key and a value of
+/// each option. Prints what it finds; returns an exit code.
 int run_gpu_trial(const std::vector<std::string>& words);
 
 }  // namespace spillway::cli

@@ -1,28 +1,36 @@
 #pragma once
 
+#include <array>
 #include <string_view>
 
 namespace spillway::cli {
 
-inline constexpr std::string_view kOverview =
-    R"(Spillway trains LibTorch models that need more memory than the machine has.
+inline constexpr std::string_view kPurpose =
+    "Spillway trains LibTorch models that need more memory than the machine has.";
 
-Usage: spillway COMMAND ...
+struct CommandSummary {
+  std::string_view name;
+  std::string_view summary;
+};
 
-Commands:
-  run       run a trainer under a memory budget
-  profile   record a training step, so that plans need no trainer
-  plan      predict from a profile how fast a step runs under a budget
-  simulate  show the step that a plan predicts, operator by operator
-  doctor    check this machine and say how to fix each problem
-  bench-io  measure a disk, or the link of a GPU, for later runs and plans
+inline constexpr std::array<CommandSummary, 10> kCommands{{
+    {"run", "run a trainer under a memory budget"},
+    {"profile", "record a training step, so that plans need no trainer"},
+    {"plan", "predict from a profile how fast a step runs under a budget"},
+    {"plan-job", "plan a step of many devices: cuts, schedule and memory of each"},
+    {"check", "find the first fault of a plan for many devices"},
+    {"rebalance", "say which layers a running job should move"},
+    {"costs", "cut a list of layer times for several devices"},
+    {"simulate", "show the step that a plan predicts, operator by operator"},
+    {"doctor", "check this machine and say how to fix each problem"},
+    {"bench-io", "measure a disk, or the link of a GPU, for later runs and plans"},
+}};
 
-Start here:
+inline constexpr std::string_view kFirstSteps =
+    R"(Start here:
   spillway doctor                                     what works on this machine
   spillway run --budget 4GiB -- ./trainer --epochs 3  the trainer as it is, within 4 GiB
   spillway run --budget 50% -- python3 train.py       half of the usable memory
-
-spillway COMMAND --help explains a command; spillway --version prints the versions.
 )";
 
 inline constexpr std::string_view kRunDescription =
@@ -77,7 +85,7 @@ inline constexpr std::string_view kBenchDescription =
     "no name and is deleted afterwards. The result replaces an older one of the same directory in "
     "the file of --rates; later runs plan with it. With --device it measures a GPU instead: copies "
     "to and from pinned host memory, alone, both ways and beside work of the GPU, mapping of its "
-    "memory, and pinning.";
+    "memory, and pinning; in seconds, on an emulated GPU in a minute or two.";
 
 inline constexpr std::string_view kBenchExamples =
     R"(Examples:

@@ -1,7 +1,6 @@
 #include "link_bench.h"
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <array>
 #include <charconv>
@@ -12,7 +11,7 @@
 #include "bench_command.h"
 #include "exit_codes.h"
 #include "installed_torches.h"
-#include "output_files.h"
+#include "progress_line.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
@@ -54,22 +53,15 @@ const char* word_for(device::Beside beside) {
   return "copies";
 }
 
-std::string cell(const device::Spread& rate) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%6.2f [%.2f-%.2f]", rate.median / 1e9, rate.least / 1e9,
-                rate.most / 1e9);
-  return text.data();
-}
-
 void add_link(std::ostringstream& out, const device::LinkPoint& point, const char* remark) {
   std::array<char, 200> line{};
   std::snprintf(line.data(), line.size(), "%8s %6u  %-22s  %-22s  %-22s%s\n",
-                to_string(point.block).c_str(), point.depth, cell(point.out).c_str(),
-                cell(point.in).c_str(), cell(point.both).c_str(), remark);
+                to_string(point.block).c_str(), point.depth, rate_cell(point.out).c_str(),
+                rate_cell(point.in).c_str(), rate_cell(point.both).c_str(), remark);
   out << line.data();
 }
 
-std::string span_text(const device::Spread& time) {
+std::string span_text(const Spread& time) {
   return message("{} [{}-{}]", seconds_text(time.median), seconds_text(time.least),
                  seconds_text(time.most));
 }
@@ -146,15 +138,13 @@ int measure_link_of(const LinkBenchOptions& options) {
   const std::array backends{device::cuda_backend()};
   const auto gpu = device::open_device(id, backends);
   device::LinkProbeOptions probing = options.probe;
-  const bool on_terminal = ::isatty(STDERR_FILENO) != 0;
-  if (on_terminal)
-    probing.progress = [](const std::string& what) {
-      std::fprintf(stderr, "\r\033[K%s", what.c_str());
-      std::fflush(stderr);
-    };
-  const device::LinkProbe probe = device::measure_link(*gpu, probing);
+  const SteadyClock clock;
+  ProgressLine line(clock);
+  probing.progress = [&](const std::string& what) { line.show(what); };
+  line.show("mapping of the GPU's memory");  // First, as it may refuse the chunks.
   const auto mapping = device::measure_mapping(*gpu, options.chunks);
-  if (on_terminal) std::fputs("\r\033[K", stderr);
+  const device::LinkProbe probe = device::measure_link(*gpu, probing);
+  line.clear();
   if (!probe.why_pageable.empty())
     log_warning("host memory stays pageable, and copies take a detour: {}", probe.why_pageable);
   topology::LinkRate rate = to_link_rate(probe, mapping);

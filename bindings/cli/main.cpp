@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "bench_command.h"
@@ -17,20 +19,13 @@
 #include "link_bench.h"
 #include "planning_program.h"
 #include "profile_command.h"
-#include "profile_options.h"
-#include "run_command.h"
-#include "setting_values.h"
 #include "spillway/base/error.h"
-#include "spillway/base/named_values.h"
 #include "spillway/base/shown_text.h"
 
 namespace spillway::cli {
 namespace {
 
 using Words = std::vector<std::string>;
-
-constexpr std::array<std::string_view, 6> kCommands{"run",      "profile", "plan",
-                                                    "simulate", "doctor",  "bench-io"};
 
 /// What plans and reads published traces is a program of its own.
 [[noreturn]] void hand_to_planning(const std::string& command, Words words) {
@@ -48,13 +43,12 @@ int run(const Words& words) {
 }
 
 int profile(const Words& words) {
-  const ProfileArguments arguments = split_profile_arguments(words);
-  if (arguments.imports) hand_to_planning("profile", words);
+  if (imports_trace(words)) hand_to_planning("profile", words);
+  const RunArguments arguments = split_profile_arguments(words);
   ProfileOptions given;
   CommandLine line = profile_command_line(given);
   if (!line.parse(arguments.options)) return kDone;
-  return record_profile(line.given_settings(), given.out, given.steps, given.kind,
-                        arguments.program);
+  return record_profile(line.given_settings(), given, arguments.program);
 }
 
 int doctor(const Words& words) {
@@ -68,28 +62,11 @@ int doctor(const Words& words) {
   line.add_settings({"budget", "nvme", "reserve", "store", "mapper", "rates", "config"});
   if (!line.parse(Words(words.begin(), dashes))) return kDone;
   options.measures_disks = !skips_disks;
-  if (dashes != words.end() && dashes + 1 != words.end()) options.program = *(dashes + 1);
+  if (dashes != words.end() && dashes + 1 != words.end()) {
+    options.program = *(dashes + 1);
+    options.arguments.assign(dashes + 2, words.end());
+  }
   return examine(line.given_settings(), options);
-}
-
-// Where nothing was given, what is there stays.
-void take_sizes(const char* option, const std::string& given, std::vector<Bytes>& sizes) {
-  if (given.empty()) return;
-  sizes.clear();
-  for (const std::string& size : comma_separated(given)) sizes.push_back(size_in(option, size));
-}
-
-template <typename Count>
-void take_counts(const char* option, const std::string& given, std::vector<Count>& counts) {
-  if (given.empty()) return;
-  counts.clear();
-  for (const std::string& count : comma_separated(given)) counts.push_back(count_in(option, count));
-}
-
-void refuse_given(const std::vector<std::pair<const char*, const std::string*>>& options,
-                  const char* why) {
-  for (const auto& [option, word] : options)
-    if (!word->empty()) throw ConfigError("{} {} {}", option, *word, why);
 }
 
 int bench_io(const Words& words) {
@@ -99,24 +76,30 @@ int bench_io(const Words& words) {
       kBenchExamples);
   BenchOptions options;
   LinkBenchOptions link;
-  std::string size, blocks, depths, store, repetitions, chunks;
+  std::optional<std::vector<Bytes>> blocks;
+  std::optional<std::vector<std::uint32_t>> depths;
+  std::optional<std::uint32_t> repetitions;
   options.rates_path = topology::default_disk_rates_path();
   line.add_argument("DIR", options.directory, "Directory to measure", CommandLine::Need::kOptional);
-  line.add_text("--device", link.device, "GPU",
-                "GPU whose link to host memory is measured instead of a directory: cuda:0");
-  line.add_text("--file-size", size, "SIZE", "Size of the file that is written and read [1GiB]");
-  line.add_text("--blocks", blocks, "SIZE,...",
-                "Block sizes, of a disk at most 2MiB [512KiB,1MiB,2MiB; of a GPU "
-                "256KiB,4MiB,32MiB]");
-  line.add_text("--depths", depths, "COUNT,...", "Numbers of transfers in flight [1,4,16]");
-  line.add_text("--chunks", chunks, "SIZE,...",
-                "Chunks of a GPU's memory that are mapped and unmapped [2MiB,4MiB,8MiB,32MiB]");
-  line.add_text("--repetitions", repetitions, "COUNT",
-                "Repetitions of each measurement [3; of a GPU 5]");
-  line.add_text("--store", store, alternatives(measurable_stores()),
-                "I/O interface that writes and reads the file [auto]");
+  line.add_reader("--device", "GPU",
+                  "GPU whose link to host memory is measured instead of a directory: cuda:0",
+                  [&link](const std::string& text) { link.device = text; },
+                  {"cuda:0", "cuda:1", "cuda:2", "cuda:3", "cuda:4", "cuda:5", "cuda:6", "cuda:7"});
+  line.add("--file-size", options.probe.file_size, sizes(),
+           "Size of the file that is written and read [1GiB]");
+  line.add("--blocks", blocks, lists_of(sizes()),
+           "Block sizes, of a disk at most 2MiB [512KiB,1MiB,2MiB; of a GPU 256KiB,4MiB,32MiB]");
+  line.add("--depths", depths, lists_of(counts()), "Numbers of transfers in flight [1,4,16]");
+  line.add("--chunks", link.chunks, lists_of(sizes()),
+           "Chunks of a GPU's memory that are mapped and unmapped [2MiB,4MiB,8MiB,32MiB]");
+  line.add("--repetitions", repetitions, counts(),
+           "Repetitions of each measurement [3; of a GPU 5]");
+  line.add("--store", options.probe.kind, one_of(measurable_stores()),
+           "I/O interface that writes and reads the file [auto]");
   line.add_text("--rates", options.rates_path, "FILE",
                 "File for the result [~/.config/spillway/disks.json]");
+  line.excludes("--device", {"--file-size", "--store"}, "which measures a GPU");
+  line.needs({"--chunks"}, {"--device"});
   if (!line.parse(words)) return kDone;
   if (options.directory.empty() && link.device.empty())
     throw ConfigError(
@@ -124,22 +107,17 @@ int bench_io(const Words& words) {
   if (!options.directory.empty() && !link.device.empty())
     throw ConfigError("bench-io measures either the directory {} or {}: leave one of the two out",
                       shown_text(options.directory), shown_text(link.device));
+  const auto take = [&](auto& probe, auto& sizes_of_blocks, auto& numbers_in_flight) {
+    if (blocks) sizes_of_blocks = *blocks;
+    if (depths) numbers_in_flight.assign(depths->begin(), depths->end());
+    if (repetitions) probe.repetitions = *repetitions;
+  };
   if (!link.device.empty()) {
-    refuse_given({{"--file-size", &size}, {"--store", &store}}, "is for a directory");
     link.rates_path = options.rates_path;
-    take_sizes("--blocks", blocks, link.probe.blocks);
-    take_sizes("--chunks", chunks, link.chunks);
-    take_counts("--depths", depths, link.probe.depths);
-    if (!repetitions.empty()) link.probe.repetitions = count_in("--repetitions", repetitions);
+    take(link.probe, link.probe.blocks, link.probe.depths);
     return measure_link_of(link);
   }
-  refuse_given({{"--chunks", &chunks}}, "is for a GPU (--device)");
-  if (!size.empty()) options.probe.file_size = size_in("--file-size", size);
-  if (!store.empty())
-    options.probe.kind = value_named(store, measurable_stores(), "store for a disk");
-  take_sizes("--blocks", blocks, options.probe.block_sizes);
-  take_counts("--depths", depths, options.probe.queue_depths);
-  if (!repetitions.empty()) options.probe.repetitions = count_in("--repetitions", repetitions);
+  take(options.probe, options.probe.block_sizes, options.probe.queue_depths);
   return measure_disk(options);
 }
 
@@ -150,15 +128,49 @@ int print_version() {
   return kDone;
 }
 
+std::string overview() {
+  std::size_t width = 0;
+  for (const CommandSummary& each : kCommands) width = std::max(width, each.name.size());
+  std::string text = std::string(kPurpose) + "\n\nUsage: spillway COMMAND ...\n\nCommands:\n";
+  for (const auto& [name, summary] : kCommands)
+    text += message("  {}{}{}\n", name, std::string(width + 2 - name.size(), ' '), summary);
+  return text + '\n' + std::string(kFirstSteps) +
+         "\nspillway COMMAND --help, or spillway help COMMAND, explains a command.\n"
+         "spillway --version, or spillway version, prints the versions.\n";
+}
+
+/// The overview as JSON; `CommandLine` prints that of the options of each command.
+void print_table() {
+  nlohmann::ordered_json commands;
+  for (const auto& [name, summary] : kCommands)
+    commands.push_back({{"name", name}, {"summary", summary}});
+  std::cout << nlohmann::ordered_json{{"version", SPILLWAY_VERSION},
+                                      {"purpose", kPurpose},
+                                      {"commands", commands},
+                                      {"examples", kFirstSteps}}
+            << '\n';
+}
+
+[[noreturn]] void refuse_command(const std::string& command) {
+  if (command.front() == '-')
+    throw ConfigError("options stand behind a command: spillway run {} ... (see spillway --help)",
+                      command);
+  std::vector<std::string_view> names;
+  for (const CommandSummary& each : kCommands) names.push_back(each.name);
+  throw ConfigError("unknown command '{}'{}", command, hint_for(command, names));
+}
+
 int dispatch(const Words& words) {
   if (words.empty()) {
-    std::cerr << kOverview;
+    std::cerr << overview();
     return kWrongUsage;
   }
   const std::string& command = words.front();
   const Words rest(words.begin() + 1, words.end());
   if (command == "run") return run(rest);
-  if (command == "plan" || command == "simulate") hand_to_planning(command, rest);
+  if (std::find(kPlanningCommands.begin(), kPlanningCommands.end(), command) !=
+      kPlanningCommands.end())
+    hand_to_planning(command, rest);
   if (command == "profile") return profile(rest);
   if (command == "doctor") return doctor(rest);
   if (command == "bench-io") return bench_io(rest);
@@ -167,13 +179,14 @@ int dispatch(const Words& words) {
   if (command == "--version" || command == "version") return print_version();
   if (command == "--help" || command == "-h" || command == "help") {
     if (!rest.empty() && rest.front() != "--help") return dispatch({rest.front(), "--help"});
-    std::cout << kOverview;
+    std::cout << overview();
     return kDone;
   }
-  if (command.front() == '-')
-    throw ConfigError("options stand behind a command: spillway run {} ... (see spillway --help)",
-                      command);
-  throw ConfigError("unknown command '{}'{}", command, hint_for(command, kCommands));
+  if (command == kHelpTable) {
+    print_table();
+    return kDone;
+  }
+  refuse_command(command);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -64,6 +66,13 @@ void refuse_unwritable(const NamedFile& output, MissingFolder folders) {
 }
 
 }  // namespace
+
+std::string ending_of(const std::string& path) {
+  std::string ending = fs::path(path).extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return ending;
+}
 
 void check_outputs(const std::vector<NamedFile>& inputs, const std::vector<NamedFile>& outputs,
                    MissingFolder folders) {

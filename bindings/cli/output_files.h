@@ -11,6 +11,9 @@ struct NamedFile {
   std::string path;  ///< Empty: not given.
 };
 
+/// The ending of a path in small letters: ".svg".
+std::string ending_of(const std::string& path);
+
 /// Whether what is missing of the folder gets made.
 enum class MissingFolder { kRefused, kMade };
 

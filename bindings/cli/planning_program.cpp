@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "child_output.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
 
@@ -31,16 +32,14 @@ std::string how_to_get_it(const fs::path& prefix) {
 void become_planning_program(const std::string& command_path, std::vector<std::string> words) {
   const fs::path folder = fs::path(command_path).parent_path();
   const std::string program = (folder / kPlanningProgram).string();
-  std::vector<char*> arguments{const_cast<char*>(program.c_str())};
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  execv(program.c_str(), arguments.data());
+  words.insert(words.begin(), program);
+  ::execv(program.c_str(), exec_arguments(words).data());
   const int reason = errno;
   if (reason == ENOENT)
     throw ConfigError("there is no {}, which `spillway {}` needs ({})", shell_word(program),
-                      words.front(), how_to_get_it(folder.parent_path()));
-  throw ConfigError("cannot start {}, which `spillway {}` needs: {}", shell_word(program),
-                    words.front(), std::strerror(reason));
+                      words[1], how_to_get_it(folder.parent_path()));
+  throw ConfigError("cannot start {}, which `spillway {}` needs: {}", shell_word(program), words[1],
+                    std::strerror(reason));
 }
 
 }  // namespace spillway::cli

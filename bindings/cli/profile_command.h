@@ -3,25 +3,20 @@
 #include <string>
 #include <vector>
 
-#include "spillway/runtime/settings/settings.h"
+#include "profile_options.h"
+#include "run_command.h"
 
 namespace spillway::cli {
 
-/// The words of `spillway profile` up to the program, with its own options taken out.
-struct ProfileArguments {
-  bool imports = false;  ///< "--import" is among the words: there is no program.
-  std::vector<std::string> options;
-  std::vector<std::string> program;
-};
+/// Whether "--import" is among the words of `spillway profile`: there is no program then.
+bool imports_trace(const std::vector<std::string>& words);
 
-/// Splits as `split_run_arguments` does, with --out, --steps and --kind as options that take a
-/// value.
-ProfileArguments split_profile_arguments(const std::vector<std::string>& words);
+/// Splits as `split_run_arguments` does, with the command's own options among those with a value.
+RunArguments split_profile_arguments(const std::vector<std::string>& words);
 
-/// Runs the program as `run_program` does and has it write its profile to `out`. `given` are the
-/// options of a run, `steps` and `kind` the words of --steps and --kind, empty when not given.
-/// Throws ConfigError, also for a program or a file that is missing.
-int record_profile(runtime::NamedTexts given, const std::string& out, const std::string& steps,
-                   const std::string& kind, const std::vector<std::string>& program);
+/// Runs the program as `run_program` does and has it write its profile. `given` are the options of
+/// a run. Throws ConfigError, also for a program or a file that is missing.
+int record_profile(runtime::NamedTexts given, const ProfileOptions& options,
+                   const std::vector<std::string>& program);
 
 }  // namespace spillway::cli

@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "spillway/runtime/recording/profile_recording.h"
+
 namespace spillway::cli {
 namespace {
 
@@ -32,8 +34,10 @@ Examples:
   spillway profile --import dtr unet-b6.log --out unet.profile.json
   spillway profile --import piper bert.json --tensor-parallel 4 --out bert.profile.json
 
-A step must run at least twice; five repetitions make better medians. --steps ends the trainer
-between two operators with exit code 0, so the trainer does not save what it saves at its end.
+The trainer must do at least three equal steps, as the end of a step shows when the next one
+begins; five make better medians. --steps ends the trainer between two operators with exit code 0,
+so it does not save what it saves at its end. Steps whose tensors are all smaller than
+--min-storage are not recorded; with --steps a warning says so.
 
 Exit codes: the program's own, or 0 when --steps ended it; 1 where that is 0 but no profile was
 made; 2 for wrong options, an unreadable trace or a program that Spillway cannot serve; 126 where
@@ -50,21 +54,25 @@ CommandLine profile_command_line(ProfileOptions& options) {
   line.add_text(
       "--out", options.out, "FILE",
       "File for the profile, as JSON; with %d, which becomes cuda:0 and so on, one for each GPU");
-  line.add_text(
-      "--steps", options.steps, "COUNT",
-      "Repetitions of one kind of step after which the program is ended [it runs to its end]");
-  line.add_text("--kind", options.kind, "COUNT",
-                "Kind of step to profile, by frequency: 1 is the most frequent one. Steps of other "
-                "shapes, and steps with a validation after them, are kinds of their own [1]");
-  line.add_text("--import", options.format, alternatives(kTraceFormats),
-                "Format of a published trace to convert to a profile");
+  line.add("--steps", options.steps, counts(2),
+           "Repetitions of one kind of step after which the program is ended [it runs to its end]");
+  line.add("--kind", options.kind, counts(1, runtime::ProfileRecording::kMostKinds),
+           "Kind of step to profile, by frequency: 1 is the most frequent one. Steps of other "
+           "shapes, and steps with a validation after them, are kinds of their own [1]");
+  line.add("--import", options.format, one_of(kTraceFormats),
+           "Format of a published trace to convert to a profile");
   line.add_argument("TRACE", options.trace, "Published trace to convert",
                     CommandLine::Need::kOptional);
-  line.add_text("--tensor-parallel", options.tensor_parallel, "COUNT",
-                "For piper: parts that each layer is split into [1]");
-  line.add_text("--micro-batches", options.micro_batches, "COUNT",
-                "For piper: micro-batches that a layer processes at once [1]");
+  line.add("--tensor-parallel", options.tensor_parallel, counts(),
+           "For piper: parts that each layer is split into [1]");
+  line.add("--micro-batches", options.micro_batches, counts(),
+           "For piper: micro-batches that a layer processes at once [1]");
   line.add_settings({}, {"profile-out", "profile-steps", "profile-kind"});
+  std::vector<std::string> of_runs{"--steps", "--kind"};
+  for (const runtime::SettingInfo& setting : runtime::setting_catalogue())
+    if (!setting.key.starts_with("profile-")) of_runs.push_back("--" + std::string(setting.key));
+  line.excludes("--import", of_runs, "which runs no program");
+  line.needs({"--tensor-parallel", "--micro-batches"}, {"--import"});
   return line;
 }
 

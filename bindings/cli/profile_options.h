@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "command_line.h"
@@ -19,12 +21,12 @@ inline constexpr std::array<Named<TraceFormat>, 3> kTraceFormats{
 /// Options of `spillway profile`, beside settings and the program.
 struct ProfileOptions {
   std::string out;
-  std::string steps;  ///< Empty when not given; so is `kind`.
-  std::string kind;
-  std::string format;  ///< Format of a published trace; empty: a program runs.
-  std::string trace;   ///< File of that trace.
-  std::string tensor_parallel = "1";
-  std::string micro_batches = "1";
+  std::optional<std::uint32_t> steps;
+  std::optional<std::uint32_t> kind;
+  std::optional<TraceFormat> format;  ///< Format of a published trace; none: a program runs.
+  std::string trace;                  ///< File of that trace.
+  std::uint32_t tensor_parallel = 1;
+  std::uint32_t micro_batches = 1;
 };
 
 /// The options and the help of `spillway profile`. `options` must outlive the parsing.

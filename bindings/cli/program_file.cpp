@@ -1,19 +1,63 @@
 #include "program_file.h"
 
 #include <elf.h>
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "child_output.h"
-#include "mapped_file.h"
+#include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
 
 namespace spillway::cli {
 namespace {
+
+/// A file's bytes, read-only; empty when it cannot be mapped.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path) {
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) return;
+    struct stat facts {};
+    if (::fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_size > 0) {
+      const auto size = static_cast<std::size_t>(facts.st_size);
+      void* mapped = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
+      if (mapped != MAP_FAILED) {
+        data_ = static_cast<const char*>(mapped);
+        size_ = size;
+      }
+    }
+    ::close(file);
+  }
+  ~MappedFile() {
+    if (data_ != nullptr) ::munmap(const_cast<char*>(data_), size_);
+  }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const char* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+  /// The object at `offset`, or null when it would reach beyond the end.
+  template <typename Object>
+  const Object* at(std::size_t offset, std::size_t count = 1) const {
+    if (offset > size_ || count > (size_ - offset) / sizeof(Object)) return nullptr;
+    return reinterpret_cast<const Object*>(data_ + offset);
+  }
+
+ private:
+  const char* data_ = nullptr;
+  std::size_t size_ = 0;
+};
 
 // Defined in every LibTorch; undefined in programs that get it from a shared library.
 constexpr std::string_view kTorchSymbol =
@@ -136,6 +180,19 @@ ProgramLookup find_program(const std::string& name, const std::string& search_pa
     rest.remove_prefix(colon + 1);
   }
   return unusable;
+}
+
+ProgramLookup find_program(const std::string& name) {
+  const char* search_path = std::getenv("PATH");
+  return find_program(name, search_path == nullptr ? "" : search_path);
+}
+
+std::string remedy_for_missing(const std::string& name) {
+  if (name.find('/') != std::string::npos)
+    return " (name a file that is there; its path starts in the current folder)";
+  if (exists("./" + name))
+    return message(" (the current folder is not in PATH: did you mean ./{}?)", shell_word(name));
+  return " (no folder of PATH has it: name its path)";
 }
 
 ProgramFile inspect_program(const std::string& path) {

@@ -17,6 +17,10 @@ struct ProgramLookup {
 
 /// `search_path` is the value of PATH; a name with a slash is taken as it is.
 ProgramLookup find_program(const std::string& name, const std::string& search_path);
+/// By the PATH of this process.
+ProgramLookup find_program(const std::string& name);
+/// What to do where nothing of that name exists, for the end of a sentence.
+std::string remedy_for_missing(const std::string& name);
 
 enum class ProgramKind {
   kDynamic,  ///< An ELF program that the dynamic loader starts: a preload works.

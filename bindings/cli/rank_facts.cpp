@@ -10,6 +10,14 @@
 #include "spillway/base/figure_text.h"
 #include "spillway/base/median.h"
 
+template <>
+struct nlohmann::adl_serializer<spillway::Bytes> {
+  static void to_json(json& json, spillway::Bytes size) { json = size.count(); }
+  static void from_json(const json& json, spillway::Bytes& size) {
+    size = spillway::Bytes(json.get<std::uint64_t>());
+  }
+};
+
 namespace spillway::cli {
 namespace {
 
@@ -66,15 +74,17 @@ std::string range_text(const std::vector<Value>& values) {
   return *least == *most ? message("{}", *least) : message("{} to {}", *least, *most);
 }
 
+std::string threads_text(const std::vector<unsigned>& threads) {
+  const std::string range = range_text(threads);
+  return range + (range == "1" ? " thread" : " threads");
+}
+
 Finding check_mpi_of(const JobFacts& job) {
-  return {"MPI",
-          message("{}, {} (ABI of {})", job.mpi.version, job.mpi.library, job.mpi.abi),
-          Verdict::kOk,
-          {}};
+  return {"MPI", message("{}, {} (ABI of {})", job.mpi.version, job.mpi.library, job.mpi.abi)};
 }
 
 Finding check_ranks(const JobFacts& job, const std::vector<HostRanks>& hosts) {
-  Finding finding{"ranks", counted(job.ranks.size(), "rank"), Verdict::kOk, {}};
+  Finding finding{"ranks", counted(job.ranks.size(), "rank")};
   finding.value += message(" on {}: ", counted(hosts.size(), "host"));
   if (hosts.size() <= kMostNames) {
     for (const HostRanks& host : hosts)
@@ -164,13 +174,10 @@ Finding check_cores(const JobFacts& job, const std::vector<HostRanks>& hosts) {
     cores.push_back(facts.cores.size());
     threads.push_back(facts.threads);
   }
-  Finding finding{"cores of ranks",
-                  message("each may use {} of its host's cores, with {} threads", range_text(cores),
-                          range_text(threads)),
-                  Verdict::kOk,
-                  {}};
+  Finding finding{"cores of ranks", message("each may use {} of its host's cores, with {}",
+                                            range_text(cores), threads_text(threads))};
   if (*std::min_element(cores.begin(), cores.end()) == 0)
-    finding.value = message("unknown, with {} threads each", range_text(threads));
+    finding.value = message("unknown, with {} each", threads_text(threads));
   if (*std::max_element(threads.begin(), threads.end()) !=
       *std::min_element(threads.begin(), threads.end()))
     warn(finding, "--split needs the same number of threads on all ranks: OMP_NUM_THREADS");
@@ -186,12 +193,12 @@ bool is_between_hosts(const JobFacts& job, const MeasuredLink& link) {
 }
 
 std::string offset_text(double seconds) {
-  return message("{}{} µs", seconds < 0.0 ? "" : "+", std::round(seconds * 1e6));
+  return (seconds < 0.0 ? "-" : "+") + seconds_text(std::abs(seconds));
 }
 
 /// Of each other host against the first rank's.
 std::optional<Finding> check_clocks(const JobFacts& job) {
-  Finding finding{"clocks", {}, Verdict::kOk, {}};
+  Finding finding{"clocks", {}};
   std::size_t count = 0;
   const MeasuredLink* furthest = nullptr;
   for (const MeasuredLink& link : job.links) {
@@ -236,9 +243,7 @@ std::optional<Finding> check_links(const JobFacts& job, bool between_hosts) {
   Finding finding{
       between_hosts ? "links of hosts" : "links in a host",
       message("latency {}, {}", seconds_text(median_of(links, &MeasuredLink::latency_seconds)),
-              gb_per_s(rate)),
-      Verdict::kOk,
-      {}};
+              gb_per_s(rate))};
   if (links.size() == 1) return finding;
   const auto by_rate = [](const MeasuredLink& a, const MeasuredLink& b) {
     return a.bytes_per_second < b.bytes_per_second;
@@ -258,12 +263,10 @@ Finding check_budgets(const JobFacts& job, const std::vector<HostRanks>& hosts) 
   for (const RankFacts& facts : job.ranks)
     if (facts.budget > Bytes()) budgets.push_back(facts.budget);
   // Each tells itself why.
-  if (budgets.empty()) return {"budget of ranks", "none", Verdict::kOk, {}};
+  if (budgets.empty()) return {"budget of ranks", "none"};
   const auto [least, most] = std::minmax_element(budgets.begin(), budgets.end());
-  Finding finding{"budget of ranks",
-                  *least == *most ? message("{} each", *least) : message("{} to {}", *least, *most),
-                  Verdict::kOk,
-                  {}};
+  Finding finding{"budget of ranks", *least == *most ? message("{} each", *least)
+                                                     : message("{} to {}", *least, *most)};
   for (const HostRanks& host : hosts) {
     Bytes sum;
     // What the first ones have taken is missing in what later ones see.
@@ -404,32 +407,15 @@ nlohmann::ordered_json job_json(const JobFacts& job) {
       {"cluster", cluster_json(job, hosts)}};
 }
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, host, ranks_here, cores, threads, quota, gpus, budget,
+                                   usable, findings)
+
 std::string to_text(const RankFacts& facts) {
-  const nlohmann::json json = {{"host", facts.host},
-                               {"ranks_here", facts.ranks_here},
-                               {"cores", facts.cores},
-                               {"threads", facts.threads},
-                               {"quota", facts.quota},
-                               {"gpus", facts.gpus},
-                               {"budget", facts.budget.count()},
-                               {"usable", facts.usable.count()},
-                               {"findings", packed(facts.findings)}};
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return nlohmann::json(facts).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 RankFacts parse_rank_facts(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text);
-  RankFacts facts;
-  facts.host = json.at("host");
-  facts.ranks_here = json.at("ranks_here");
-  facts.cores = json.at("cores").get<std::vector<unsigned>>();
-  facts.threads = json.at("threads");
-  facts.quota = json.at("quota");
-  facts.gpus = json.at("gpus");
-  facts.budget = Bytes(json.at("budget").get<std::uint64_t>());
-  facts.usable = Bytes(json.at("usable").get<std::uint64_t>());
-  facts.findings = unpacked(json.at("findings"));
-  return facts;
+  return nlohmann::json::parse(text).get<RankFacts>();
 }
 
 }  // namespace spillway::cli

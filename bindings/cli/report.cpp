@@ -43,20 +43,12 @@ std::string report_text(const std::vector<Finding>& findings) {
   return out.str();
 }
 
-nlohmann::json packed(const std::vector<Finding>& findings) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const Finding& finding : findings)
-    rows.push_back(
-        {finding.subject, finding.value, static_cast<int>(finding.verdict), finding.mend});
-  return rows;
+void to_json(nlohmann::json& json, const Finding& finding) {
+  json = {finding.subject, finding.value, static_cast<int>(finding.verdict), finding.mend};
 }
 
-std::vector<Finding> unpacked(const nlohmann::json& rows) {
-  std::vector<Finding> findings;
-  for (const nlohmann::json& row : rows)
-    findings.push_back(
-        {row.at(0), row.at(1), static_cast<Verdict>(row.at(2).get<int>()), row.at(3)});
-  return findings;
+void from_json(const nlohmann::json& json, Finding& finding) {
+  finding = {json.at(0), json.at(1), static_cast<Verdict>(json.at(2).get<int>()), json.at(3)};
 }
 
 std::string report_json(const std::vector<Finding>& findings) {

@@ -13,11 +13,14 @@
 #include <optional>
 #include <string_view>
 
+#include "child_output.h"
 #include "exit_codes.h"
+#include "gpu_trial.h"
 #include "installation.h"
 #include "output_files.h"
 #include "private_rank.h"
 #include "program_file.h"
+#include "progress_line.h"
 #include "rank_gpu.h"
 #include "setting_values.h"
 #include "shard_words.h"
@@ -58,9 +61,6 @@ void check_settings(const runtime::Settings& settings, const std::vector<std::st
   check_files(settings, program);
   if (!settings.profile_out.empty() && !settings.prefetch)
     throw ConfigError("a profile needs --prefetch on: it is made of learned steps");
-  if (settings.verify && settings.gds == device::DirectFiles::kOn)
-    throw ConfigError("--verify and --gds on exclude each other: checksums are of bytes that pass "
-                      "through host memory (leave out one of them)");
   runtime::check_device_budgets(settings);
   // Ranks that ended before they meet would keep the others waiting: these tell of it together.
   if (settings.split && runtime::launched_rank()) return;
@@ -97,7 +97,7 @@ void note_program_without_torch(const runtime::Settings& settings, const Program
                                 const std::string& path) {
   const bool waits_for_file =
       !settings.stats.empty() || !settings.trace.empty() || !settings.profile_out.empty();
-  if (settings.quiet || (!waits_for_file && ::isatty(STDERR_FILENO) == 0)) return;
+  if (settings.quiet || (!waits_for_file && !is_watched())) return;
   if (program.kind != ProgramKind::kDynamic || linked_torch(program, path)) return;
   std::fprintf(
       stderr,
@@ -160,6 +160,23 @@ void choose_gpu(const runtime::Settings& settings) {
                      *gpu));
 }
 
+/// A run would see its GPUs only at the first tensor there. Programs in Python load CUDA by
+/// themselves, later: there the run tells it.
+void check_gpu_budgets(const runtime::NamedTexts& options, const runtime::Settings& settings,
+                       const ProgramFile& program, const std::string& path) {
+  const auto may_be_refused = [](const runtime::DeviceBudget& budget) {
+    const bool is_size = budget.request.kind == runtime::BudgetRequest::Kind::kSize;
+    const bool is_of_one = budget.device.find(':') != std::string::npos;
+    return budget.device != "cpu" && (is_size || is_of_one);
+  };
+  const auto& budgets = settings.device_budgets;
+  if (std::none_of(budgets.begin(), budgets.end(), may_be_refused)) return;
+  const auto cuda_runtime = linked_cuda_runtime(program, path);
+  if (!cuda_runtime) return;
+  if (const auto why = objection_to_gpu_budgets(own_path(), *cuda_runtime, options); !why.empty())
+    throw ConfigError("{}", why);
+}
+
 bool is_given(std::string_view key, const runtime::SettingSources& sources,
               const runtime::Settings& settings) {
   const auto names = [](const runtime::NamedTexts& texts, std::string_view name) {
@@ -173,12 +190,7 @@ bool is_given(std::string_view key, const runtime::SettingSources& sources,
 }
 
 int execute(const std::string& path, const std::vector<std::string>& program) {
-  std::vector<char*> arguments;
-  arguments.reserve(program.size() + 1);
-  for (const std::string& argument : program)
-    arguments.push_back(const_cast<char*>(argument.c_str()));
-  arguments.push_back(nullptr);
-  ::execv(path.c_str(), arguments.data());
+  ::execv(path.c_str(), exec_arguments(program).data());
   const int error = errno;
   const std::string starter = error == ENOENT ? starter_of(path) : std::string();
   if (!starter.empty() && ::access(path.c_str(), F_OK) == 0) {
@@ -225,7 +237,7 @@ std::string hint_for_program(const std::string& name) {
     return message(" (a program and its arguments are words of their own, not quoted together: "
                    "spillway run -- {})",
                    name);
-  return {};
+  return remedy_for_missing(name);
 }
 
 /// Returns where it does not start.
@@ -238,7 +250,7 @@ int start_program(const runtime::SettingSources& sources, const runtime::Setting
   if (is_given("shards", sources, settings)) shard = shard_of_this_process(settings);
   const std::vector<std::string> program = shard ? words_for(*shard, given_program) : given_program;
   check_settings(settings, program);
-  const ProgramLookup found = find_program(program.front(), variable("PATH"));
+  const ProgramLookup found = find_program(program.front());
   if (found.path.empty()) {
     log_error("program not found: {}{}", program.front(), hint_for_program(program.front()));
     return kNotFound;
@@ -251,8 +263,9 @@ int start_program(const runtime::SettingSources& sources, const runtime::Setting
   refuse_unreachable(file, found.path);
   const std::string preload = usable_preload();
   note_program_without_torch(settings, file, found.path);
-  prepare_environment(sources, preload, settings, linked_sanitizer(file, found.path));
   choose_gpu(settings);
+  check_gpu_budgets(sources.options, settings, file, found.path);
+  prepare_environment(sources, preload, settings, linked_sanitizer(file, found.path));
   if (shard) set_variables_of(*shard, given_program);
   const auto become = [&] {
     become_rank(settings);
@@ -268,7 +281,8 @@ int start_program(const runtime::SettingSources& sources, const runtime::Setting
 
 }  // namespace
 
-RunArguments split_run_arguments(const std::vector<std::string>& arguments) {
+RunArguments split_run_arguments(const std::vector<std::string>& arguments,
+                                 const std::map<std::string, std::string_view>& more) {
   RunArguments result;
   std::size_t at = 0;
   for (; at < arguments.size(); ++at) {
@@ -280,10 +294,11 @@ RunArguments split_run_arguments(const std::vector<std::string>& arguments) {
     if (word.empty() || word.front() != '-') break;
     result.options.push_back(word);
     const runtime::SettingInfo* setting = setting_behind(word);
-    if (setting == nullptr) continue;
+    const auto own = more.find(word);
+    if (setting == nullptr && own == more.end()) continue;
     const std::string* next = at + 1 < arguments.size() ? &arguments[at + 1] : nullptr;
-    if (!setting->is_switch) {
-      require_value(word, setting->value, next);
+    if (setting == nullptr || !setting->is_switch) {
+      require_value(word, setting == nullptr ? own->second : setting->value, next);
       result.options.push_back(arguments[++at]);
     } else if (next != nullptr && (*next == "on" || *next == "off")) {
       // Any other word behind a switch is the program.
@@ -313,19 +328,27 @@ std::string with_preload(const std::string& preload, const std::string& existing
 int run_program(const runtime::NamedTexts& given, const std::vector<std::string>& program,
                 const std::function<int(const ProgramStart&)>& start) {
   const runtime::SettingSources sources{given, runtime::spillway_environment()};
-  const runtime::Settings settings = runtime::load_settings(sources);
-  configure_log(settings.quiet ? LogLevel::kError : settings.log_level);
-  if (settings.split) hide_launcher();
-  if (start || !settings.split || !runtime::launched_rank())
-    return start_program(sources, settings, program, start);
+  const auto rank = start ? std::nullopt : runtime::launched_rank();
+  bool is_split = rank && is_given("split", sources, {});
   int code = kWrongUsage;
+  std::string refusal;
   try {
+    const runtime::Settings settings = runtime::load_settings(sources);
+    configure_log(settings.quiet ? LogLevel::kError : settings.log_level);
+    if (settings.split) hide_launcher();
+    is_split = rank && settings.split;
     code = start_program(sources, settings, program, start);
   } catch (const std::exception& error) {
-    log_error("{}", error.what());
+    if (!is_split) throw;
+    refusal = error.what();
   }
+  if (!is_split) return code;
   // It has not become the program, for which other ranks may wait in MPI.
-  transport::tell_once_on_host([] {});
+  transport::tell_once_on_host([&] {
+    if (refusal.empty()) return;
+    configure_log(LogLevel::kError, *rank);
+    log_error("{}", refusal);
+  });
   return code;
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "spillway/runtime/settings/settings.h"
@@ -14,8 +16,10 @@ struct RunArguments {
   std::vector<std::string> program;  ///< Name and arguments.
 };
 
-/// Splits at "--", or at the first word that is neither an option nor the value of one.
-RunArguments split_run_arguments(const std::vector<std::string>& arguments);
+/// Splits at "--", or at the first word that is neither an option nor the value of one. `more`:
+/// options beside the settings, with what stands behind each ("FILE").
+RunArguments split_run_arguments(const std::vector<std::string>& arguments,
+                                 const std::map<std::string, std::string_view>& more = {});
 
 /// LD_PRELOAD with `preload` in front, and without another copy of it. Runtimes of sanitizers stay
 /// before it: they refuse to come later.

@@ -4,6 +4,7 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
+#include "spillway/base/transfer_rate.h"
 
 namespace spillway::cli {
 
@@ -23,6 +24,14 @@ std::string wanted(std::string_view value) {
   const auto last = text.rfind(", ");
   if (last != std::string::npos) text.replace(last, 2, " or ");
   return text;
+}
+
+template <typename Number>
+std::optional<Number> read_number(const std::string& text) {
+  Number value{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, status] = std::from_chars(text.data(), end, value);
+  return status == std::errc() && stop == end ? std::optional(value) : std::nullopt;
 }
 
 }  // namespace
@@ -48,33 +57,45 @@ std::vector<std::string> comma_separated(std::string_view list) {
   }
 }
 
-std::uint32_t count_in(const char* option, const std::string& text, std::uint32_t least,
-                       std::uint32_t most) {
-  std::uint32_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, status] = std::from_chars(text.data(), end, value);
-  if (status != std::errc() || stop != end || value < least || value > most)
-    throw ConfigError("{}: '{}' is not a whole number from {} to {}", option, shown_text(text),
-                      least, most);
-  return value;
+std::optional<double> number_in(const std::string& text) { return read_number<double>(text); }
+
+ValueKind<std::uint32_t> counts(std::uint32_t least, std::uint32_t most) {
+  const auto read = [=](const std::string& option, const std::string& text) {
+    const auto value = read_number<std::uint32_t>(text);
+    if (!value || *value < least || *value > most)
+      throw ConfigError("{}: '{}' is not a whole number from {} to {}", option, shown_text(text),
+                        least, most);
+    return *value;
+  };
+  return {"COUNT", read};
 }
 
-double number_in(const char* option, const std::string& text, double least, double most) {
-  double value = 0.0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, status] = std::from_chars(text.data(), end, value);
-  if (status != std::errc() || stop != end || !(value >= least && value <= most))
-    throw ConfigError("{}: '{}' is not a number from {} to {}", option, shown_text(text), least,
-                      most);
-  return value;
+ValueKind<double> numbers(const std::string& type, double least, double most) {
+  const auto read = [=](const std::string& option, const std::string& text) {
+    const auto value = number_in(text);
+    if (!value || !(*value >= least && *value <= most))
+      throw ConfigError("{}: '{}' is not a number ({}) from {} to {}", option, shown_text(text),
+                        type, least, most);
+    return *value;
+  };
+  return {type, read};
 }
 
-Bytes size_in(const char* option, const std::string& text) {
-  try {
-    return parse_bytes(text);
-  } catch (const ConfigError& error) {
-    throw ConfigError("{}: {}", option, error.what());
-  }
+ValueKind<Bytes> sizes() {
+  return {"SIZE", [](const std::string& option, const std::string& text) {
+            try {
+              return parse_bytes(text);
+            } catch (const ConfigError& error) {
+              throw ConfigError("{}: {}", option, error.what());
+            }
+          }};
+}
+
+ValueKind<double> rates() {
+  const ValueKind<double> kind = numbers("GB/s", kLeastTransferRate / 1e9, kMostTransferRate / 1e9);
+  return {kind.type, [kind](const std::string& option, const std::string& text) {
+            return 1e9 * kind.read(option, text);
+          }};
 }
 
 }  // namespace spillway::cli

@@ -22,7 +22,6 @@ namespace spillway::cli {
 namespace {
 
 constexpr std::array kHandedOn{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-constexpr int kSignalBase = 128;
 
 /// Signals wait in this process until it asks for them; the child gets what was there before.
 class WaitingSignals {

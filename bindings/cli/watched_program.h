@@ -6,6 +6,9 @@
 
 namespace spillway::cli {
 
+/// An exit code above it is the number of a signal, as in shells.
+inline constexpr int kSignalBase = 128;
+
 /// Runs `become` (an exec that returns an exit code where it fails) in a child, hands signals on
 /// to it that were sent to this process alone, and waits. Returns the child's exit code; `ended` is
 /// asked for it first, with the child's id. Dies by the signal that ended the child.

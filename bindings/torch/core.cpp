@@ -32,6 +32,7 @@
 #include "spillway/runtime/endings.h"
 #include "spillway/runtime/settings/device_budget.h"
 #include "spillway/split/refusals.h"
+#include "spillway/split/shared_gpu.h"
 #include "spillway/split/split_placement.h"
 #include "spillway_version.h"
 
@@ -205,24 +206,25 @@ Core* Core::running() noexcept { return instance.load(); }
 Core::Core(const runtime::Settings& settings)
     : run_(with_log(settings), runtime::surroundings_of_this_process(settings), clock_) {
   run_.trainer_facts = [this] { return trainer_facts(); };
+  const auto serve_cuda = open_cuda_library(run_);
+  // From here on LibTorch points to the runtime.
+  interceptor_ = std::make_unique<Interceptor>(runtime(), settings.dispatch_key, settings.verify);
+  const bool updates_on_host = settings.update == runtime::UpdatePlace::kHost;
+  if (updates_on_host && !interceptor_->is_below_autograd())
+    throw ConfigError("--update host needs to see the operators of optimizers, and sees others by "
+                      "way of {} (leave --update host or --dispatch-key out)",
+                      interceptor_->key_name());
   register_hooks(memory::serves_system_calls(run_.parts().mapper),
                  bytes_at_once(runtime().budget(), runtime().engine().page_size()), settings.split);
-  // May throw; from here on LibTorch points to the runtime.
-  interceptor_ = std::make_unique<Interceptor>(runtime(), settings.dispatch_key, settings.verify);
-  if (settings.update == runtime::UpdatePlace::kHost) {
-    if (!interceptor_->is_below_autograd())
-      throw ConfigError(
-          "--update host needs to see the operators of optimizers, and sees others by "
-          "way of {} (leave --update host or --dispatch-key out)",
-          interceptor_->key_name());
-    Interceptor::update_on_host();
-  }
-  instance.store(this);  // From here on other threads may fork.
+  // Nothing throws any more: what is registered goes by the instance, and other threads may fork.
+  instance.store(this);
+  if (updates_on_host) Interceptor::update_on_host();
   watch_forks();
   install_cpu_allocator(runtime());
-  open_cuda_library(interceptor_->is_below_autograd()
-                        ? std::string()
-                        : message("operators are seen by way of {}", interceptor_->key_name()));
+  if (!interceptor_->is_below_autograd() && has_torch_cuda())
+    leave_devices(message("operators are seen by way of {}", interceptor_->key_name()));
+  else if (serve_cuda != nullptr)
+    serve_cuda();
 }
 
 bool Core::is_started_by_rank() {
@@ -258,8 +260,13 @@ void Core::join_ranks() {
   }
   transport_ = make_transport();
   try {
-    split::agree_on_refusals(
-        *transport_, split::objection_to(settings, transport_->rank(), transport_->ranks()));
+    const std::vector<std::string>& hosts = transport_->job().hosts;
+    const split::RankGpus gpus = split::gpus_of_rank(
+        has_torch_cuda(), runtime::has_share_of(settings, {device::DeviceKind::kCuda, 0}));
+    const split::CommonGpus common = split::agree_on_refusals(
+        *transport_, hosts, split::objection_to(settings, transport_->rank(), transport_->ranks()),
+        gpus);
+    run_.share_gpu(split::ranks_on_gpu(*transport_, hosts, gpus.has_share, common));
     split_over_ranks();
   } catch (const ConfigError& error) {
     const split::AgreedError agreed("{}", error.what());  // All ranks have found the same.
@@ -272,7 +279,7 @@ void Core::join_ranks() {
 
 void Core::refuse_ranks(const std::string& reason) {
   const auto transport = make_transport();
-  split::agree_on_refusals(*transport, reason);
+  split::agree_on_refusals(*transport, transport->job().hosts, reason);
   throw Error("{}", reason);  // Not reached: the reason is not empty.
 }
 

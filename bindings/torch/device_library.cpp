@@ -5,12 +5,15 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <set>
 #include <string>
 
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/device/device_span.h"
+#include "spillway/preload/active.h"
 #include "spillway/preload/cuda_part.h"
+#include "spillway/runtime/endings.h"
 #include "spillway/split/split_program.h"
 
 namespace spillway::torch_binding {
@@ -27,15 +30,14 @@ std::string& objection_to_devices() {
 /// "/usr/lib/libspillway_core_2.11_cuda.so"; empty: the loader does not know where this one lies.
 std::string path_of_cuda_library() {
   Dl_info here{};
-  if (::dladdr(reinterpret_cast<void*>(&open_cuda_library), &here) == 0 ||
-      here.dli_fname == nullptr)
+  if (::dladdr(reinterpret_cast<void*>(&has_torch_cuda), &here) == 0 || here.dli_fname == nullptr)
     return {};
   return preload::cuda_part_of(here.dli_fname);
 }
 
 /// A budget that nobody would keep is refused, as it may be what the machine can bear.
-void refuse_budgets_without_cuda(const std::string& why) {
-  for (const runtime::DeviceBudget& each : run_of_this_process().settings().device_budgets)
+void refuse_budgets_without_cuda(const runtime::Settings& settings, const std::string& why) {
+  for (const runtime::DeviceBudget& each : settings.device_budgets)
     if (each.device.rfind(device::name_of(device::DeviceKind::kCuda), 0) == 0)
       throw UnsupportedError("the budget of {} cannot be kept: {}", each.device, why);
 }
@@ -44,36 +46,36 @@ void refuse_budgets_without_cuda(const std::string& why) {
 
 bool has_torch_cuda() { return ::dlopen("libc10_cuda.so", RTLD_LAZY | RTLD_NOLOAD) != nullptr; }
 
-void open_cuda_library(const std::string& objection) {
+void (*open_cuda_library(runtime::Run& run))() {
   if (!has_torch_cuda()) {
-    run_of_this_process().why_no_gpu = [] { return "its LibTorch is for the CPU alone"; };
-    return;
+    run.why_no_gpu = [] { return runtime::NoGpu{"its LibTorch is for the CPU alone"}; };
+    return nullptr;
   }
-  objection_to_devices() = objection;
   const std::string path = path_of_cuda_library();
   if (path.empty() || ::access(path.c_str(), R_OK) != 0) {
-    if (!objection.empty()) return;
     const std::string minor = message("{}.{}", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR);
-    objection_to_devices() =
-        message("this Spillway has no part for CUDA beside its core for LibTorch {} ({})", minor,
-                preload::cure_without_cuda_part(minor));
-    refuse_budgets_without_cuda(objection_to_devices());
-    return;
+    leave_devices(message("this Spillway has no part for CUDA beside its core for LibTorch {} ({})",
+                          minor, preload::cure_without_cuda_part(minor)));
+    refuse_budgets_without_cuda(run.settings(), objection_to_devices());
+    return nullptr;
   }
   void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr)
     throw UnsupportedError("cannot load the library for CUDA: {}", ::dlerror());
   const auto serve = reinterpret_cast<void (*)()>(::dlsym(library, kServeCuda));
-  const auto why_none = reinterpret_cast<void (*)(std::string&)>(::dlsym(library, kWhyNoGpu));
+  const auto why_none = reinterpret_cast<void (*)(runtime::NoGpu&)>(::dlsym(library, kWhyNoGpu));
   if (serve == nullptr || why_none == nullptr)
     throw UnsupportedError("{} is of another build; install it again", path);
-  run_of_this_process().why_no_gpu = [why_none] {
-    std::string why;
-    why_none(why);
-    return why;
+  run.why_no_gpu = [why_none] {
+    runtime::NoGpu none;
+    why_none(none);
+    return none;
   };
-  if (objection.empty()) serve();
+  leave_devices({});
+  return serve;
 }
+
+void leave_devices(const std::string& objection) { objection_to_devices() = objection; }
 
 void tell_of_unserved_device() {
   // Small tensors come first, and their device is served from the first one on.
@@ -82,11 +84,15 @@ void tell_of_unserved_device() {
               objection_to_devices());
 }
 
-void tell_of_refused_device(const std::string& reason) {
-  static std::atomic<bool> is_refused{false};
-  split::SplitProgram::refuse_gpu(reason);
+void tell_of_refused_device(const Error& reason) {
+  static auto& told = *new std::set<std::string>();
+  split::SplitProgram::refuse_gpu(reason.what());
+  run_of_this_process().refuse_device();
   // The program may catch it, and do something else with the GPU that it was to have.
-  if (!is_refused.exchange(true)) log_error("{}", reason);
+  if (told.insert(reason.what()).second) log_error("{}", reason.what());
+  // By then it runs and has output, buffers and functions at exit of its own: so it is not ended
+  // here, as it would have been at the start, but by the exception. Few C++ programs catch any.
+  if (spillway_is_active() != 0) runtime::exit_on_uncaught(reason.what());
 }
 
 }  // namespace spillway::torch_binding

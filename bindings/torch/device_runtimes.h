@@ -30,6 +30,9 @@ struct DeviceRuntime {
 /// that serves tensors there adds them, and they stay as long as the process. Any thread, no lock.
 class DeviceRuntimes {
  public:
+  /// Numbered from 0 on.
+  static constexpr std::size_t kMostGpus = runtime::Runtime::kMostRuntimes - 1;
+
   static void add(c10::DeviceIndex device, runtime::Runtime& runtime, const StreamFacts& streams,
                   CallRecorder* records) {
     DeviceRuntime& entry = entries_.at(static_cast<std::size_t>(device));
@@ -73,7 +76,7 @@ class DeviceRuntimes {
   }
 
  private:
-  inline static std::array<DeviceRuntime, runtime::Runtime::kMostRuntimes - 1> entries_;
+  inline static std::array<DeviceRuntime, kMostGpus> entries_;
   inline static std::atomic<bool> are_some_{false};
 };
 

@@ -331,6 +331,15 @@ class RunningOp {
     if (op != nullptr && !op->has_begun) begin(*op, false);
   }
 
+  /// Once its kernel has run, and what it hands out is noted.
+  void hold_results() {
+    if (!goes_on_) return;
+    for (const DeviceOp& op : thread_.devices.used()) {
+      if (!op.has_begun) continue;
+      for (const StorageId storage : op.results) hold(op, storage);
+    }
+  }
+
  private:
   /// `may_record`: its arguments are there, and of this device alone.
   void begin(DeviceOp& op, bool may_record) {
@@ -347,24 +356,24 @@ class RunningOp {
       op.has_begun = false;
       throw;
     }
+    // A collective goes on when the operator has ended, and a graph uses again what it was made of:
+    // nobody sees that.
+    if (!facts_.goes_on && !DeviceRuntimes::is_capturing(op.device.index())) return;
+    goes_on_ = true;
+    for (const runtime::RangeUse& use : uses) hold(op, use.storage);
+  }
+
+  static void hold(const DeviceOp& op, StorageId storage) {
+    with_torch_errors([&] { op.runtime->hold_until_freed(storage); });
   }
 
   void end() noexcept {
     thread_.inside = false;
     thread_.running = nullptr;
     for (DeviceOp& op : thread_.devices.used()) {
-      if (!op.has_begun) continue;
-      if (facts_.goes_on || DeviceRuntimes::is_capturing(op.device.index())) hold(op);
-      op.runtime->end_op(op.results);
+      if (op.has_begun) op.runtime->end_op(op.results);
     }
     runtime_.end_op();
-  }
-
-  /// A collective goes on when the operator has ended, and a graph uses again what it was made of:
-  /// nobody sees that.
-  static void hold(const DeviceOp& op) {
-    for (const runtime::RangeUse& use : op.uses.list()) op.runtime->hold_until_freed(use.storage);
-    for (const StorageId storage : op.results) op.runtime->hold_until_freed(storage);
   }
 
   runtime::Runtime& runtime_;
@@ -372,6 +381,7 @@ class RunningOp {
   const OperatorFacts& facts_;
   const runtime::OpTraits traits_;
   const runtime::OpText& text_;
+  bool goes_on_ = false;  ///< What it uses and makes is held until the program frees it.
   std::unique_lock<std::mutex> turn_;
 };
 
@@ -402,13 +412,14 @@ void compute(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts
   const c10::FunctionSchema& schema = op.schema();
   const std::size_t count = schema.arguments().size();
   const StackText text(schema, stack, count);
-  const RunningOp running(runtime, thread, facts, traits, text);
+  RunningOp running(runtime, thread, facts, traits, text);
   // What the kernel calls belongs to this operator: it need not pass through here.
   const c10::impl::ExcludeDispatchKeyGuard nested_pass(key);
   CallRecorder* const records = recorder.load(std::memory_order_relaxed);
   if (records == nullptr) {
     op.redispatchBoxed(below, &stack);
     thread.devices.note_results(torch::jit::last(stack, schema.returns().size()));
+    running.hold_results();
     return;
   }
   const c10::ArrayRef<c10::IValue> arguments = torch::jit::last(stack, count);
@@ -421,6 +432,7 @@ void compute(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts
   CallRecorder::Call call(own, op, arguments, traits.autograd);
   op.redispatchBoxed(below, &stack);
   thread.devices.note_results(torch::jit::last(stack, schema.returns().size()));
+  running.hold_results();
   call.end(torch::jit::last(stack, schema.returns().size()));
 }
 
@@ -717,6 +729,11 @@ Interceptor::Interceptor(runtime::Runtime& runtime, const std::string& requested
   verifies.store(verifies_replays);
   // Stays: records point to it.
   recorder.store(new CallRecorder(runtime, {.key = key, .verifies = verifies_replays}));
+}
+
+Interceptor::~Interceptor() {
+  served.store(nullptr);
+  recorder.store(nullptr);
 }
 
 void Interceptor::add_device(c10::DeviceIndex device, runtime::Runtime& runtime,

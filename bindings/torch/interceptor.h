@@ -27,6 +27,10 @@ class Interceptor {
  public:
   /// Takes a key, and throws, as `take_dispatch_key` does. `verifies_replays`: see CallRecorder.
   Interceptor(runtime::Runtime& runtime, const std::string& requested_key, bool verifies_replays);
+  /// Operators pass from then on. For a start that fails; else it stays as long as the process.
+  ~Interceptor();
+  Interceptor(const Interceptor&) = delete;
+  Interceptor& operator=(const Interceptor&) = delete;
 
   /// Switches interception on for the calling thread. Cheap; may be repeated.
   static void enable_on_this_thread();

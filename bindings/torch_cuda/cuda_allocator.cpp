@@ -3,6 +3,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
@@ -19,11 +20,13 @@
 
 #include "blocks.h"
 #include "device_library.h"
+#include "device_runtimes.h"
 #include "forwarding_allocator.h"
 #include "interceptor.h"
 #include "out_of_memory.h"
 #include "paged_statistics.h"
 #include "served_device.h"
+#include "spillway/device/all_of.h"
 #include "stream_marks.h"
 
 namespace spillway::torch_binding {
@@ -59,6 +62,7 @@ class CudaAllocator final : public ForwardingAllocator {
     if (stream == current.stream()) return raw_alloc(size);
     const auto other = c10::cuda::getStreamFromExternal(stream, current.device_index());
     if (is_in_pool(other)) return native().raw_alloc_with_stream(size, stream);
+    const c10::cuda::CUDAStreamGuard behind_its_work(other);  // Which may leave memory to it.
     return size == 0 ? nullptr : held(take(Bytes(size), other), other.device_index());
   }
   void raw_delete(void* memory) override { release(memory); }
@@ -259,11 +263,11 @@ class CudaAllocator final : public ForwardingAllocator {
     std::vector<device::Event> moments;
     for (const c10::cuda::CUDAStream stream : block.streams)
       moments.push_back(device.given_so_far(stream));
-    return all_of(std::move(moments));
+    return device::all_of(std::move(moments));
   }
 
   Blocks blocks_;
-  std::array<PagedStatistics, runtime::Runtime::kMostRuntimes - 1> paged_;
+  std::array<PagedStatistics, DeviceRuntimes::kMostGpus> paged_;
   std::mutex pools_mutex_;
   std::list<BegunPool> pools_;
   std::atomic<std::size_t> pools_begun_{0};

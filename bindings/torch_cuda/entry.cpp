@@ -1,7 +1,5 @@
 // What the core calls once it has opened this library.
 
-#include <string>
-
 #include "cuda_allocator.h"
 #include "device_library.h"
 #include "spillway/device/cuda/cuda_backend.h"
@@ -10,6 +8,8 @@ extern "C" __attribute__((visibility("default"))) void spillway_serve_cuda() {
   spillway::torch_binding::install_cuda_allocator();
 }
 
-extern "C" __attribute__((visibility("default"))) void spillway_why_no_gpu(std::string& why) {
-  why = spillway::device::cuda_facts().reason;
+extern "C" __attribute__((visibility("default"))) void spillway_why_no_gpu(
+    spillway::runtime::NoGpu& none) {
+  const spillway::device::CudaFacts facts = spillway::device::cuda_facts();
+  none = {facts.reason, facts.names_none};
 }

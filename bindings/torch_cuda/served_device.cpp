@@ -14,6 +14,7 @@
 #include "device_runtimes.h"
 #include "interceptor.h"
 #include "spillway/base/error.h"
+#include "spillway/base/launcher.h"
 #include "spillway/base/log.h"
 #include "spillway/device/cuda/cuda_backend.h"
 #include "spillway/device/cuda/virtual_memory.h"
@@ -46,16 +47,17 @@ bool is_external(c10::cuda::CUDAStream stream) {
 }  // namespace
 
 ServedDevice& ServedDevice::of(c10::DeviceIndex index) {
-  static std::array<std::atomic<ServedDevice*>, runtime::Runtime::kMostRuntimes - 1> all{};
+  // The last place stays empty: a GPU too many is refused where its runtime would be built.
+  static std::array<std::atomic<ServedDevice*>, DeviceRuntimes::kMostGpus + 1> all{};
   static std::mutex making;
-  auto& place = all.at(static_cast<std::size_t>(index));
+  auto& place = all.at(std::min(static_cast<std::size_t>(index), DeviceRuntimes::kMostGpus));
   if (ServedDevice* const made = place.load(std::memory_order_acquire)) return *made;
   const std::lock_guard lock(making);
   if (ServedDevice* const made = place.load()) return *made;
   try {
     place.store(new ServedDevice(index));
   } catch (const Error& error) {
-    tell_of_refused_device(error.what());
+    tell_of_refused_device(error);
     throw;
   }
   return *place.load();
@@ -64,7 +66,8 @@ ServedDevice& ServedDevice::of(c10::DeviceIndex index) {
 ServedDevice::ServedDevice(c10::DeviceIndex index)
     : device_(device::open_device(id_of(index), std::array{device::cuda_backend()})) {
   const runtime::Settings& settings = run_of_this_process().settings();
-  runtime::check_named_gpus(settings, device::cuda_backend().probe().devices.size());
+  const std::size_t visible = device::cuda_backend().probe().devices.size();
+  runtime::check_named_gpus(settings, visible);
   auto pages = memory::make_cuda_pages(device_, page_size_for(*device_, settings));
   pages_ = pages.get();
   min_storage_ = runtime::least_paged(settings, pages->page_size());
@@ -84,7 +87,9 @@ ServedDevice::ServedDevice(c10::DeviceIndex index)
              return reinterpret_cast<std::uint64_t>(
                  c10::cuda::getCurrentCUDAStream(index).stream());
            },
-       .others_give_back = [index] { empty_cache_of(index); }});
+       .others_give_back = [index] { empty_cache_of(index); },
+       .visible = static_cast<unsigned>(visible),
+       .sees_as_others = is_as_launcher_has("CUDA_VISIBLE_DEVICES")});
   // Functions at exit run in the order opposite to that in which they were named, and CUDA has
   // named its own by now.
   static const bool is_named = std::atexit([] {
@@ -132,6 +137,8 @@ void ServedDevice::follow_all(c10::cuda::CUDAStream stream) {
   if (others.empty()) return;
   const auto queue = device::queue_over_stream(*device_, handle);
   for (const std::shared_ptr<StreamMarks>& other : others) queue->wait(other->end_so_far());
+  if (const std::string failure = device::failure_so_far(*queue); !failure.empty())
+    throw Error("nothing can run again on {} behind its other streams: {}", device_->id(), failure);
 }
 
 /// What other streams are given next comes behind all that the stream was given.
@@ -140,6 +147,8 @@ void ServedDevice::lead_all(c10::cuda::CUDAStream stream) {
   const auto others = other_streams(handle);
   if (others.empty() && !has_streams_of_program_) return;
   const device::Event end = device::queue_over_stream(*device_, handle)->record();
+  if (const std::string obstacle = end.state()->obstacle(); !obstacle.empty())
+    throw Error("other streams cannot go on behind what has run again: {}", obstacle);
   for (const std::shared_ptr<StreamMarks>& other : others) other->let_wait(end);
   // They may be gone by now; so the host waits for them.
   if (!has_streams_of_program_) return;

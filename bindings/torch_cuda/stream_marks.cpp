@@ -1,45 +1,11 @@
 #include "stream_marks.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "spillway/base/error.h"
+#include "spillway/device/cuda/cuda_backend.h"
 
 namespace spillway::torch_binding {
-namespace {
-
-class AllMoments final : public device::EventState {
- public:
-  explicit AllMoments(std::vector<device::Event> moments)
-      : EventState(moments.front().state()->device(), device::Timing::kNone),
-        moments_(std::move(moments)) {}
-
-  bool is_done() const override {
-    return std::all_of(moments_.begin(), moments_.end(),
-                       [](const device::Event& moment) { return moment.is_done(); });
-  }
-  std::string obstacle() const override {
-    for (const device::Event& moment : moments_)
-      if (std::string text = moment.state()->obstacle(); !text.empty()) return text;
-    return {};
-  }
-  device::Outcome wait() const override {
-    device::Outcome first;
-    for (const device::Event& moment : moments_) {
-      const device::Outcome outcome = moment.wait();
-      if (first.succeeded()) first = outcome;
-    }
-    return first;
-  }
-  Duration time_since(const EventState& /*earlier*/) const override {
-    throw Error("several moments of {} have no time", device());
-  }
-
- private:
-  const std::vector<device::Event> moments_;
-};
-
-}  // namespace
 
 class StreamMarks::Mark final : public device::EventState {
  public:
@@ -68,16 +34,24 @@ device::Event StreamMarks::mark() {
   return device::Event(std::make_shared<const Mark>(shared_from_this(), given_.fetch_add(1) + 1));
 }
 
-device::Event StreamMarks::moment() {
-  return is_capturing_() ? device::Event() : queue_->record(device::Timing::kKept);
-}
+device::Event StreamMarks::moment() { return recorded(device::Timing::kKept); }
 
-device::Event StreamMarks::end_so_far() {
-  return is_capturing_() ? device::Event() : queue_->record();
+device::Event StreamMarks::end_so_far() { return recorded(device::Timing::kNone); }
+
+/// An event at the end of the stream; the default one while that is captured. Another thread may
+/// begin a capture just when it is recorded: then it is a part of the graph, and asked for, it
+/// would break that.
+device::Event StreamMarks::recorded(device::Timing timing) {
+  if (is_capturing_()) return {};
+  device::Event event = queue_->record(timing);
+  return is_capturing_() ? device::Event() : event;
 }
 
 void StreamMarks::let_wait(const device::Event& end) {
-  if (!is_capturing_()) queue_->wait(end);
+  if (is_capturing_()) return;
+  queue_->wait(end);
+  if (const std::string failure = device::failure_so_far(*queue_); !failure.empty())
+    throw Error("a stream does not wait for another one: {}", failure);
 }
 
 bool StreamMarks::is_done(std::uint64_t number) {
@@ -107,7 +81,8 @@ device::Outcome StreamMarks::wait(std::uint64_t number) {
 std::string StreamMarks::obstacle(std::uint64_t number) {
   if (number <= done_.load(std::memory_order_acquire)) return {};
   const std::lock_guard lock(mutex_);
-  return covering_locked(number) == nullptr ? text_of_capture() : std::string();
+  const Recorded* const found = covering_locked(number);
+  return found == nullptr ? text_of_capture() : found->event.state()->obstacle();
 }
 
 std::string StreamMarks::text_of_capture() const {
@@ -120,26 +95,21 @@ std::string StreamMarks::text_of_capture() const {
 const StreamMarks::Recorded* StreamMarks::covering_locked(std::uint64_t number) {
   for (const Recorded& recorded : recorded_)
     if (number <= recorded.until) return &recorded;
-  if (is_capturing_()) return nullptr;
   // In this order: what the marks stand behind was given before they were made.
   const std::uint64_t until = given_.load();
-  device::Event event = queue_->record();
-  if (!event.state()->obstacle().empty()) return nullptr;  // Its capture has begun meanwhile.
+  device::Event event = recorded(device::Timing::kNone);
+  if (event.state() == nullptr || !event.state()->obstacle().empty()) return nullptr;
   recorded_.push_back({until, std::move(event)});
   return &recorded_.back();
 }
 
-device::Event all_of(std::vector<device::Event> moments) {
-  std::erase_if(moments, [](const device::Event& moment) { return moment.state() == nullptr; });
-  if (moments.empty()) return {};
-  if (moments.size() == 1) return moments.front();
-  return device::Event(std::make_shared<const AllMoments>(std::move(moments)));
-}
-
 void StreamMarks::forget_done_locked() {
-  while (!recorded_.empty() && recorded_.front().event.is_done()) {
-    done_.store(recorded_.front().until, std::memory_order_release);
-    recorded_.pop_front();
+  for (; !recorded_.empty(); recorded_.pop_front()) {
+    const Recorded& first = recorded_.front();
+    if (first.event.is_done())
+      done_.store(first.until, std::memory_order_release);
+    else if (first.event.state()->obstacle().empty())
+      return;  // Else its marks get another event once somebody asks.
   }
 }
 

@@ -7,7 +7,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "spillway/device/device.h"
 
@@ -30,7 +29,7 @@ class StreamMarks : public std::enable_shared_from_this<StreamMarks> {
   device::Event moment();
 
   /// The end of all that the stream was given so far, and has it wait for another's; nothing while
-  /// it is captured.
+  /// it is captured. Throws Error where CUDA refuses the wait.
   device::Event end_so_far();
   void let_wait(const device::Event& end);
 
@@ -45,6 +44,7 @@ class StreamMarks : public std::enable_shared_from_this<StreamMarks> {
   device::Outcome wait(std::uint64_t number);
   std::string obstacle(std::uint64_t number);
   std::string text_of_capture() const;
+  device::Event recorded(device::Timing timing);
   const Recorded* covering_locked(std::uint64_t number);
   void forget_done_locked();
 
@@ -55,8 +55,5 @@ class StreamMarks : public std::enable_shared_from_this<StreamMarks> {
   std::mutex mutex_;
   std::deque<Recorded> recorded_;  ///< In the order of the stream.
 };
-
-/// When all of them are done.
-device::Event all_of(std::vector<device::Event> moments);
 
 }  // namespace spillway::torch_binding

@@ -7,7 +7,6 @@
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/partition/cut_solvers.h"
-#include "spillway/planner/partition/rebalance.h"
 
 namespace spillway::pipeline {
 namespace {
@@ -76,14 +75,14 @@ std::optional<NewCuts> quicker_cuts(const SegmentCosts& costs,
   if (const auto now = cuts_of(costs, first_of_stage)) {
     chosen = *now;
     made.seconds_before = made.seconds_after = seconds_of(costs, *now);
-    std::vector<planner::NearCuts> choices = planner::rebalance_choices(costs, *now);
+    std::vector<planner::SolvedCuts> choices = planner::rebalance_choices(costs, *now);
     double least = made.seconds_before;
-    for (const planner::NearCuts& one : choices) least = std::min(least, one.seconds);
+    for (const planner::SolvedCuts& one : choices) least = std::min(least, one.worst);
     if (least == planner::kNoLink) return std::nullopt;
-    for (planner::NearCuts& one : choices) {
-      if (one.seconds > kAbout * least) continue;
+    for (planner::SolvedCuts& one : choices) {
+      if (one.worst > kAbout * least) continue;
       chosen = std::move(one.cuts);
-      made.seconds_after = one.seconds;
+      made.seconds_after = one.worst;
       break;
     }
   } else {
@@ -222,9 +221,9 @@ planner::PartitionProblem Balancer::problem_of(const std::vector<ModelUnit>& uni
           std::min(device.memory, Bytes(options_.budgets[rank.value()].count() / stages));
     }
     device.swap_seconds_per_byte = options_.swap_seconds_per_byte;
-    problem.devices.push_back(device);
     const auto most = static_cast<double>(steps_.back().micro_batches);
-    problem.factors.push_back({.in_flight = std::min(options_.in_flight[stage], most)});
+    device.held.in_flight = std::min(options_.in_flight[stage], most);
+    problem.devices.push_back(device);
     if (stage > 0 && !options_.link_seconds_per_byte.empty())
       problem.links.push_back({options_.link_seconds_per_byte[stage - 1], 0});
   }

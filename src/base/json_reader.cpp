@@ -24,11 +24,24 @@ std::string shown(const json& value) {
   return shown_text(value.dump(-1, ' ', true, json::error_handler_t::replace));
 }
 
-/// "[json.exception.parse_error.101] parse error at line 1, ..." without the brackets.
+/// Of "[json.exception.parse_error.101] parse error at line 1, column 2: ..." the place: behind it
+/// the library tells of its own states.
 std::string reason_in(std::string_view what) {
   constexpr std::size_t kMostLetters = 160;
-  const auto end = what.find("] ");
-  return shown_text(end == std::string_view::npos ? what : what.substr(end + 2), kMostLetters);
+  if (const auto end = what.find("] "); end != std::string_view::npos) what.remove_prefix(end + 2);
+  if (what.starts_with("parse error at ")) what = what.substr(0, what.find(": "));
+  return shown_text(what, kMostLetters);
+}
+
+/// Commands with the name of a file in place of FILE.
+std::string with_file(std::string_view commands, const std::string& file) {
+  constexpr std::string_view kFile = " FILE";
+  std::string text;
+  for (auto at = commands.find(kFile); at != std::string_view::npos; at = commands.find(kFile)) {
+    text += message("{} {}", commands.substr(0, at), file);
+    commands.remove_prefix(at + kFile.size());
+  }
+  return text.append(commands);
 }
 
 /// Refuses what a tree of the text would not show any more, or be too deep for. A pass of its own:
@@ -265,12 +278,19 @@ std::vector<std::pair<std::string, std::string>> JsonObject::all_texts() {
   return all;
 }
 
-void JsonObject::require_format(std::string_view format) {
+void JsonObject::require_format(const FileFormat& wanted) {
+  const std::string own = has("format") ? text("format") : "";
+  if (own == wanted.name) return;
+  const std::string source = message("{} comes from: {}", wanted.meaning, wanted.made_by);
   if (!has("format"))
-    throw ConfigError("{}: it has no format, so it is no '{}' (it has: {})", *file_, format,
-                      key_list());
-  if (const std::string own = text("format"); own != format)
-    throw ConfigError("{}: its format is '{}', not '{}'", *file_, shown_text(own), format);
+    throw ConfigError("{}: it has no format, so it is not {} ({}; {})", *file_, wanted.meaning,
+                      key_list().empty() ? "it is empty" : "it has: " + key_list(), source);
+  for (const FileFormat& known : kFileFormats)
+    if (own == known.name)
+      throw ConfigError("{} is {}, not {} (read it with: {}; {})", *file_, known.meaning,
+                        wanted.meaning, with_file(known.read_by, shell_word(*file_)), source);
+  throw ConfigError("{}: its format is '{}', not '{}' ({})", *file_, shown_text(own), wanted.name,
+                    source);
 }
 
 void JsonObject::refuse_others() const {

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -101,6 +102,32 @@ bool is_of_launcher(std::string_view name, bool has_torchrun) {
           std::find(std::begin(kOfTorchrun), std::end(kOfTorchrun), name) != std::end(kOfTorchrun));
 }
 
+/// As it was started; nothing: that is not to be read.
+std::vector<std::string> environment_of(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/environ");
+  std::vector<std::string> all;
+  for (std::string entry; std::getline(file, entry, '\0');) all.push_back(entry);
+  return all;
+}
+
+std::optional<std::string> value_in(const std::vector<std::string>& environment,
+                                    const std::string& name) {
+  for (const std::string& entry : environment)
+    if (entry.starts_with(name + "=")) return entry.substr(name.size() + 1);
+  return std::nullopt;
+}
+
+/// 0: it has none that can be seen.
+pid_t parent_of(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const std::size_t name = text.rfind(')');  // It may hold anything; behind it: " S 4711 ...".
+  return name == std::string::npos || name + 4 > text.size()
+             ? 0
+             : static_cast<pid_t>(std::strtol(text.c_str() + name + 4, nullptr, 10));
+}
+
 }  // namespace
 
 std::optional<Launcher> find_launcher() {
@@ -112,6 +139,7 @@ std::optional<Launcher> find_launcher() {
     const std::uint32_t here = number_in(known.ranks_here).value_or(slurm_ranks_here());
     return Launcher{.name = known.name,
                     .variable = known.ranks,
+                    .rank_variable = known.rank,
                     .rank = *rank,
                     .ranks = ranks,
                     .ranks_here = std::clamp(here, std::uint32_t{1}, kMostHere),
@@ -119,6 +147,22 @@ std::optional<Launcher> find_launcher() {
                     .rank_here = number_in(known.rank_here)};
   }
   return std::nullopt;
+}
+
+bool is_as_launcher_has(const char* name) {
+  const auto launcher = find_launcher();
+  if (!launcher) return false;
+  const std::string rank(launcher->rank_variable);
+  for (pid_t process = ::getppid(); process > 0; process = parent_of(process)) {
+    const std::vector<std::string> told = environment_of(process);
+    if (told.empty()) return false;
+    // A wrapper of this rank.
+    if (value_in(told, rank) || value_in(told, std::string(kHiddenLauncher) + rank)) continue;
+    const char* const mine = std::getenv(name);
+    return value_in(told, name) ==
+           (mine == nullptr ? std::nullopt : std::optional<std::string>(mine));
+  }
+  return false;
 }
 
 void hide_launcher() {

@@ -29,6 +29,10 @@ if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   endif()
 endif()
 
+# ccache compares preprocessed text, and nothing that is installed tells where it was built: the folder of a checkout is
+# no part of either.
+add_compile_options("-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
+
 # Linked privately by our own targets; never exported.
 add_library(spillway_warnings INTERFACE)
 target_compile_options(spillway_warnings INTERFACE
@@ -38,8 +42,6 @@ target_compile_options(spillway_warnings INTERFACE
 if(SPILLWAY_SANITIZE)
   add_compile_options(-fsanitize=${SPILLWAY_SANITIZE} -fno-omit-frame-pointer
     -fno-sanitize-recover=all)
-  # ccache compares preprocessed text: the folder of a checkout is no part of it.
-  add_compile_options("-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
   add_link_options(-fsanitize=${SPILLWAY_SANITIZE})
   # Of the tests alone, behind the build type's: their units take long to optimise (see README.md).
   set(SPILLWAY_TEST_FLAGS -Og)

@@ -3,6 +3,7 @@
 option(SPILLWAY_WITH_TORCH "Build what needs LibTorch" ON)
 set(SPILLWAY_WITH_CUDA AUTO CACHE STRING "Build the CUDA device: ON, OFF, or AUTO, where CUDA's headers are found")
 option(SPILLWAY_WITH_IO_URING "Build the io_uring spill store" ON)
+option(SPILLWAY_WITH_CLP "Build the solver of linear programs for `spillway plan --bound tight`" ON)
 option(SPILLWAY_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(SPILLWAY_BUILD_BENCHMARKS "Build the benchmarks" OFF)
 option(SPILLWAY_BUILD_PYTHON "Build the Python module" OFF)

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "spillway/base/assert.h"
 #include "spillway/base/clock.h"
 #include "spillway/base/error.h"
 #include "spillway/device/copy_probe.h"
@@ -95,12 +94,6 @@ void check(const LinkProbeOptions& options) {
 }
 
 }  // namespace
-
-Spread spread_of(std::vector<double> values) {
-  SPILLWAY_ASSERT(!values.empty());
-  std::sort(values.begin(), values.end());
-  return {values[values.size() / 2], values.front(), values.back()};
-}
 
 const LinkPoint* LinkProbe::best() const {
   const auto best_of = [&](auto counts) {

@@ -11,12 +11,20 @@ constexpr std::uint16_t kKeepAll = 0;  // Choices above 0: the block that the ke
 
 /// A part of the chain from block `from` to `to`, whose backward is next; its input is there. While
 /// `to` is the last block of all, forward runs for the first time, which costs nothing extra.
+///
+///     T(i, j, m) = min of   own(i) + T(i + 1, j, m − stash(i))                  keep the stash
+///                           runs(i … k − 1) + T(k, j, m − output(k − 1)) + T(i, k − 1, m)
+///                                                      keep the input of some k in i + 1 … j
+///
+/// where a case counts only if its peaks fit into m. Kept inputs and stashes stay until the
+/// backward of their block (persistent schedules), which makes the parts independent.
 class ChainTable {
  public:
   ChainTable(std::span<const ChainCosts> blocks, std::uint32_t slots)
       : blocks_(blocks), count_(blocks.size()), slots_(slots) {
     seconds_.resize(count_ * count_ * (slots + std::size_t{1}), kImpossible);
     choice_.resize(seconds_.size(), kKeepAll);
+    // Both parts of a split are shorter than the whole, so they are known by then.
     for (std::size_t length = 1; length <= count_; ++length) {
       for (std::size_t from = 0; from + length <= count_; ++from) {
         if (length > 1) keep_inputs(from, from + length - 1);
@@ -56,12 +64,14 @@ class ChainTable {
     const bool is_single = from == to;
     const std::uint32_t need = std::max(
         forward_peak(from, to, is_single ? RerunFor::kLast : RerunFor::kAll), costs.backward_peak);
+    // The first run belongs to forward, and is paid for whatever is kept of it.
     const double own = is_first(to) ? 0.0 : is_single ? costs.last_seconds : costs.all_seconds;
     double* here = &seconds_[place(from, to)];
     const double* rest = is_single ? nullptr : &seconds_[place(from + 1, to)];
     for (std::uint32_t slots = need; slots <= slots_; ++slots) {
       if (!is_single && slots < costs.stash) continue;
       const double time = own + (is_single ? 0.0 : rest[slots - costs.stash]);
+      // Of equal times the stash stays: nothing is recomputed that wins no time.
       if (time > here[slots]) continue;
       here[slots] = time;
       choice_[place(from, to) + slots] = kKeepAll;
@@ -77,7 +87,10 @@ class ChainTable {
     for (std::size_t next = from + 1; next <= to; ++next) {
       const ChainCosts& run = blocks_[next - 1];
       const std::uint32_t input = next - 1 > from ? blocks_[next - 2].boundary : 0;
+      // Beside what a block takes there is the output that it reads; that of the first block is
+      // held by whoever asked.
       need = std::max(need, input + forward_peak(next - 1, to, RerunFor::kBoundary));
+      // Blocks between two kept inputs run once more each, for what leads to the next one.
       if (!is_first(to)) own += run.boundary_seconds;
       const double* later = &seconds_[place(next, to)];
       const double* earlier = &seconds_[place(from, next - 1)];
@@ -104,6 +117,7 @@ class ChainTable {
       return collect(from + 1, to, slots - blocks_[from].stash, reruns);
     }
     for (std::size_t block = from; block < next; ++block) rerun(block, RerunFor::kBoundary);
+    // Backward comes to the later part first, while the kept input of `next` takes its slots.
     collect(next, to, slots - blocks_[next - 1].boundary, reruns);
     collect(from, next - 1, slots, reruns);
   }
@@ -112,6 +126,7 @@ class ChainTable {
   const std::size_t count_;
   const std::uint32_t slots_;
   std::vector<double> seconds_;  ///< By first block, last block, slots.
+  // Narrow, because there are slots times the square of the blocks of them.
   std::vector<std::uint16_t> choice_;
 };
 

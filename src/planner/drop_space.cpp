@@ -3,28 +3,108 @@
 #include <algorithm>
 #include <limits>
 
-#include "circular_sums.h"
-#include "drop_choice.h"
 #include "level_tree.h"
+#include "operator_prices.h"
 #include "replay_walk.h"
+#include "search_limits.h"
 #include "touch_intervals.h"
 #include "transfer_schedule.h"
 
 namespace spillway::planner {
-
-using profile::kCarriedIn;
-using profile::kSurvives;
-
 namespace {
 
-// What takes more operators than these is never worth it.
-constexpr std::size_t kMostOpsOfDrop = 128;
-// Of all operators on average, in a plan; short steps have some more for free.
-constexpr std::size_t kMostRounds = 4;
-constexpr std::size_t kFreeReplays = 1000;
-// Only what relieves operators that are fuller than this share of the budget is looked at. Replays
-// bring values back, so operators near the budget may get too full.
-constexpr double kFullShare = 0.85;
+/// A cover: an interval that goes relieves all operators inside it, and each full operator asks for
+/// so many pages. Prices say what that is worth at each of them, so intervals are comparable by
+/// cost over worth, and are taken in this order; what later ones make needless is taken back at the
+/// end.
+class DropChooser {
+ public:
+  DropChooser(const TouchIntervals& touches, const std::vector<std::uint32_t>& live,
+              std::uint32_t target_pages, PageCost cost, const std::vector<double>& drop_costs)
+      : touches_(touches), target_(target_pages), levels_(live) {
+    const auto values =
+        interval_values(touches, operator_prices(touches, live, target_pages, cost, drop_costs));
+    for (std::uint32_t i = 0; i < touches.intervals.size(); ++i) {
+      // No operator inside is full: whatever it costs, it relieves nobody.
+      if (values[i] <= 0.0) continue;
+      const Interval& interval = touches.intervals[i];
+      // The write is charged whole to each interval of an epoch, though one serves them all: which
+      // of these will leave is not known yet.
+      const double moving = (interval.epoch == kNeverWritten ? 0.0 : cost.write) +
+                            (interval.end == IntervalEnd::kUsed ? cost.read : 0.0);
+      const double least = std::min(moving, drop_costs[i]);
+      options_.push_back({i, drop_costs[i] < moving, least, least / values[i], 0});
+    }
+  }
+
+  std::vector<std::uint32_t> choose() {
+    std::stable_sort(options_.begin(), options_.end(),
+                     [](const Option& a, const Option& b) { return a.rate < b.rate; });
+    for (Option& option : options_) take(option);
+    // What saves most by staying is asked first, since each one that stays takes room from the
+    // next.
+    std::stable_sort(options_.begin(), options_.end(), [](const Option& a, const Option& b) {
+      return a.cost * static_cast<double>(a.taken) > b.cost * static_cast<double>(b.taken);
+    });
+    std::vector<std::uint32_t> chosen;
+    for (Option& option : options_) {
+      give_back(option);
+      // Swaps stood here as rivals of the drops only. How many pages really move is decided anew on
+      // the tape that has the replays.
+      if (option.is_drop && option.taken > 0) chosen.push_back(option.interval);
+    }
+    std::sort(chosen.begin(), chosen.end());
+    return chosen;
+  }
+
+ private:
+  struct Option {
+    std::uint32_t interval = 0;
+    bool is_drop = false;
+    double cost = 0.0;  ///< Per page.
+    double rate = 0.0;  ///< Cost against what the reduced operators pay; the lowest goes first.
+    std::int64_t taken = 0;
+  };
+
+  std::int64_t excess(const Interval& interval) const {
+    return levels_.max(interval.begin + 1, interval.covered_ops) - target_;
+  }
+
+  void take(Option& option) {
+    const Interval& interval = touches_.intervals[option.interval];
+    const std::int64_t missing = excess(interval);
+    if (missing <= 0) return;
+    // Pages can be moved one by one; a value is computed as a whole.
+    option.taken = interval.pages;
+    if (!option.is_drop) option.taken = std::min(option.taken, missing);
+    levels_.add(interval.begin + 1, interval.covered_ops, -option.taken);
+  }
+
+  /// What later ones have made needless.
+  void give_back(Option& option) {
+    const Interval& interval = touches_.intervals[option.interval];
+    // All or nothing: a value that is recomputed for one of its pages is recomputed for all.
+    if (option.taken == 0 || -excess(interval) < option.taken) return;
+    levels_.add(interval.begin + 1, interval.covered_ops, option.taken);
+    option.taken = 0;
+  }
+
+  const TouchIntervals& touches_;
+  const std::int64_t target_;
+  LevelTree levels_;
+  std::vector<Option> options_;
+};
+
+/// Chooses for every interval the cheaper of moving its pages and recomputing them, and of all
+/// of them what brings no operator above the target for the least cost: greedily at dual prices.
+/// `drop_costs` are seconds per page and interval, infinite where nothing can be dropped. Returns
+/// the intervals to drop.
+std::vector<std::uint32_t> choose_drops(const TouchIntervals& touches,
+                                        const std::vector<std::uint32_t>& live,
+                                        std::uint32_t target_pages, PageCost cost,
+                                        const std::vector<double>& drop_costs) {
+  return DropChooser(touches, live, target_pages, cost, drop_costs).choose();
+}
 
 std::vector<double> crowd(const StepTape& tape, double pages) {
   std::vector<double> crowd;
@@ -33,6 +113,8 @@ std::vector<double> crowd(const StepTape& tape, double pages) {
 }
 
 /// Per operator of a rewritten tape: the original one that is next or runs here.
+/// Fates speak of operators of the original tape, so places among replays are named after the
+/// operator that these run for.
 std::vector<OpIndex> next_originals(const RewrittenTape& steps) {
   std::vector<OpIndex> next(steps.op_of.size() + 1, kNoOp);
   for (std::size_t at = steps.op_of.size(); at-- > 0;)
@@ -42,6 +124,12 @@ std::vector<OpIndex> next_originals(const RewrittenTape& steps) {
 
 }  // namespace
 
+using profile::kCarriedIn;
+using profile::kSurvives;
+
+// Fates are ordered by how little they leave in memory: stays < drops < drops each time. Searches
+// move along that order, one degree at a time, and look at the rewritten tape in between: what a
+// degree frees, and which operators the replays fill again, only that tells.
 DropSpace::DropSpace(const StepTape& tape, const SwapLimits& limits)
     : tape_(tape), limits_(limits), all_(tape) {
   find_candidates();
@@ -50,10 +138,14 @@ DropSpace::DropSpace(const StepTape& tape, const SwapLimits& limits)
 }
 
 void DropSpace::find_candidates() {
+  // The number of candidates decides how long a search takes: sets are vectors of their fates, and
+  // local moves draw from them.
   const CircularSums crowded(crowd(tape_, kFullShare * limits_.budget_pages));
   ReplayWalk walk(all_);
   for (const Interval& interval : find_intervals(tape_).intervals) {
     const std::size_t next = std::size_t{interval.begin} + 1 + interval.covered_ops;
+    // A replay reads what its own step has made: nothing is recomputed over the end of the step,
+    // and what dies unused has nobody to come back for.
     if (interval.end != IntervalEnd::kUsed || next >= tape_.ops.size()) continue;
     if (crowded.sum(interval.begin + std::size_t{1}, interval.covered_ops) < 0.5) continue;
     auto replays = walk.restore_alone(interval.value, static_cast<OpIndex>(next), kMostOpsOfDrop);
@@ -70,6 +162,7 @@ void DropSpace::find_ingredients() {
     for (const OpIndex op : candidate.replays) {
       for (const ValueIndex value : births.of(op)) {
         const OpIndex death = tape_.values[value].death;
+        // What still lives when the replay needs it is simply there, and has no fate of its own.
         if (is_known[value] || death == kSurvives || death >= candidate.next) continue;
         is_known[value] = true;
         ingredients_.push_back({value, death, false});
@@ -97,6 +190,9 @@ std::optional<std::vector<Replay>> DropSpace::replays(const std::vector<Fate>& f
     drops.back().each_time = fates[i] == Fate::kDropsEachTime;
   }
   for (std::size_t i = candidates_.size(); i < fates.size(); ++i) {
+    // The walk lets an ingredient go behind the operator that it came for, unless a drop names it:
+    // then it keeps it for others (see `Recomputation::replays`). So the drop is what makes it
+    // stay.
     if (fates[i] != Fate::kDropsEachTime) drops.push_back(ingredients_[i - candidates_.size()]);
   }
   return ReplayWalk(all_).walk(drops, kMostRounds * tape_.ops.size() + kFreeReplays);
@@ -105,12 +201,14 @@ std::optional<std::vector<Replay>> DropSpace::replays(const std::vector<Fate>& f
 std::vector<Fate> DropSpace::fates_in(const RewrittenTape& steps) const {
   const std::vector<OpIndex> next = next_originals(steps);
   std::vector<std::uint32_t> returns(size(), 0);
+  // Values beyond those of the original tape are presences that replays have made.
   for (std::size_t value = tape_.values.size(); value < steps.value_of.size(); ++value) {
     const std::uint32_t drop = drop_at(steps.value_of[value], next[steps.tape.values[value].birth]);
     if (drop != kNoOp) ++returns[drop];
   }
   std::vector<Fate> fates = nothing();
   for (std::size_t drop = 0; drop < fates.size(); ++drop) {
+    // A value that came back several times was let go in between.
     if (returns[drop] > 1) fates[drop] = Fate::kDropsEachTime;
     if (returns[drop] == 1 && !is_ingredient(drop)) fates[drop] = Fate::kDrops;
   }
@@ -174,12 +272,15 @@ std::vector<Fate> DropSpace::extended(const std::vector<Fate>& fates, const Rewr
                         : all[i].seconds / touches.intervals[i].pages);
   const std::vector<std::uint32_t> live = live_pages(steps.tape);
   PageCost cost = page_cost(limits_, excess_over(limits_.budget_pages, live));
+  // Transfers and replays run side by side, so what a second of either is worth depends on which of
+  // them the step waits for. Nobody knows that before; the search tries many ratios.
   cost.write *= pressure.transfer_weight;
   cost.read *= pressure.transfer_weight;
   const auto target = static_cast<std::uint32_t>(pressure.share * limits_.budget_pages);
   std::vector<Fate> extended = fates;
   for (const std::uint32_t i : choose_drops(touches, live, target, cost, costs)) {
     const std::uint32_t drop = all[i].drop;
+    // One degree at a time: what was dropped already and is too long there again is dropped again.
     const bool is_kept = !is_ingredient(drop) && fates[drop] == Fate::kStays;
     extended[drop] = is_kept ? Fate::kDrops : Fate::kDropsEachTime;
   }
@@ -213,6 +314,8 @@ std::vector<DropSpace::Gap> DropSpace::gaps(const std::vector<Fate>& fates,
     const bool is_first = last.returns++ == 0;
     const OpIndex since = last.since;
     last.since = lived.death;
+    // Taking back one degree keeps a value between its returns; it would not be there before the
+    // first.
     if (is_first && (is_ingredient(drop) || fates[drop] == Fate::kDropsEachTime)) continue;
     if (lived.birth <= since) continue;
     Gap gap{drop, since + 1, lived.birth + 1, lived.pages, 0.0};
@@ -230,6 +333,7 @@ std::vector<DropSpace::Gap> DropSpace::gaps(const std::vector<Fate>& fates,
 std::vector<Fate> DropSpace::pruned(const std::vector<Fate>& fates, const RewrittenTape& steps,
                                     double share) const {
   std::vector<Gap> all = gaps(fates, steps);
+  // The dearest per page first: each one that stays takes room from those behind it.
   std::stable_sort(all.begin(), all.end(), [](const Gap& a, const Gap& b) {
     return a.seconds * b.pages > b.seconds * a.pages;
   });
@@ -239,6 +343,8 @@ std::vector<Fate> DropSpace::pruned(const std::vector<Fate>& fates, const Rewrit
   for (const Gap& gap : all) {
     if (levels.max(gap.first, gap.end - gap.first) + gap.pages > target) continue;
     levels.add(gap.first, gap.end - gap.first, gap.pages);
+    // One degree less for each: the next look at the rewritten tape tells whether another one
+    // follows.
     pruned[gap.drop] = fates[gap.drop] == Fate::kDrops ? Fate::kStays : Fate::kDrops;
   }
   return pruned;

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <array>
 
-#include "circular_sums.h"
+#include "level_tree.h"
 #include "operator_prices.h"
 
 namespace spillway::planner {
 namespace {
 
+// What relieves nobody has no price to divide by; with this one it comes last.
 constexpr double kNoPrice = 1e-30;
 
 // What it costs to take a page out for an interval, cheapest first.
@@ -21,6 +22,8 @@ std::vector<double> ones_where_above(const std::vector<std::uint32_t>& levels,
   return ones;
 }
 
+/// A heap per class of cost: within one all pages cost the same, so its best is the interval that
+/// relieves longest, and only the tops of the four have to be compared.
 class Chooser {
  public:
   Chooser(const TouchIntervals& touches, const std::vector<std::uint32_t>& live,
@@ -39,11 +42,14 @@ class Chooser {
   }
 
   EvictionChoice choose() {
+    // The step repeats: what began before its end may still be open when it begins again.
     for (std::uint32_t i = 0; i < touches_.intervals.size(); ++i) {
       const Interval& interval = touches_.intervals[i];
       const std::uint64_t end = std::uint64_t{interval.begin} + 1 + interval.covered_ops;
       if (end > op_count_) push(i, end - op_count_);
     }
+    // In the order of the step: when an operator's turn comes, all that could make room for it is
+    // in the heaps.
     for (std::uint32_t op = 0; op < op_count_; ++op) {
       if (op > 0) push_begun_after(op - 1);
       relieve(op);
@@ -72,6 +78,8 @@ class Chooser {
   void push(std::uint32_t index, std::uint64_t end) {
     const Interval& interval = touches_.intervals[index];
     const bool is_read = interval.end == IntervalEnd::kUsed;
+    // One write serves all intervals of an epoch. So up to the pages that left in another one of
+    // them, this one costs less: it stands in two classes.
     const std::uint32_t copied = interval.epoch == kNeverWritten
                                      ? interval.pages
                                      : std::min(interval.pages, copied_[interval.epoch]);
@@ -117,6 +125,8 @@ class Chooser {
       if (i == kFree) return kFree;
       const Candidate& top = heaps_[i].front();
       double score = class_cost_[i] / with_memory_reduction(op, top.end);
+      // Belady's rule counts reads. What dies unused costs none, but a write that nobody ever
+      // reads, so it goes only when nothing else is left.
       if (rule_ == ChoiceRule::kFarthestUse)
         score = i == kWriteOnly ? 1.0 : -static_cast<double>(top.end);
       if (rule_ == ChoiceRule::kBestValue) score = class_cost_[i] / std::max(top.value, kNoPrice);
@@ -138,6 +148,8 @@ class Chooser {
       const auto taken = static_cast<std::uint32_t>(
           std::min<std::int64_t>(excess, candidate.limit - pages_[index]));
       take(index, taken);
+      // Not less what was taken: an interval that is longer than the step relieves this operator
+      // several times.
       excess = levels_.at(op) - target_;
     }
   }
@@ -165,6 +177,8 @@ class Chooser {
       const Interval& interval = touches_.intervals[index];
       const std::int64_t slack = target_ - levels_.max(interval.begin + 1, interval.covered_ops);
       if (slack <= 0) continue;
+      // Of a value that is out for several steps as many copies are, and each page that stays takes
+      // its room that often.
       const std::int64_t times_counted = interval.covered_ops / op_count_ + 1;
       const auto kept =
           static_cast<std::uint32_t>(std::min<std::int64_t>(pages_[index], slack / times_counted));

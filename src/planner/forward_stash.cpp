@@ -24,6 +24,8 @@ OpIndex guessed_forward_end(const StepTape& tape, const std::vector<OpIndex>& la
     const TapeValue& value = tape.values[i];
     if (value.birth == kCarriedIn || value.death == kSurvives || last_use[i] == kCarriedIn)
       continue;
+    // Gradients wait for the optimizer as activations wait for backward, and mostly for longer: the
+    // guess would slip towards the end of the step.
     if (writes_what_was_carried_in(tape, last_use[i])) continue;
     change[value.birth] += value.pages;
     change[last_use[i]] -= value.pages;
@@ -33,6 +35,7 @@ OpIndex guessed_forward_end(const StepTape& tape, const std::vector<OpIndex>& la
   std::int64_t most = -1;
   for (OpIndex op = 0; op < tape.ops.size(); ++op) {
     waiting += change[op];
+    // Of equal ones the first: what follows leaves nothing more for backward.
     if (waiting <= most) continue;
     most = waiting;
     forward_end = op;
@@ -54,11 +57,14 @@ ForwardStash stash_at(const StepTape& tape, OpIndex forward_end,
   std::vector<std::size_t> place(tape.values.size(), kNone);
   for (ValueIndex i = 0; i < tape.values.size(); ++i) {
     const TapeValue& value = tape.values[i];
+    // Carried-in values are parameters and states, which wait for nobody's backward; survivors are
+    // what the step leaves to the next one.
     const bool is_used_behind = last_use[i] != kCarriedIn && last_use[i] > stash.forward_end;
     if (value.birth == kCarriedIn || value.birth > stash.forward_end || value.death == kSurvives ||
         !is_used_behind)
       continue;
     place[i] = stash.values.size();
+    // `next` begins with the largest of all numbers, so that the least of the uses is found below.
     stash.values.push_back({i, value.pages, value.birth, value.birth, kCarriedIn, last_use[i]});
   }
   for (OpIndex op = 0; op < tape.ops.size(); ++op) {
@@ -71,6 +77,7 @@ ForwardStash stash_at(const StepTape& tape, OpIndex forward_end,
         value.next = std::min(value.next, op);
     }
   }
+  // Strategies cut the stash into blocks of neighbours.
   std::stable_sort(stash.values.begin(), stash.values.end(),
                    [](const StashedValue& a, const StashedValue& b) { return a.birth < b.birth; });
   return stash;

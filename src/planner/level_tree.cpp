@@ -7,6 +7,9 @@ namespace spillway::planner {
 
 LevelTree::LevelTree(const std::vector<std::uint32_t>& levels)
     : op_count_(static_cast<std::uint32_t>(levels.size())), leaves_(1) {
+  // A full binary tree in one array: the children of node i are 2 i and 2 i + 1, and leaves stand
+  // at the end. Those without an operator are too low to be a maximum, and far enough from the end
+  // of the numbers for sums.
   while (leaves_ < op_count_) leaves_ *= 2;
   highest_.assign(std::size_t{2} * leaves_, std::numeric_limits<std::int64_t>::min() / 4);
   added_.assign(std::size_t{2} * leaves_, 0);
@@ -15,6 +18,7 @@ LevelTree::LevelTree(const std::vector<std::uint32_t>& levels)
 }
 
 void LevelTree::add(std::uint32_t first, std::uint32_t length, std::int64_t pages) {
+  // Around the step more than once: so many copies of the value are out at each operator.
   for (; length >= op_count_; length -= op_count_) add_linear(0, op_count_, pages);
   if (length == 0) return;
   first %= op_count_;
@@ -46,6 +50,8 @@ void LevelTree::add_linear(std::uint32_t first, std::uint32_t end, std::int64_t 
   std::uint32_t right = end + leaves_;
   const auto add_to = [&](std::uint32_t node) {
     highest_[node] += pages;
+    // It is not passed on to the children. Whoever walks up from a leaf adds it on its way, so
+    // questions change nothing.
     if (node < leaves_) added_[node] += pages;
   };
   for (std::uint32_t l = left, r = right; l < r; l /= 2, r /= 2) {

@@ -1,4 +1,5 @@
 #include "online_eviction.h"
+#include "search_limits.h"
 #include "touch_intervals.h"
 
 #include <algorithm>
@@ -13,10 +14,17 @@ namespace {
 
 constexpr std::uint32_t kNoClass = static_cast<std::uint32_t>(-1);
 constexpr double kShortestStaleness = 1e-9;  // Seconds; right behind its last use a value has none.
-constexpr std::size_t kMostReplaysPerOp = 20;
 
 }  // namespace
 
+// States of a value here, besides what the tape says of it:
+//
+//     present, version = writes in place      what operators find      -> evicted for room
+//     evicted, member of a class              costs its neighbours     -> restored by its makers
+//     pinned                                  an input of what runs    -> cannot be evicted
+//
+// Restoring stops at the version that was asked for. Where a later one is there, it goes first: a
+// replay must find its inputs as the first run did.
 OnlineEviction::OnlineEviction(const StepTape& tape, const Recomputation& all,
                                std::uint32_t budget_pages, FreedValues freed,
                                const StopCheck& should_stop)
@@ -37,6 +45,8 @@ OnlineEviction::OnlineEviction(const StepTape& tape, const Recomputation& all,
     if (tape.values[i].birth != kCarriedIn) {
       makers_[i].push_back(tape.values[i].birth);
     } else {
+      // What is carried in was made by no operator of this step, so it can never be brought back
+      // and always stays; what that leaves too full is for swaps, which this policy does not know.
       enter(i);
     }
   }
@@ -51,6 +61,7 @@ OnlineEviction::OnlineEviction(const StepTape& tape, const Recomputation& all,
       makers_[use.value].push_back(op);
     }
     for (const ValueIndex born : births_.of(op)) {
+      // Shared pages are never recomputed, so they are nobody's price.
       if (tape_.values[born].is_shared) continue;
       for (const TapeUse& use : uses) {
         neighbours_[use.value].push_back(born);
@@ -90,6 +101,8 @@ std::optional<OpIndex> OnlineEviction::next_maker(Provision& provision) {
     const std::uint32_t version = found_version_[tape_.ops[provision.op].first_use + provision.use];
     State& state = states_[value];
     if (!provision.is_restoring) {
+      // An input is pinned before the others are looked for, so that making room for these cannot
+      // take it away again.
       provision.is_restoring = begin_restoring(value, version);
       provision.maker = state.is_present ? state.version + 1 : 0;
       ++state.pins;
@@ -137,6 +150,8 @@ void OnlineEviction::run_op(OpIndex op) {
     enter(born);
   }
   // What has died counts as evicted: values made of it cost that much more.
+  // Held until the operator that asked has run; then they are evicted, not forgotten: others may
+  // ask again.
   for (const ValueIndex visitor : visitors_)
     if (states_[visitor].is_present) evict(visitor);
   visitors_.clear();
@@ -175,6 +190,8 @@ void OnlineEviction::enter(ValueIndex value) {
   State& state = states_[value];
   if (state.evicted_class != kNoClass) {
     double& cost = class_cost_[root(state.evicted_class)];
+    // Classes are joined and never divided, as in the paper: a value that returns only takes its
+    // own time with it, which keeps the score cheap and makes it an estimate.
     cost = std::max(0.0, cost - state.compute);
     state.evicted_class = kNoClass;
   }
@@ -189,6 +206,8 @@ void OnlineEviction::enter(ValueIndex value) {
 
 void OnlineEviction::make_room(std::uint32_t pages) {
   while (!is_stuck_ && held_ + pages > budget_) {
+    // Once stuck it evicts no more, and the rest of the step goes on above the budget: whoever
+    // asked swaps what is too much.
     is_stuck_ = is_told(should_stop_);
     if (is_stuck_ || !evict_best()) break;
   }
@@ -200,6 +219,7 @@ bool OnlineEviction::evict_best() {
   for (const ValueIndex value : resident_) {
     if (value == kNoValue || !is_evictable(value)) continue;
     const double own = score(value);
+    // Of equal ones the first that came, so that results do not depend on how gaps were closed.
     if (best != kNoValue && own >= least) continue;
     best = value;
     least = own;
@@ -211,12 +231,14 @@ bool OnlineEviction::evict_best() {
 
 bool OnlineEviction::is_evictable(ValueIndex value) {
   State& state = states_[value];
+  // Before the first operator there is none behind which something could have left.
   if (state.pins > 0 || now_ == 0) return false;
   if (tape_.values[value].death < now_) return true;
   const OpIndex next = all_.next_use(value, now_ - 1);
   if (next == kNoOp) return false;
   if (state.droppable_until != next) {
     state.droppable_until = next;
+    // Asking walks through the step, and nothing changes the answer before the next use.
     state.is_droppable = walk_.can_drop(value, now_ - 1);
   }
   return state.is_droppable;
@@ -234,10 +256,12 @@ double OnlineEviction::score(ValueIndex value) {
   seen_.clear();
   for_each_neighbour(value, [&](std::uint32_t cls) {
     const std::uint32_t top = root(cls);
+    // Values that were evicted together cost their replays once, by whichever of them they are met.
     if (std::find(seen_.begin(), seen_.end(), top) != seen_.end()) return;
     seen_.push_back(top);
     cost += class_cost_[top];
   });
+  // The clock is that of operators: waiting for transfers makes nothing stale here.
   const double staleness = std::max(kShortestStaleness, clock_ - state.used_at);
   return cost / (tape_.values[value].pages * staleness);
 }
@@ -255,6 +279,7 @@ void OnlineEviction::evict(ValueIndex value) {
     const std::uint32_t other = root(cls);
     const std::uint32_t own = root(state.evicted_class);
     if (other == own) return;
+    // By whichever joins last: with halving of the paths, finding a root stays cheap without ranks.
     parent_[other] = own;
     class_cost_[own] += class_cost_[other];
   });
@@ -263,6 +288,7 @@ void OnlineEviction::evict(ValueIndex value) {
 /// Closes all gaps once they are half of the list, so that each costs the same in the end.
 void OnlineEviction::leave_gap(ValueIndex value) {
   resident_[place_[value]] = kNoValue;
+  // Taking a value out of the middle would move all behind it, for each eviction.
   if (++gaps_ * 2 <= resident_.size()) return;
   std::erase(resident_, kNoValue);
   gaps_ = 0;

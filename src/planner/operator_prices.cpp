@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
-#include "circular_sums.h"
+#include "level_tree.h"
+#include "search_limits.h"
 
 namespace spillway::planner {
 namespace {
 
-constexpr int kRounds = 160;
-constexpr int kFewRounds = 64;           // Where many drop sets are tried, near prices do.
-constexpr double kCoolingRounds = 16.0;  // After so many the pace has halved.
-
 /// Goes after the excess: an operator that is too full gets dearer, one with room to spare cheaper.
+/// The prices are the dual of a linear program that would be far too large to solve for each of
+/// hundreds of tries. The excess that is left when every interval decides for itself is a
+/// subgradient of it, so going after that with shrinking steps comes near.
 class PriceFinder {
  public:
   PriceFinder(const TouchIntervals& touches, const std::vector<std::uint32_t>& live,
@@ -19,7 +19,7 @@ class PriceFinder {
       : touches_(touches),
         cost_(cost),
         drop_costs_(std::move(drop_costs)),
-        rounds_(drop_costs_.empty() ? kRounds : kFewRounds),
+        rounds_(drop_costs_.empty() ? kPriceRounds : kFewPriceRounds),
         gains_(touches.epoch_count, 0.0),
         excess_(live.size()),
         prices_(live.size(), 0.0) {
@@ -40,9 +40,13 @@ class PriceFinder {
     const double pace = 4.0 * usual_cost() / (static_cast<double>(crowded_) * most_);
     for (int round = 0; round < rounds_; ++round) {
       const std::vector<double>& left = left_over();
+      // Steps shrink like 1/n, so their sum has no limit: prices can get as high as they have to,
+      // and still come to rest.
       const double step = pace / (1.0 + round / kCoolingRounds);
       for (std::size_t op = 0; op < prices_.size(); ++op) {
         prices_[op] = std::max(0.0, prices_[op] + step * left[op]);
+        // Prices swing around where they end; the mean of the later half is nearer than the last of
+        // them.
         if (round >= rounds_ / 2) sum[op] += prices_[op];
       }
     }
@@ -64,6 +68,8 @@ class PriceFinder {
     return pages > 0.0 ? sum / pages : moved;
   }
 
+  // The write is charged whole here, as for a value that leaves once: shared writes would have to
+  // be decided together with the drops.
   bool is_dropped(std::size_t index) const {
     return !drop_costs_.empty() && drop_costs_[index] < cost_.write + cost_.read;
   }
@@ -77,6 +83,7 @@ class PriceFinder {
     for (std::uint32_t i = 0; i < touches_.intervals.size(); ++i) {
       const Interval& interval = touches_.intervals[i];
       const std::size_t begin = interval.begin + std::size_t{1};
+      // Sums of ones, compared as numbers with rounding.
       if (crowded.sum(begin, interval.covered_ops) < 0.5) continue;
       Span span;
       span.pages = interval.pages;
@@ -110,6 +117,8 @@ class PriceFinder {
   /// Excess that remains when everything leaves that pays for itself at the prices.
   const std::vector<double>& left_over() {
     value_spans();
+    // One write serves all intervals of an epoch, so they pay for it together: it is made when what
+    // they bring beyond their reads is more.
     std::fill(gains_.begin(), gains_.end(), -cost_.write);
     for (std::size_t i = 0; i < spans_.size(); ++i) {
       const Span& span = spans_[i];
@@ -122,6 +131,7 @@ class PriceFinder {
       const Span& span = spans_[i];
       const bool pays = span.is_dropped || span.epoch == kNeverWritten || gains_[span.epoch] > 0.0;
       if (!pays || values_[i] <= span.cost) continue;
+      // What is out for whole steps is out at every operator; only the rest has a begin and an end.
       always_out += span.rounds * span.pages;
       change_[span.first] -= span.pages;
       change_[span.end] += span.pages;

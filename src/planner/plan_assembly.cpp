@@ -6,7 +6,7 @@
 namespace spillway::planner {
 namespace {
 
-// Operators whose allocations fetches leave room for, as `plan_swaps` begins with.
+// Operators whose allocations fetches leave room for, as `SwapSearch` begins with.
 constexpr std::uint32_t kReserveOps = 6;
 
 }  // namespace
@@ -21,6 +21,8 @@ PlanAssembly::PlanAssembly(const StepTape& tape, std::vector<Replay> replays,
       live_pages_(live_pages(steps_.tape)) {
   OpIndex last = 0;
   for (OpIndex at = 0; at < steps_.op_of.size(); ++at) {
+    // Gaps are told in operators of the original tape, where a replay has no place: it stands
+    // behind the last original before it.
     if (!steps_.is_replay[at]) last = steps_.op_of[at];
     anchor_.push_back(last);
   }
@@ -36,6 +38,7 @@ std::vector<std::uint32_t> PlanAssembly::pages_for(std::span<const ChosenGap> ga
     if (chosen == of_value.end()) continue;
     const OpIndex begin = anchor_[interval.begin];
     for (const ChosenGap& gap : chosen->second) {
+      // A replay in the gap uses the value and splits it: both parts leave then.
       if (begin < gap.begin || begin > gap.begin + gap.covered_ops) continue;
       pages[i] = std::min(gap.pages, interval.pages);
     }
@@ -66,6 +69,7 @@ SwapPlan PlanAssembly::base() const {
 
 SwapPlan PlanAssembly::swapped(const std::vector<std::uint32_t>& pages, TransferStyle style) const {
   SwapPlan plan = base();
+  // In place of those of `base`, which are for plans whose moments come without a style.
   plan.reserve_pages = fetch_reserves(steps_.tape, style.reserve_ops);
   schedule_transfers(steps_.tape, touches_, {pages, levels_without(pages)},
                      compute_begins(steps_.tape), limits_, style, plan);

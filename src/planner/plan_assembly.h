@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "spillway/planner/strategies.h"
+#include "swap_search.h"
 #include "touch_intervals.h"
 #include "transfer_schedule.h"
 
@@ -61,11 +62,5 @@ class PlanAssembly {
   std::vector<std::uint32_t> live_pages_;
   std::vector<OpIndex> anchor_;  ///< Per operator: the last original one up to it, by old number.
 };
-
-/// Whether one plan is to be preferred: complete ones first, then quicker ones.
-inline bool is_better(const StepEstimate& now, const StepEstimate& before) {
-  if (now.is_complete != before.is_complete) return now.is_complete;
-  return now.step_seconds < before.step_seconds;
-}
 
 }  // namespace spillway::planner

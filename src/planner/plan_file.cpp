@@ -24,6 +24,7 @@ StepIdentity identity_of(const StepTape& tape) {
   StepIdentity identity;
   identity.operators = tape.ops.size();
   identity.values = tape.values.size();
+  // Times are left out: a plan made on one machine is for the same program on another.
   identity.operator_hash = profile::OpSequence(tape.ops).identity();
   for (const profile::TapeValue& value : tape.values)
     for (const std::uint32_t part : {value.pages, value.birth, value.death, value.becomes})
@@ -76,6 +77,8 @@ std::string text_of_other_step(const PlanFile& file, const std::string& name, st
                              "operators and not these {}",
                              name, file.program.empty() ? "" : shown_text(file.program) + " with ",
                              file.step.operators, ops);
+  // Names help most where two programs are nearly alike: the first operator that differs is the one
+  // to look at.
   const std::size_t both = kind_of ? std::min<std::size_t>(ops, file.ops.size()) : 0;
   for (std::size_t op = 0; op < both; ++op) {
     const profile::OpKind here = kind_of(static_cast<OpIndex>(op));
@@ -92,6 +95,7 @@ std::string text_of_other_step(const PlanFile& file, const std::string& name, st
 
 StepPlan fit_plan(const PlanFile& file, const std::string& name, const StepTape& tape,
                   Bytes page_size, const SwapLimits& limits, const OpKindOf& kind_of) {
+  // First, because in other pages all sizes differ: the message would be about other tensors.
   if (page_size != file.page_size)
     throw PlanError(
         "{}: the plan counts pages of {}, the step has pages of {} (make it again with: "
@@ -102,6 +106,8 @@ StepPlan fit_plan(const PlanFile& file, const std::string& name, const StepTape&
     throw PlanError("{} (record this step with spillway profile, and make the plan again with: "
                     "spillway plan)",
                     text_of_other_step(file, name, step.operators, kind_of));
+  // Equal operators whose storages live differently: the plan names values by their number, so it
+  // would move others than it means.
   if (step != file.step)
     throw PlanError("{}: the plan is for the same operators on other tensors: {} values and "
                     "not {}, or of other sizes (make it again with: spillway plan)",
@@ -112,6 +118,8 @@ StepPlan fit_plan(const PlanFile& file, const std::string& name, const StepTape&
     plan.replays = file.replays;
     plan.steps = rewrite_tape(tape, plan.replays);
     plan.replay_seconds = replay_seconds(tape, plan.replays);
+    // Evaluated anew with the rates of today, so figures in the file are never passed on as
+    // predictions.
     plan.swaps = restore_swaps(plan.steps.tape, file.swaps, limits);
     if (!plan.swaps.is_feasible || !plan.swaps.estimate.is_complete)
       throw PlanError("it cannot be carried out within {}", file.budget);

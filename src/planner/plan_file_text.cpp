@@ -21,7 +21,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kFormat = "spillway-plan";
 constexpr std::uint64_t kVersion = 2;
 constexpr std::uint64_t kVersionOfOneTier = 1;  // Older readers know it, and need no more.
 constexpr std::int64_t kMost32 = std::numeric_limits<std::uint32_t>::max();
@@ -31,6 +30,8 @@ constexpr std::size_t kMostLetters = 100;
 constexpr double kMostSeconds = 1e12;
 
 /// Of the document without its checksum, in one line with sorted keys.
+/// So a file that was only indented anew, or written with its keys in another order, is still the
+/// same plan.
 std::string checksum_of(const std::string& text) {
   std::uint64_t hash = text.size();
   for (const char letter : text) hash = mix(hash, static_cast<unsigned char>(letter));
@@ -59,14 +60,8 @@ constexpr std::array<SwapColumn, 9> kSwapColumns{
      {"last_touch", &PlannedSwap::last_touch, false},
      {"out_ops", &PlannedSwap::out_ops, false}}};
 
-json rates_json(const TransferRates& rates) {
-  json fields = json::object();
-  for (const profile::RateField& field : profile::kRateFields)
-    fields[field.key] = rates.*field.field;
-  return fields;
-}
-
 /// Each kind of operator once, and the number of each operator's kind.
+// A step has thousands of operators of some dozens of kinds.
 json operators_json(const PlanFile& file) {
   std::map<std::pair<std::string, std::string>, std::size_t> numbers;
   json operators = {{"program", file.program},
@@ -144,7 +139,9 @@ class PlanReader {
   }
 
   void read_head() {
-    root_.require_format(kFormat);
+    root_.require_format(kPlanFormat);
+    // Before the checksum, which a newer format may take otherwise: the message would be that
+    // somebody changed the file.
     version_ = root_.count("version", 1, kMost64);
     if (version_ > kVersion)
       refuse("version {} of the format is newer than this Spillway, which reads {} (make the plan "
@@ -171,6 +168,7 @@ class PlanReader {
     file_.page_size = Bytes(root_.count("page_bytes", 1, kMostPageBytes));
     file_.budget = Bytes(root_.count("budget_bytes", 1, kMost64));
     file_.small_bytes = Bytes(root_.count("small_bytes", 0, kMost64));
+    // Before pages are counted: a difference of sizes has no sign.
     if (file_.small_bytes >= file_.budget ||
         (file_.budget - file_.small_bytes) / file_.page_size == 0)
       refuse("its budget of {} holds no page beside the {} that never leave", file_.budget,
@@ -204,6 +202,7 @@ class PlanReader {
       choices.swaps.resize(size = list.size());
       for (std::size_t i = 0; i < size; ++i) choices.swaps[i].*column.field = list[i];
     }
+    // Numbers like all other columns, so that tools read each of them as one array.
     const auto keeps = swaps.counts<std::uint8_t>("keeps_copy", size, 0, 1);
     for (std::size_t i = 0; i < size; ++i) choices.swaps[i].keeps_copy = keeps[i] != 0;
     if (file_.far) read_far_pages(swaps);
@@ -227,7 +226,8 @@ class PlanReader {
 
 std::string to_text(const PlanFile& file) {
   json document;
-  document["format"] = kFormat;
+  document["format"] = kPlanFormat.name;
+  // The lowest version that can say it, so that older readers take what concerns them.
   document["version"] = file.far ? kVersion : kVersionOfOneTier;
   document["strategy"] = file.strategy;
   if (!file.device.empty()) document["device"] = file.device;
@@ -239,9 +239,9 @@ std::string to_text(const PlanFile& file) {
   document["page_bytes"] = file.page_size.count();
   document["budget_bytes"] = file.budget.count();
   document["small_bytes"] = file.small_bytes.count();
-  document["rates"] = rates_json(file.rates);
+  document["rates"] = profile::rates_json<json>(file.rates);
   if (file.far) {
-    document["far"] = rates_json(file.far->rates);
+    document["far"] = profile::rates_json<json>(file.far->rates);
     document["far"]["near_pages"] = file.far->near_pages;
   }
   json& replays = document["replays"] = {{"before", json::array()}, {"op", json::array()}};
@@ -254,6 +254,7 @@ std::string to_text(const PlanFile& file) {
   document["figures"] = {{"step_seconds", file.figures.step_seconds},
                          {"bound_seconds", file.figures.bound_seconds},
                          {"peak_bytes", file.figures.peak.count()}};
+  // Names of programs are bytes of a file system, and need not be UTF-8.
   document["checksum"] = checksum_of(document.dump(-1, ' ', false, json::error_handler_t::replace));
   return json_by_lines(document);
 }
@@ -262,8 +263,8 @@ PlanFile parse_plan_file(std::string_view text, const std::string& name) {
   try {
     return PlanReader(text, name).read();
   } catch (const ConfigError& error) {
-    throw ConfigError("{}", with_next_step(error.what(), "make the plan again with: spillway plan "
-                                                         "PROFILE --budget SIZE --out FILE"));
+    throw ConfigError("{}", with_next_step(error.what(), message("make the plan again with: {}",
+                                                                 kPlanFormat.made_by)));
   }
 }
 

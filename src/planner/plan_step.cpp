@@ -5,6 +5,19 @@
 
 namespace spillway::planner {
 
+namespace {
+
+SwapPlan best_swaps(const StepTape& tape, const SwapLimits& limits, const StopCheck& should_stop) {
+  if (!tape.ops.empty())
+    return SwapSearch(tape, limits).best(limits.refinement_ops, should_stop).plan;
+  SwapPlan plan;
+  plan.write_outs.first = plan.fetches.first = plan.births.first = {0};
+  plan.is_feasible = true;
+  return plan;
+}
+
+}  // namespace
+
 PerOp drops_per_op(const StepTape& tape, const RewrittenTape& steps) {
   const std::vector<OpIndex> at = places_in(steps);
   // A presence that ends before the value itself does.
@@ -23,11 +36,13 @@ PerOp drops_per_op(const StepTape& tape, const RewrittenTape& steps) {
 
 StepPlan plan_with_replays(const StepTape& tape, std::vector<Replay> replays,
                            const SwapLimits& limits, const StopCheck& should_stop) {
+  check(limits);
+  profile::check(tape);
   StepPlan plan;
   plan.steps = rewrite_tape(tape, replays);
   plan.replay_seconds = replay_seconds(tape, replays);
   plan.replays = std::move(replays);
-  plan.swaps = find_swaps(plan.steps.tape, limits, should_stop);
+  plan.swaps = best_swaps(plan.steps.tape, limits, should_stop);
   return plan;
 }
 

@@ -19,10 +19,14 @@ Recomputation::Recomputation(const StepTape& tape) : tape_(tape), births_(made_p
   std::vector<std::vector<Touch>> touches(value_count);
   for (ValueIndex i = 0; i < value_count; ++i) {
     const auto& value = tape.values[i];
+    // Several operators fill a shared page, so none of them brings it back: to replays it was
+    // always there.
     writers[i].push_back({value.is_shared ? profile::kCarriedIn : value.birth, 0});
   }
   for (OpIndex op = 0; op < tape.ops.size(); ++op) {
     for (const TapeUse& use : uses_of(tape, op)) {
+      // The version of a value counts its writes in place. A replay may run where it finds each
+      // input in the version that the first run found.
       const std::uint32_t version = writers[use.value].back().version;
       touches[use.value].push_back({op, version});
       if (use.writes) writers[use.value].push_back({op, version + 1});

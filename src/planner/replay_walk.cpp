@@ -19,6 +19,10 @@ bool is_alive_before(const TapeValue& value, OpIndex op) {
 
 }  // namespace
 
+// Between two operators of the step a value is there as in the original tape, or it was dropped;
+// then `state_` says what of it came back for others. Only around the operator that is provided for
+// there is more to know: that is noted per value that is looked at (`presence_`), and void with the
+// next one.
 ReplayWalk::ReplayWalk(const Recomputation& all)
     : all_(all),
       tape_(all.tape_),
@@ -50,6 +54,8 @@ std::vector<ReplayWalk::DropMoment> ReplayWalk::moments_of(std::span<const Drop>
       // Only what others need of it: from its death on it is not there any more.
       const OpIndex death = tape_.values[drop.value].death;
       if (death != kSurvives) moments.push_back({death, drop});
+      // Asked for each alone, with all others there: what that cannot bring back, no set of drops
+      // can.
     } else if (!restore_alone(drop.value, next).empty()) {
       moments.push_back({drop.after, drop});
     }
@@ -65,6 +71,7 @@ std::optional<std::vector<Replay>> ReplayWalk::walk(std::span<const Drop> drops,
   replays_.clear();
   begun_in_all_ = 0;
   auto next = moments.begin();
+  // In the order of the step: what runs again depends on what earlier replays have left there.
   for (OpIndex op = 0; op < tape_.ops.size() && begun_in_all_ <= most_in_all; ++op) {
     bring_back_inputs(op);
     for (; next != moments.end() && next->op == op; ++next)
@@ -79,9 +86,11 @@ void ReplayWalk::bring_back_inputs(OpIndex op) {
   bool is_begun = false;
   for (const TapeUse& use : uses_of(tape_, op)) {
     if (!state_[use.value].is_dropped) continue;
+    // Most operators find all their inputs, and need no bookkeeping.
     if (!is_begun) begin_restoring(op, kMostReplays);
     is_begun = true;
     restore(use.value, all_.version_before(use.value, op));
+    // Back for good: until it is dropped again, it is there as in the original tape.
     state_[use.value] = State{};
   }
   if (!is_begun) return;
@@ -94,6 +103,7 @@ void ReplayWalk::begin_restoring(OpIndex before, std::size_t most) {
   begun_ = 0;
   most_ = most;
   seen_.clear();
+  // A new number makes all that was noted of values void, without touching a vector of all of them.
   ++restoring_;
 }
 
@@ -125,8 +135,10 @@ bool ReplayWalk::is_replaceable(ValueIndex value) const {
 bool ReplayWalk::restore(ValueIndex value, std::uint32_t version) {
   const std::uint32_t found = version_of(value);
   if (found == version) return true;
+  // Another content of it is alive, which an operator later in the step still needs.
   if (!is_replaceable(value)) return false;
   const auto writers = all_.writers(value);
+  // An older content goes on from where it stands; a newer one is of no use, and all is made anew.
   const std::uint32_t from = found != kAbsent && found < version ? found + 1 : 0;
   for (std::uint32_t i = from; i <= version; ++i) {
     // Its inputs may have brought it this far.
@@ -139,6 +151,7 @@ bool ReplayWalk::restore(ValueIndex value, std::uint32_t version) {
 
 bool ReplayWalk::replay(OpIndex op) {
   if (op == kCarriedIn || !tape_.ops[op].is_replayable) return false;
+  // Counted before its inputs are looked for, so that it bounds the depth of the recursion, too.
   if (++begun_ > most_) return false;
   for (const TapeUse& use : uses_of(tape_, op)) {
     if (!restore(use.value, all_.version_before(use.value, op))) return false;
@@ -148,6 +161,7 @@ bool ReplayWalk::replay(OpIndex op) {
     if (use.writes) ++version_of(use.value);
   }
   for (const ValueIndex born : all_.births_.of(op)) {
+    // A result that is there stays as it is: it may hold writes that this run does not make.
     if (version_of(born) == kAbsent) version_of(born) = 0;
   }
   return true;

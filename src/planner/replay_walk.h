@@ -7,12 +7,10 @@
 #include <span>
 #include <vector>
 
+#include "search_limits.h"
 #include "spillway/planner/recomputation.h"
 
 namespace spillway::planner {
-
-// Nothing is worth recomputing that takes more operators than this; bounds the recursion, too.
-inline constexpr std::size_t kMostReplays = 4096;
 
 /// Goes through the step with what is there, and notes the replays that bring back what is not.
 /// May be used for any number of questions, one after the other; a new one costs time that grows

@@ -41,6 +41,15 @@ struct Event {
   bool writes = false;
 };
 
+/// What is dropped and recomputed becomes several values, each with one stretch of life:
+///
+///     original     A makes v    B reads v    C …    D reads v
+///     rewritten    A makes v    B reads v    C …    A makes w    D reads w
+///                  \_____ v _____/                  \_____ w _____/
+///
+/// Levels, intervals, swaps and bounds then know nothing of replays. All events of a value are
+/// collected first, in the order of the new tape: whether a presence ends after an event depends on
+/// whether the next one is a replay that makes it again.
 class Rewriter {
  public:
   Rewriter(const StepTape& tape, std::span<const Replay> replays) : tape_(tape), replays_(replays) {
@@ -91,6 +100,7 @@ class Rewriter {
     TapeOp& added = out_.tape.ops.emplace_back(tape_.ops[op]);
     if (is_replay) added.time = replay_time(tape_, pages_made_, op);
     added.first_use = static_cast<std::uint32_t>(out_.tape.uses.size());
+    // Shared pages are never made again, so replays do without them and must not wait for them.
     if (is_replay) added.shared_count = 0;
     const auto uses = is_replay ? uses_of(tape_, op) : touches_of(tape_, op);
     out_.tape.uses.insert(out_.tape.uses.end(), uses.begin(), uses.end());
@@ -110,6 +120,8 @@ class Rewriter {
       for (std::uint32_t i = 0; i < tape_.ops[op].use_count; ++i) {
         const TapeUse& use = tape_.uses[tape_.ops[op].first_use + i];
         std::uint32_t& needs = found[tape_.ops[op].first_use + i];
+        // Replays stand behind the first run of their operator, so what that found is known when
+        // they come, and they have to find the same.
         if (!is_replay) needs = use.writes ? version[use.value]++ : version[use.value];
         events_[use.value].push_back(
             {at, Event::Kind::kUse, is_replay, needs, out_.tape.ops[at].first_use + i, use.writes});
@@ -144,18 +156,23 @@ class Rewriter {
     ValueIndex presence = value;  // The number of the current one.
     out_.tape.values[value].birth = moved(tape_.values[value].birth);
     std::uint32_t version = tape_.values[value].birth == kCarriedIn ? 0 : kAbsent;
+    // A value ends with its last touch, not where it is missed: that is what dropping it is for.
     OpIndex last_touch = version == kAbsent ? 0 : kCarriedIn;
     for (std::size_t i = 0; i < events.size(); ++i) {
       const Event& event = events[i];
       if (event.kind == Event::Kind::kBirth) {
         if (event.is_replay) {
+          // An operator runs again for one of its results; the others would only take room.
           if (!is_needed(events, i)) continue;
           end_at(presence, last_touch);
+          // A value of its own, so that swaps, levels and bounds see two stretches of life, and
+          // need to know nothing of replays.
           presence = add_presence(value, event.at);
         }
         version = 0;
       } else {
         check_use(value, event, version, presence, death);
+        // From here on the operator uses what is there at its place, whichever run has made it.
         out_.tape.uses[event.use].value = presence;
         if (event.writes) ++version;
       }
@@ -175,10 +192,13 @@ class Rewriter {
   void check_use(ValueIndex value, const Event& event, std::uint32_t version, ValueIndex presence,
                  OpIndex death) const {
     const OpIndex begin = out_.tape.values[presence].birth;
+    // The version alone does not tell: what has died holds the version of its end.
     const bool is_dead =
         death != kSurvives && event.at > death && (begin == kCarriedIn || begin <= death);
     if (version == event.needs && !is_dead) return;
     const OpIndex op = out_.op_of[event.at];
+    // Told apart, because a user can change where an operator runs again, but not what the step
+    // does.
     if (event.is_replay) {
       const ReplayError::Cause cause = cause_of(value, event.at);
       if (cause.is_written || cause.by != kSurvives) throw ReplayError(cause);
@@ -218,6 +238,7 @@ class Rewriter {
 
   const StepTape& tape_;
   const std::span<const Replay> replays_;
+  // Second runs are measured to take longer than first ones for each page that they fill.
   const std::vector<std::uint32_t> pages_made_ = pages_made(tape_);
   RewrittenTape out_;
   std::vector<OpIndex> moved_to_;  ///< Per operator of the original tape.

@@ -3,45 +3,32 @@
 #include <limits>
 #include <utility>
 
+#include "search_limits.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/strategies.h"
-#include "spillway/planner/swap_choices.h"
+#include "spillway/planner/swap_plan.h"
 
 namespace spillway::planner {
-namespace {
-
-// Simulated operators, as multiples of `refinement_ops`: where nobody stops the search, and where
-// somebody may.
-constexpr std::size_t kEffort = 4;
-constexpr std::size_t kStoppableEffort = 40;
-constexpr std::size_t kGivenStarts = 1;  // Of the known plan and those of strategies.
-constexpr double kSlack = 0.003;         // At the begin of the disturbances; in the end none.
-constexpr std::size_t kTriesPerStyle = 200;
-constexpr std::size_t kTriesPerStart = 50;
-// A step that takes hardly longer than its operators needs no better plan.
-constexpr double kAlmostCompute = 1.0005;
-constexpr double kOnlyCompute = 1.0 + 1e-9;
-// Tiny steps are quick to simulate, so they get so much more of it.
-constexpr std::size_t kTinyEffort = 4;
-// Where nobody stops the search, steps of more operators are not planned by other strategies, too.
-constexpr std::size_t kMostOpsUnstopped = 10000;
-
-}  // namespace
-
 StepSearch::StepSearch(const StepTape& tape, const SwapLimits& limits, const PlanEffort& effort)
     : tape_(tape),
       limits_(limits),
       effort_(effort),
       compute_seconds_(compute_begins(tape).back()),
       space_(tape, limits),
-      all_ops_(limits.refinement_ops * (effort.should_stop ? kStoppableEffort : kEffort) *
-               (tape.ops.size() <= kTinyOps ? kTinyEffort : 1)),
+      all_ops_(limits.refinement_ops * (effort.should_stop ? kStoppableEffort : kEffort)),
       ops_left_(all_ops_) {}
 
+// In the order of what somebody gets who stops it: any plan; swaps alone; the plans of all others;
+// our own drops, found at prices (the sweep), one by one (the climb) and at random (disturbances).
+// search.md tells the whole way. Refining swaps takes a large part of the effort and changes no
+// drops, so it comes at the end, unless the search may be stopped before.
 StepPlan StepSearch::run() {
+  // One plan at once, of a single try: whoever stops the search early gets one.
   offer(attempt(space_.nothing(), {limits_.target_share, ChoiceRule::kLeastCost, {}}));
   if (!best_->swaps.plan.is_feasible) return finished();  // Replays need no less.
   offer_known();
+  // All styles of swaps alone, unrefined: a fair plan to compare drops with, in a fraction of the
+  // time that refining takes.
   if (!is_over()) offer(best_attempt(space_.nothing(), 0));
   offer_published();
   find_evictions();
@@ -67,8 +54,6 @@ StepPlan StepSearch::run() {
   if (!best_->replays.empty() && !is_good_enough() && !is_stopped())
     offer(best_attempt(best_->fates, limits_.refinement_ops));
   offer_swaps_alone();
-  refine_finalists();
-  try_moments();
   return finished();
 }
 
@@ -89,6 +74,7 @@ void StepSearch::offer_known() {
     plan.replays = known.replays;
     plan.steps = rewrite_tape(tape_, plan.replays);
     plan.replay_seconds = replay_seconds(tape_, plan.replays);
+    // Its decisions are taken over, its figures are not: times and rates may be others now.
     plan.swaps = restore_swaps(plan.steps.tape, choices_of(known.steps.tape, known.swaps), limits_);
     offer_published(std::move(plan));
   } catch (const PlanError&) {
@@ -105,6 +91,8 @@ void StepSearch::offer_published() {
     if (!strategy.is_start) continue;
     if (ops_left_ == 0 || is_stopped()) return;
     try {
+      // Not `Strategy::plan`, which would check tape and limits again and ask whether the step
+      // fits.
       offer_published(strategy.make(tape_, limits_, [this] { return is_stopped(); }));
     } catch (const PlanError&) {
       continue;  // Such a step is none for it.
@@ -117,6 +105,8 @@ void StepSearch::offer_published(StepPlan plan) {
   spend(kPublishedTries * plan.steps.tape.ops.size());
   std::vector<Fate> fates = space_.fates_in(plan.steps);
   hand_out(std::move(plan));
+  // No set of ours describes such replays, or there are none: the plan itself is kept, but nothing
+  // can be changed in it.
   if (fates == space_.nothing() || is_over()) return;
   const Attempt own = attempt(std::move(fates), best_->swaps.style);
   if (own.is_pruned) return;
@@ -126,9 +116,10 @@ void StepSearch::offer_published(StepPlan plan) {
 
 /// A plan that is not made of the drops of an attempt of ours.
 void StepSearch::hand_out(StepPlan plan) {
-  if (!is_better(plan.swaps.estimate, best_estimate(), 1.0)) return;
+  if (!is_better(plan.swaps.estimate, best_estimate())) return;
   plan.strategy = "spillway";
   published_ = std::move(plan);
+  // Whoever runs the plan follows it from now on, while the search goes on.
   if (effort_.on_better) effort_.on_better(finished());
 }
 
@@ -142,12 +133,15 @@ StepSearch::Attempt StepSearch::rewritten(std::vector<Fate> fates) const {
   }
   made.is_pruned = true;
   made.swaps.plan.estimate.is_complete = false;
+  // Infinite, so that whoever compares it without asking never prefers it.
   made.swaps.plan.estimate.step_seconds = std::numeric_limits<double>::infinity();
   return made;
 }
 
 StepSearch::Attempt StepSearch::attempt(std::vector<Fate> fates, const SwapStyle& style) {
   Attempt made = rewritten(std::move(fates));
+  // Also where nothing is simulated: otherwise a search that only draws pruned sets would not
+  // end.
   spend(tape_.ops.size());
   if (made.is_pruned) return made;
   made.swaps = {style, SwapSearch(made.steps.tape, limits_).plan(style)};
@@ -166,14 +160,15 @@ StepSearch::Attempt StepSearch::best_attempt(std::vector<Fate> fates, std::size_
 
 /// The best is handed out; what is nearly as good is gone on from.
 bool StepSearch::offer(const Attempt& attempt, double worthwhile) {
-  keep_finalist(attempt);
   const bool is_first = !best_;
   const bool is_best = is_first || is_better(attempt.estimate(), best_->estimate(), worthwhile);
   const bool is_news = !published_ || is_better(attempt.estimate(), best_estimate(), worthwhile);
+  // Plans a little slower than the best are gone on from, less and less so: a search that takes
+  // improvements alone stays where it first finds none.
   const bool is_near = slack_ > 0.0 && attempt.fates != current_.fates && !is_best &&
                        is_better(attempt.estimate(), best_->estimate(), 1.0 + slack_);
   const bool is_step =
-      is_first || is_near || is_better(attempt.estimate(), current_.estimate(), kWorthwhile);
+      is_first || is_near || is_better(attempt.estimate(), current_.estimate(), kWorthwhileDrops);
   if (is_best) {
     best_ = attempt;
     if (is_news) published_.reset();
@@ -183,22 +178,14 @@ bool StepSearch::offer(const Attempt& attempt, double worthwhile) {
   return is_step;
 }
 
-StepPlan StepSearch::finished() const {
-  if (published_) return *published_;
-  StepPlan plan;
-  plan.strategy = "spillway";
-  plan.replays = best_->replays;
-  plan.replay_seconds = replay_seconds(tape_, best_->replays);
-  plan.steps = best_->steps;
-  plan.swaps = best_->swaps.plan;
-  return plan;
-}
+StepPlan StepSearch::finished() const { return published_ ? *published_ : plan_of(*best_); }
 
 const StepEstimate& StepSearch::best_estimate() const {
   return published_ ? published_->swaps.estimate : best_->estimate();
 }
 
 bool StepSearch::is_stopped() {
+  // Kept, so that all parts agree, whatever the caller's clock says next.
   was_stopped_ = was_stopped_ || (effort_.should_stop && effort_.should_stop());
   return was_stopped_;
 }

@@ -3,16 +3,27 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <random>
 #include <vector>
 
 #include "drop_space.h"
-#include "replay_list.h"
+#include "search_limits.h"
+#include "spillway/planner/recomputation.h"
 #include "spillway/planner/step_plan.h"
 #include "swap_search.h"
 
 namespace spillway::planner {
+
+/// A plan as the list of what runs again, whichever drops led to it, and the swaps beside it.
+struct ReplayList {
+  std::vector<Replay> replays;
+  RewrittenTape steps;
+  StyledSwaps swaps;
+
+  const StepEstimate& estimate() const { return swaps.plan.estimate; }
+};
 
 /// Searches sets of drops. Each is evaluated by the event model, with the swaps that go with it.
 /// Keeps references to what it is given.
@@ -24,14 +35,9 @@ class StepSearch {
 
  private:
   /// A set of drops and what comes of it.
-  struct Attempt {
+  struct Attempt : ReplayList {
     std::vector<Fate> fates;
-    std::vector<Replay> replays;
-    RewrittenTape steps;
-    StyledSwaps swaps;
     bool is_pruned = false;  ///< Far too much runs again; nothing else is known of it.
-
-    const StepEstimate& estimate() const { return swaps.plan.estimate; }
   };
   /// A set of drops to go on from, and how it was found.
   struct Start {
@@ -39,20 +45,11 @@ class StepSearch {
     DropPressure pressure;
   };
 
-  // A set of drops must be better by this much to be preferred to one that was tried before it.
-  static constexpr double kWorthwhile = 0.9999;
-  // All ways of swapping that are tried for one set of drops.
-  static constexpr std::size_t kSwapTries = 30;
-  // What a plan of another strategy counts, in plans of ours.
-  static constexpr std::size_t kPublishedTries = 2;
-  // Steps of so few operators get every moment of every swap of the best attempts tried.
-  static constexpr std::size_t kTinyOps = 16;
-
   Attempt rewritten(std::vector<Fate> fates) const;
   Attempt attempt(std::vector<Fate> fates, const SwapStyle& style);
   Attempt best_attempt(std::vector<Fate> fates, std::size_t refinement_ops);
   /// What is at least by so much better than the best.
-  bool offer(const Attempt& attempt, double worthwhile = kWorthwhile);
+  bool offer(const Attempt& attempt, double worthwhile = kWorthwhileDrops);
   void offer_swaps_alone();
   void offer_known();
   void offer_published();
@@ -60,12 +57,10 @@ class StepSearch {
   void hand_out(StepPlan plan);
   StepPlan plan_of(const ReplayList& list) const;
   void find_evictions();
+  void restyle(ReplayList& list);
   void prune_list(ReplayList list);
   void prune_lists();
   void prune_best();
-  void keep_finalist(const Attempt& attempt);
-  void refine_finalists();
-  void try_moments();
   StepPlan finished() const;
   bool is_stopped();
   bool is_over();
@@ -107,7 +102,6 @@ class StepSearch {
   std::vector<Start> starts_;          ///< The best few, best first.
   std::vector<ReplayList> lists_;      ///< Of on-line evictions, best first.
   std::vector<Replay> pruned_;         ///< Of the latest best plan that was pruned.
-  std::vector<Attempt> finalists_;     ///< Of a tiny step, best first.
   Attempt current_;                    ///< From which the local search goes on.
   DropPressure pressure_;              ///< That led to it.
   double slack_ = 0.0;                 ///< So much slower than the best it may be.

@@ -5,40 +5,24 @@
 #include <numeric>
 #include <utility>
 
+#include "search_limits.h"
 #include "step_search.h"
 
 namespace spillway::planner {
-namespace {
-
-constexpr std::array<double, 3> kShares{1.0, 0.94, 0.88};
-// What a second of transfers counts, or one over it: from links that have time to spare to those
-// that have none.
-constexpr double kMostWeight = 64.0;
-constexpr double kWeightStep = 2.0;
-constexpr std::array<double, 3> kFineWeights{0.7, 1.0, 1.4};
-constexpr std::array<double, 5> kOtherWeights{0.25, 0.5, 1.0, 2.0, 4.0};
-constexpr int kSweepRounds = 8;
-constexpr int kPruneRounds = 4;
-constexpr std::size_t kStarts = 3;
-constexpr double kClimbShare = 0.3;  // Of the effort that is left after the sweep.
-constexpr int kPicks = 32;
-
-}  // namespace
-
 /// The time of a step is about the larger of what operators and what transfers take. So the price
 /// of transfers in seconds of replays goes from hardly anything to very much; between lies a best,
 /// mostly near 1, so the sweep begins there: it may be stopped.
 void StepSearch::sweep() {
-  drop_by_prices({kShares.front(), 1.0});
+  drop_by_prices({kDropShares.front(), 1.0});
   for (double weight = kWeightStep; weight <= kMostWeight; weight *= kWeightStep) {
-    drop_by_prices({kShares.front(), 1.0 / weight});
-    drop_by_prices({kShares.front(), weight});
+    drop_by_prices({kDropShares.front(), 1.0 / weight});
+    drop_by_prices({kDropShares.front(), weight});
   }
   if (starts_.empty() || is_over()) return;
   // Swaps beside replays are other ones than swaps alone.
   offer(best_attempt(starts_.front().attempt.fates, 0));
   const double best = starts_.front().pressure.transfer_weight;
-  for (const double share : kShares) {
+  for (const double share : kDropShares) {
     for (const double factor : kFineWeights) drop_by_prices({share, best * factor});
   }
 }
@@ -50,6 +34,7 @@ void StepSearch::drop_by_prices(DropPressure pressure) {
   Attempt last = rewritten(space_.nothing());
   for (int round = 0; round < kSweepRounds && !is_over(); ++round) {
     std::vector<Fate> more = space_.extended(last.fates, last.steps, pressure);
+    // Nothing is too full any more, or drops cannot help what is.
     if (more == last.fates) break;
     last = attempt(std::move(more), best_->swaps.style);
     if (last.is_pruned) return;
@@ -59,12 +44,13 @@ void StepSearch::drop_by_prices(DropPressure pressure) {
 }
 
 void StepSearch::keep_start(const Attempt& attempt, DropPressure pressure) {
+  // The sweep finds some sets at several prices; three equal starts would be one.
   for (const Start& start : starts_) {
     if (start.attempt.fates == attempt.fates) return;
   }
   starts_.push_back({attempt, pressure});
   std::stable_sort(starts_.begin(), starts_.end(), [](const Start& a, const Start& b) {
-    return is_better(a.attempt.estimate(), b.attempt.estimate(), 1.0);
+    return is_better(a.attempt.estimate(), b.attempt.estimate());
   });
   if (starts_.size() > kStarts) starts_.pop_back();
 }
@@ -93,7 +79,10 @@ void StepSearch::begin_elsewhere(std::size_t count) {
 void StepSearch::climb() {
   std::vector<std::size_t> order(space_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
+  // Not std::shuffle, whose order the standard leaves open: plans would differ between libraries.
   for (std::size_t i = order.size(); i-- > 1;) std::swap(order[i], order[below(i + 1)]);
+  // Long steps have more drops than the effort allows to try; the rest of it is for moves that
+  // change several at once.
   const auto end = static_cast<std::size_t>((1.0 - kClimbShare) * static_cast<double>(ops_left_));
   for (const std::size_t drop : order) {
     if (ops_left_ <= end || is_over()) return;
@@ -116,6 +105,7 @@ void StepSearch::disturb() {
 void StepSearch::toggle(std::size_t drop) {
   const Fate now = current_.fates[drop];
   for (const Fate fate : {Fate::kStays, Fate::kDrops, Fate::kDropsEachTime}) {
+    // For an ingredient, to drop and to stay mean the same: it is kept for others.
     const bool is_same = fate == now || (space_.is_ingredient(drop) && fate == Fate::kDrops);
     if (is_same || is_over()) continue;
     std::vector<Fate> fates = current_.fates;
@@ -128,6 +118,8 @@ void StepSearch::toggle(std::size_t drop) {
 void StepSearch::repair_without(std::size_t drop) {
   std::vector<Fate> fates = current_.fates;
   if (fates[drop] == Fate::kStays) return toggle(drop);
+  // One degree less, and `spared` from being chosen again: otherwise the prices would only bring
+  // back what was there.
   fates[drop] = fates[drop] == Fate::kDropsEachTime ? Fate::kDrops : Fate::kStays;
   extend(rewritten(std::move(fates)), 2, drop);
 }
@@ -138,6 +130,7 @@ void StepSearch::add_and_prune(std::size_t drop) {
   if (fates[drop] == Fate::kDropsEachTime) return toggle(drop);
   fates[drop] = fates[drop] == Fate::kStays ? Fate::kDrops : Fate::kDropsEachTime;
   Attempt more = attempt(std::move(fates), current_.swaps.style);
+  // What it makes needless is worth looking for only where the drop alone is not better already.
   if (!offer(more)) prune(std::move(more), other_pressure().share);
 }
 
@@ -145,6 +138,8 @@ void StepSearch::add_and_prune(std::size_t drop) {
 void StepSearch::recreate_window() {
   std::vector<Fate> fates = current_.fates;
   const std::size_t first = below(fates.size());
+  // Stretches of all sizes: drops are numbered by the step, so neighbours relieve the same
+  // operators.
   const std::size_t end = std::min(first + (std::size_t{4} << below(6)), fates.size());
   for (std::size_t i = first; i < end; ++i) fates[i] = Fate::kStays;
   extend(rewritten(std::move(fates)), 3, kNoOp);
@@ -172,7 +167,7 @@ void StepSearch::extend(Attempt from, int rounds, std::size_t spared) {
 }
 
 void StepSearch::prune(Attempt from, double share) {
-  for (int round = 0; round < kPruneRounds && !from.is_pruned && !is_over(); ++round) {
+  for (int round = 0; round < kTakeBackRounds && !from.is_pruned && !is_over(); ++round) {
     std::vector<Fate> less = space_.pruned(from.fates, from.steps, share);
     if (less == from.fates) return;
     from = attempt(std::move(less), current_.swaps.style);
@@ -181,7 +176,7 @@ void StepSearch::prune(Attempt from, double share) {
 }
 
 DropPressure StepSearch::other_pressure() {
-  const double share = kShares[below(kShares.size())];
+  const double share = kDropShares[below(kDropShares.size())];
   return {share, pressure_.transfer_weight * kOtherWeights[below(kOtherWeights.size())]};
 }
 

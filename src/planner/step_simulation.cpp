@@ -2,9 +2,8 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <type_traits>
 
-#include "estimate_mean.h"
-#include "near_copies.h"
 #include "spillway/planner/swap_plan.h"
 #include "step_observer.h"
 #include "touch_intervals.h"
@@ -13,13 +12,41 @@
 #include "value_states.h"
 
 namespace spillway::planner {
-
-using profile::kCarriedIn;
-using profile::kNoValue;
-using profile::TapeOp;
-using profile::TapeValue;
-
 namespace {
+
+/// Mean over several repetitions; peaks are the largest. Complete if all are.
+StepEstimate mean_of(std::span<const StepEstimate> periods) {
+  const std::size_t count = periods.size();
+  StepEstimate sum;
+  for (const StepEstimate& period : periods) {
+    sum.step_seconds += period.step_seconds;
+    sum.stall_seconds += period.stall_seconds;
+    sum.interference_seconds += period.interference_seconds;
+    sum.written_pages += period.written_pages;
+    sum.read_pages += period.read_pages;
+    sum.far_written_pages += period.far_written_pages;
+    sum.far_read_pages += period.far_read_pages;
+    // Not means: memory has to hold the fullest repetition.
+    sum.near_peak_pages = std::max(sum.near_peak_pages, period.near_peak_pages);
+    sum.peak_pages = std::max(sum.peak_pages, period.peak_pages);
+    sum.demand_reads += period.demand_reads;
+    sum.forced_evictions += period.forced_evictions;
+    sum.is_complete = sum.is_complete && period.is_complete;
+  }
+  const auto rounded = [&](auto& number) {
+    number = static_cast<std::remove_reference_t<decltype(number)>>((number + count / 2) / count);
+  };
+  rounded(sum.written_pages);
+  rounded(sum.read_pages);
+  rounded(sum.far_written_pages);
+  rounded(sum.far_read_pages);
+  rounded(sum.demand_reads);
+  rounded(sum.forced_evictions);
+  sum.step_seconds /= static_cast<double>(count);
+  sum.stall_seconds /= static_cast<double>(count);
+  sum.interference_seconds /= static_cast<double>(count);
+  return sum;
+}
 
 // Repetitions until the model gives up on seeing two equal ones and takes the mean of the last
 // half.
@@ -27,7 +54,20 @@ constexpr std::size_t kMostPeriods = 8;
 constexpr double kWorkGrain = 1e6;  // Two moments of a transfer are equal up to so much of a page.
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
-/// One store, or two of them: what asks which one is left out where there is one.
+/// One store, or two of them. A template, because searches simulate one store thousands of times:
+/// what asks which tier is meant would cost them there for nothing.
+///
+/// What holds between any two events:
+///
+///     pages of a value    [ dirty | clean | out ]     the last resident ones leave first
+///     held_               present pages of all values, pages of reads in flight, and what the
+///                         operator that runs has allocated beside them
+///     now_, clock_        seconds and operators since the first repetition; next uses are told
+///                         by the latter, so they stay right over the end of a step
+///
+/// A write frees its pages when it ends, a read takes them when it begins: their frames are taken
+/// as long as a transfer goes on. Queues hold values and no pages, and may hold some that have
+/// died, come back or been touched since; who takes one out looks at its state.
 template <std::size_t kTiers>
 class Simulation {
  public:
@@ -51,6 +91,7 @@ class Simulation {
     std::vector<StepEstimate> periods;
     while (periods.size() < kMostPeriods) {
       periods.push_back(run_period());
+      // What does not work in one repetition is refused, whatever later ones would do.
       if (!estimate_.is_complete) return estimate_;
       carry_over();
       std::vector<std::uint64_t> end_state = boundary_state();
@@ -58,6 +99,8 @@ class Simulation {
       if (end_state == begin_state) return estimate_;
       begin_state = std::move(end_state);
     }
+    // Some plans go through two or three states in turn, and never come back to the one that the
+    // first repetition began in; the first ones are left out, since they still settle.
     StepEstimate mean = mean_of(std::span(periods).last(kMostPeriods / 2));
     mean.is_settled = false;
     return mean;
@@ -79,6 +122,8 @@ class Simulation {
     begin_events();
     for (OpIndex op = 0; op < tape_.ops.size() && estimate_.is_complete; ++op, ++clock_) run_op(op);
     estimate_.interference_seconds = slowdown_seconds();
+    // Added at the end instead of slowing operators as they run: what they lose does not depend on
+    // when, and moments of transfers stay those of the plan.
     estimate_.step_seconds = now_ - begin + estimate_.interference_seconds;
     end_events();
     return estimate_;
@@ -89,6 +134,8 @@ class Simulation {
     double sum = 0.0;
     for (std::size_t i = 0; i < channels_.size(); ++i) {
       double per_byte = limits_.rates.slowdown_seconds_per_byte();
+      // The link slows the operators by its copies, the disk by what its processor does: far bytes
+      // do both.
       if (i >= write_of(1)) per_byte += limits_.far->rates.slowdown_seconds_per_byte();
       sum += moved_beside_[i] * static_cast<double>(limits_.page_size.count()) * per_byte;
     }
@@ -108,6 +155,8 @@ class Simulation {
       state.push_back(channel.chunk);
       if (channel.chunk == 0) continue;
       state.push_back(std::uint64_t{channel.active} << 1 | (channel.is_cancelled ? 1 : 0));
+      // Rounded, because equal repetitions differ in the last digits of their times, which would
+      // never recur.
       state.push_back(static_cast<std::uint64_t>(std::llround(channel.work_left * kWorkGrain)));
     }
     if constexpr (kHasFar) copies_.add_state(state);
@@ -141,6 +190,8 @@ class Simulation {
 
   /// The step begins again: survivors go by the numbers that they have in it.
   void carry_over() {
+    // Into a new vector: a survivor may take the number of a value that has not been carried over
+    // yet.
     std::vector<Residency> next(values_.size());
     for (ValueIndex i = 0; i < values_.size(); ++i) {
       const TapeValue& value = tape_.values[i];
@@ -153,6 +204,8 @@ class Simulation {
     values_.swap(next);
     if constexpr (kHasFar) copies_.rename();
     for (Channel& channel : channels_) {
+      // What waits or flies over the boundary goes on in the next step, by the number that its
+      // value has there.
       for (ValueIndex& value : channel.queue) value = renamed(value);
       if (channel.chunk > 0) {
         channel.active = renamed(channel.active);
@@ -164,6 +217,7 @@ class Simulation {
       if (tape_.values[i].birth != kCarriedIn || values_[i].present + values_[i].coming > 0)
         continue;
       if (has_past_.empty()) find_pasts();
+      // It goes on from a value of the step before, and is out because that was.
       if (has_past_[i]) continue;
       values_[i].present = values_[i].dirty = pages_of(i);
       values_[i].next_use = moment(plan_.birth_distance[i]);
@@ -186,17 +240,24 @@ class Simulation {
   void run_op(OpIndex op) {
     const TapeOp& entry = tape_.ops[op];
     reserve_ = plan_.reserve_pages[op];
+    // Planned fetches are queued before the operator asks for its own values: these overtake them,
+    // and what both want is asked for once.
     for (const std::uint32_t i : plan_.fetches.of(op)) fetch(plan_.swaps[i].fetch_value);
     for (const auto& use : touches_of(tape_, op)) demand(use.value);
     const double arrived = now_;
+    // Pages first, then room: reads take room themselves, and only what is resident can be held by
+    // the operator.
     while (is_missing(op) && estimate_.is_complete) wait_or_evict(op, kChunkPages);
     while (held_ + entry.inside_peak_pages > limits_.budget_pages && estimate_.is_complete)
       wait_or_evict(op, held_ + entry.inside_peak_pages - limits_.budget_pages);
     if (!estimate_.is_complete) return;
+    // Whatever moved meanwhile cost nobody anything, so it is no interference (see `progress`).
     estimate_.stall_seconds += now_ - arrived;
+    // Its values are all there; the queue of fetches goes on where it was.
     demanded_.clear();
 
     held_ += entry.inside_peak_pages;
+    // The reserve is for what this and the next operators allocate; its own part is taken now.
     reserve_ -= std::min(reserve_, entry.inside_peak_pages);
     estimate_.peak_pages = std::max(estimate_.peak_pages, held_);
     const double begin = now_;
@@ -219,12 +280,14 @@ class Simulation {
         state.dirty = pages_of(use.value);
         if constexpr (kHasFar) copies_.forget(use.value);
       }
+      // From the plan and not from the tape, because strategies may tell their own (see `demand`).
       state.next_use = moment(plan_.use_distance[entry.first_use + i]);
       victims_.enter(use.value, values_[use.value]);
     }
     for (const ValueIndex born : births_.of(op)) {
       Residency& state = values_[born];
       state = Residency{};
+      // No copy in any store: it has to be written before it can leave.
       state.present = state.dirty = pages_of(born);
       state.next_use = moment(plan_.birth_distance[born]);
       held_ += pages_of(born);
@@ -235,6 +298,8 @@ class Simulation {
       const PlannedSwap& swap = plan_.swaps[i];
       const std::uint32_t staying = pages_of(swap.value) - swap.pages;
       const Residency& state = values_[swap.value];
+      // Some of its pages may be out still, or have been forced out: then they need not leave
+      // again.
       if (state.present <= staying) continue;
       if constexpr (kHasFar) copies_.aim(swap.value, state, swap);
       take_out(swap.value, state.present - staying);
@@ -260,10 +325,13 @@ class Simulation {
   /// Lets the last resident pages go: clean ones now, the others when written.
   void take_out(ValueIndex value, std::uint32_t pages) {
     Residency& state = values_[value];
+    // The last pages leave, and dirty ones are the first: so clean ones go at once, and only what
+    // is left is written.
     const std::uint32_t clean =
         std::min(pages, state.present - std::min(state.present, state.dirty));
     state.present -= clean;
     held_ -= clean;
+    // On their way already.
     if (pages == clean || pages - clean <= state.leaving) return;
     state.leaving = pages - clean;
     std::size_t tier = 0;
@@ -273,6 +341,7 @@ class Simulation {
 
   void fetch(ValueIndex value) {
     if (value == kNoValue) return;
+    // What is wanted back must not leave any more, although its write-out may be queued.
     keep(value);
     Residency& state = values_[value];
     const std::uint32_t missing = pages_of(value) - state.present - state.coming;
@@ -285,6 +354,7 @@ class Simulation {
     values_[value].leaving = 0;
     for (std::size_t tier = 0; tier < kTiers; ++tier) {
       Channel& writes = channels_[write_of(tier)];
+      // The chunk in flight cannot be called back: it ends, costs its time, and its pages stay.
       if (writes.chunk > 0 && writes.active == value) writes.is_cancelled = true;
     }
   }
@@ -295,6 +365,7 @@ class Simulation {
     state.pinned_at = clock_ + 1;
     const std::uint32_t missing = pages_of(value) - state.present;
     if (missing == 0) return;
+    // Where no fetch is queued or under way.
     if (state.coming == 0) ++estimate_.demand_reads;
     state.coming = missing;
     demanded_.push_back(value);
@@ -309,6 +380,8 @@ class Simulation {
 
   void wait_or_evict(OpIndex op, std::uint32_t wanted) {
     if (observer_.is_looking()) note_wait(op);
+    // Something in flight may bring the pages or make the room; evicting is for when nothing is,
+    // since what leaves against the plan comes back for another wait.
     if (!advance_one_event(kForever)) force_out(wanted);
     if (observer_.is_looking()) observer_.end_wait(now_);
   }
@@ -356,6 +429,7 @@ class Simulation {
       estimate_.is_complete = false;
       return;
     }
+    // No more than asked for: the value may be needed soon, and pages that stay need not be read.
     const std::uint32_t pages = std::min(values_[victim].present, wanted);
     estimate_.forced_evictions += pages;
     if constexpr (kHasFar) copies_.aim_near(victim, values_[victim]);
@@ -373,6 +447,8 @@ class Simulation {
     Channel& writes = channels_[write_of(tier)];
     while (writes.chunk == 0 && !writes.queue.empty()) {
       const ValueIndex value = writes.queue.front();
+      // It has died, or was touched since it was queued. Queues are not searched for it at that
+      // moment; it is passed over when its turn comes.
       if (value == kNoValue || values_[value].leaving == 0) {
         writes.queue.pop_front();
         continue;
@@ -409,6 +485,8 @@ class Simulation {
     Channel& reads = channels_[read_of(tier)];
     if (reads.chunk > 0) return;
     const std::uint32_t room = limits_.budget_pages - std::min(limits_.budget_pages, held_);
+    // Of two tiers, the other one may bring what the operator waits for; the room for that is not
+    // free for fetches of this one.
     std::uint32_t claimed = 0;  // By what an operator waits for and another tier has.
     for (const ValueIndex value : demanded_) {
       if (values_[value].coming == 0) continue;
@@ -430,6 +508,8 @@ class Simulation {
           reads.queue.pop_front();
           continue;
         }
+        // A fetch that took the room of the next operators would be paid for by evictions. So it
+        // waits, and those behind it, since they are needed later still.
         if (pages > 0 && room >= std::uint64_t{reserve_} + claimed + pages)
           start_reading(reads, value, pages, false);
         return;
@@ -486,12 +566,17 @@ class Simulation {
       const Channel& channel = channels_[i];
       left[i] = channel.chunk == 0 ? kForever
                                    : channel.work_left / (channel.pages_per_second * shares[i]);
+      // Rates change only when a channel gets busy or idle, so until the first of these ends
+      // nothing changes.
       step = std::min(step, left[i]);
     }
     if (step == kForever) return false;
     const bool is_until = step == until - now_;
+    // Not by adding: rounding would leave a rest of time, in which nothing ends.
     now_ = is_until ? until : now_ + step;
     for (std::size_t i = 0; i < channels_.size(); ++i)
+      // The one that ends is told so instead of being found by what is left: a rest of rounding
+      // would cost an event more, and make equal repetitions differ.
       progress(i, step * shares[i], left[i] <= step);
     for (std::size_t tier = 0; tier < kTiers; ++tier)
       if (left[write_of(tier)] <= step) finish_write(tier);
@@ -506,6 +591,7 @@ class Simulation {
     const double before = std::min<double>(channel.work_left, channel.chunk);  // After fixed time.
     channel.work_left -= seconds * channel.pages_per_second;
     if (is_finished) channel.work_left = 0.0;
+    // Only beside an operator that runs: one that waits cannot be slowed down.
     if (computes_) moved_beside_[i] += std::max(0.0, before - channel.work_left);
   }
 
@@ -517,6 +603,8 @@ class Simulation {
     estimate_.written_pages += pages;
     if (tier == 1) estimate_.far_written_pages += pages;
     observer_.note_transfer(writes.event, now_);
+    // Counted as written, because the link was busy with it; but its pages stay, or are gone
+    // already.
     if (writes.active == kNoValue || writes.is_cancelled) {
       if (kHasFar && tier == 0) copies_.release(pages);
       return;
@@ -525,6 +613,7 @@ class Simulation {
     state.leaving -= std::min(state.leaving, pages);
     const std::uint32_t gone = std::min(pages, state.present);
     state.present -= gone;
+    // The last pages have left, so what is dirty ends where presence ends.
     state.dirty = std::min(state.dirty, state.present);
     held_ -= gone;
     if (kHasFar && tier == 0) {
@@ -542,6 +631,7 @@ class Simulation {
     estimate_.read_pages += pages;
     if (tier == 1) estimate_.far_read_pages += pages;
     observer_.note_transfer(reads.event, now_);
+    // Its value died in flight: the frames were taken when the read began, and come free only now.
     if (reads.active == kNoValue) {
       held_ -= pages;
       note_residency();
@@ -578,6 +668,11 @@ class Simulation {
 };
 
 }  // namespace
+
+using profile::kCarriedIn;
+using profile::kNoValue;
+using profile::TapeOp;
+using profile::TapeValue;
 
 StepEstimate estimate_step(const StepTape& tape, const SwapPlan& plan, const SwapLimits& limits) {
   if (limits.far) return Simulation<2>(tape, plan, limits, nullptr).run();

@@ -8,6 +8,7 @@ StepPlan Strategy::plan(const StepTape& tape, const SwapLimits& limits,
                         const StopCheck& should_stop) const {
   check(limits);
   profile::check(tape);
+  // No strategy does anything where nothing has to, so none has to know that case.
   const bool fits = live_peak(tape) <= limits.budget_pages;
   StepPlan plan = fits ? plan_with_replays(tape, {}, limits) : make(tape, limits, should_stop);
   plan.strategy = name;

@@ -1,4 +1,4 @@
-#include "spillway/planner/swap_choices.h"
+#include "spillway/planner/swap_plan.h"
 
 #include <algorithm>
 
@@ -15,6 +15,8 @@ namespace {
 // An interval ends within four steps after its own, and transfers happen inside of it.
 constexpr std::uint64_t kMostSteps = 6;
 
+// Plans come from files, and the event model trusts its plan: an index out of range would be read,
+// and a fetch that is not its swap's would make pages out of nothing.
 class ChoiceCheck {
  public:
   ChoiceCheck(const StepTape& tape, const SwapChoices& choices)
@@ -67,11 +69,13 @@ class ChoiceCheck {
     }
     require(swap.fetch < op_count_ && swap.needed < op_count_, index, "the moment of coming back");
     const std::uint64_t fetch = std::uint64_t{swap.leave} + 1 + swap.out_ops;
+    // Both are stored, since a swap may stay out for several steps; so they have to agree.
     require(fetch % op_count_ == swap.fetch, index, "the time out");
     require(number_after(tape_, swap.value, fetch / op_count_) == swap.fetch_value &&
                 swap.fetch_value != kNoValue,
             index, "the fetched value");
     ValueIndex needed = swap.fetch_value;
+    // Between the fetch and the use the step may end, and the value gets another number each time.
     for (std::uint64_t step = 0; step < kMostSteps && needed != swap.needed_value; ++step)
       needed = number_after(tape_, needed, 1);
     require(needed == swap.needed_value && needed != kNoValue && is_used_by(needed, swap.needed),
@@ -121,6 +125,8 @@ SwapChoices choices_of(const StepTape& tape, const SwapPlan& plan) {
   choices.reserve_pages = plan.reserve_pages;
   choices.filled_share = plan.filled_share;
   const TouchIntervals touches = find_intervals(tape);
+  // Only `demand` tells distances that are not the tape's, to evict by age; files of all others
+  // need not hold a number per use.
   if (plan.use_distance != touches.use_distance) choices.use_distance = plan.use_distance;
   if (plan.birth_distance != touches.birth_distance) choices.birth_distance = plan.birth_distance;
   return choices;
@@ -144,6 +150,7 @@ SwapPlan restore_swaps(const StepTape& tape, const SwapChoices& choices, const S
   plan.filled_share = choices.filled_share;
   plan.smallest_budget_pages = smallest_budget(tape);
   plan.is_feasible = plan.smallest_budget_pages <= limits.budget_pages;
+  // Whether the plan works at all is for the event model to say, not for these checks.
   plan.estimate = estimate_step(tape, plan, limits);
   return plan;
 }

@@ -3,25 +3,11 @@
 #include <algorithm>
 #include <array>
 
+#include "search_limits.h"
 #include "spillway/base/error.h"
 
 namespace spillway::planner {
 namespace {
-
-// A plan must be better by this much to be preferred to one that was tried before it: fuller ones
-// leave less room for what the model does not know. Refining goes in smaller steps.
-constexpr double kWorthwhile = 0.999;
-constexpr double kWorthRefining = 0.9998;
-// Shares of the budget to fill that are tried beside the wanted one.
-constexpr std::array<double, 4> kOtherShares{1.0, 0.96, 0.92, 0.8};
-constexpr std::array<double, 3> kOtherLeads{0.0, 1.0, 8.0};
-constexpr std::array<std::uint32_t, 2> kOtherReserveOps{1, 3};
-constexpr std::array<TierRule, 3> kTierRules{TierRule::kShortest, TierRule::kLeastTime,
-                                             TierRule::kFirst};
-// As many of the shares are gone on with.
-constexpr std::size_t kRefinedStarts = 3;
-// Plans that wait for so small a share of the step are good enough.
-constexpr double kSmallStall = 0.005;
 
 const std::array<ChoiceRule, 3> kRules{ChoiceRule::kFarthestUse, ChoiceRule::kLeastCost,
                                        ChoiceRule::kBestValue};
@@ -42,11 +28,9 @@ void check(const SwapLimits& limits) {
   if (limits.far) check_rates(limits.far->rates);
 }
 
-bool is_better(const StepEstimate& now, const StepEstimate& before, double worthwhile) {
-  if (now.is_complete != before.is_complete) return now.is_complete;
-  return now.step_seconds < before.step_seconds * worthwhile;
-}
-
+// From structure to measure: rules choose pages by levels and costs; styles set the moments of all
+// swaps alike, with a simulation per style; refining changes single intervals, with one for each.
+// So most of the simulations go to what is good already.
 SwapSearch::SwapSearch(const StepTape& tape, const SwapLimits& limits)
     : tape_(tape),
       limits_(limits),
@@ -54,6 +38,7 @@ SwapSearch::SwapSearch(const StepTape& tape, const SwapLimits& limits)
       live_pages_(live_pages(tape)),
       begins_(compute_begins(tape)),
       cost_(page_cost(limits, excess_over(limits.budget_pages, live_pages_))) {
+  // All candidates share these; the rest of a plan is made anew for each of them.
   base_.use_distance = touches_.use_distance;
   base_.birth_distance = touches_.birth_distance;
   base_.births = births_per_op(tape);
@@ -67,6 +52,7 @@ bool SwapSearch::is_needed() const {
 
 /// Whether the near tier holds something, and not all that could ever leave.
 bool SwapSearch::may_choose_tiers() const {
+  // Where all goes far, or all fits near, there is no choice between the tiers.
   if (!limits_.far || limits_.far->near_pages == 0) return false;
   std::uint64_t pages = 0;
   for (const auto& value : tape_.values) pages += value.pages;
@@ -74,6 +60,7 @@ bool SwapSearch::may_choose_tiers() const {
 }
 
 EvictionChoice SwapSearch::choose(double share, ChoiceRule rule) const {
+  // A chooser would look at all intervals to find that none has to leave.
   if (!is_needed())
     return {std::vector<std::uint32_t>(touches_.intervals.size(), 0), LevelTree(live_pages_)};
   const auto target = static_cast<std::uint32_t>(share * static_cast<double>(limits_.budget_pages));
@@ -94,21 +81,27 @@ StyledSwaps SwapSearch::best(std::size_t refinement_ops, const StopCheck& should
     return {style, plan(style)};
   }
   std::vector<Candidate> starts{best_with(limits_.target_share)};
+  // The event model meets moments that the levels do not show, as chunks in flight and reserves; a
+  // plan that fills less of the budget has room for them, and one that fills more moves less. Which
+  // of them wins, only trying tells.
   for (const double share : kOtherShares) {
     if (should_stop_ && should_stop_()) break;
     starts.push_back(best_with(share));
   }
   std::stable_sort(starts.begin(), starts.end(), [](const Candidate& a, const Candidate& b) {
-    return is_better(a.plan.estimate, b.plan.estimate, 1.0);
+    return is_better(a.plan.estimate, b.plan.estimate);
   });
   StyledSwaps best;
   for (std::size_t i = 0; i < std::min(kRefinedStarts, starts.size()); ++i) {
     best_ = std::move(starts[i]);
+    // A try simulates the step once, so a limit of operators bounds the time for steps of any
+    // length.
     tries_left_ = refinement_ops / kRefinedStarts / tape_.ops.size();
     try_styles();
+    // Other pages may suit other moments, and other moments other pages: on, until neither helps.
     while (refine() && try_styles()) {
     }
-    if (i == 0 || is_better(best_->plan.estimate, best.plan.estimate, kWorthwhile))
+    if (i == 0 || is_better(best_->plan.estimate, best.plan.estimate, kWorthwhileSwaps))
       best = {best_->style, std::move(best_->plan)};
   }
   return best;
@@ -120,7 +113,7 @@ SwapSearch::Candidate SwapSearch::best_with(double share) {
     const EvictionChoice choice = choose(share, rule);
     for (const WriteOutMoment moment : {WriteOutMoment::kEarly, WriteOutMoment::kLate}) {
       if (is_stopped()) return std::move(*best_);
-      try_candidate(choice, {share, rule, {.write_outs = moment}}, kWorthwhile);
+      try_candidate(choice, {share, rule, {.write_outs = moment}}, kWorthwhileSwaps);
     }
   }
   return std::move(*best_);
@@ -157,7 +150,7 @@ bool SwapSearch::try_styles() {
     if (is_stopped()) return;
     SwapStyle style = best_->style;
     change(style.transfers);
-    has_improved |= try_candidate(best_->choice, style, kWorthwhile);
+    has_improved |= try_candidate(best_->choice, style, kWorthwhileSwaps);
   };
   for (const double lead : kOtherLeads)
     vary([&](TransferStyle& style) { style.lead_durations = lead; });
@@ -172,6 +165,8 @@ bool SwapSearch::try_styles() {
 bool SwapSearch::refine() {
   bool has_improved = false;
   for (std::uint32_t i = 0; i < touches_.intervals.size(); ++i) {
+    // Keeping first, since it moves less; taking more out helps where the budget is met only by
+    // waiting.
     for (const bool keeps : {true, false}) {
       if (tries_left_ == 0 || is_good_enough() || is_stopped()) return false;
       const std::int64_t change = keeps ? keepable(i) : takable(i);
@@ -210,6 +205,7 @@ std::int64_t SwapSearch::keepable(std::uint32_t index) const {
   if (choice.pages[index] == 0) return 0;
   const std::int64_t room = std::int64_t{limits_.budget_pages} -
                             choice.levels.max(interval.begin + 1, interval.covered_ops);
+  // An interval longer than the step takes its room once per copy that is alive.
   const std::int64_t copies = interval.covered_ops / tape_.ops.size() + 1;
   return std::clamp<std::int64_t>(room / copies, 0, choice.pages[index]);
 }

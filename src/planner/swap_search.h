@@ -13,12 +13,12 @@
 
 namespace spillway::planner {
 
-/// `plan_swaps` without its bound. Asks between tries, from the second one on, whether to stop.
-SwapPlan find_swaps(const StepTape& tape, const SwapLimits& limits,
-                    const StopCheck& should_stop = {});
-
-/// A plan must be complete, or else faster, to be better.
-bool is_better(const StepEstimate& now, const StepEstimate& before, double worthwhile);
+/// A plan must be complete, or else faster by so much, to be better.
+inline bool is_better(const StepEstimate& now, const StepEstimate& before,
+                      double worthwhile = 1.0) {
+  if (now.is_complete != before.is_complete) return now.is_complete;
+  return now.step_seconds < before.step_seconds * worthwhile;
+}
 
 /// All that one try of a swap plan is made from.
 struct SwapStyle {

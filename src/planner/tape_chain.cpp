@@ -14,8 +14,15 @@ using profile::TapeUse;
 
 namespace {
 
-constexpr OpIndex kNever = kNoOp;
-
+/// Looks for cuts of forward over which one value leads and which backward passes in reverse order:
+///
+///     forward     | block 0 | block 1 | block 2 |
+///     backward                                  | of 2 | of 1 | of 0 |
+///                           ^ cut: one value leads on, and nothing that lies before it is needed
+///                             by what backward does behind it
+///
+/// Nets with skip connections inside of blocks have such cuts between these; those in which layers
+/// read all layers before them have none.
 class ChainFinder {
  public:
   ChainFinder(const StepTape& tape, const ForwardStash& stash, const Recomputation& all,
@@ -24,6 +31,8 @@ class ChainFinder {
     ReplayWalk walk(all);
     for (std::size_t i = 0; i < stash.values.size(); ++i) {
       const StashedValue& value = stash.values[i];
+      // What cannot be recomputed stays wherever chains are cut, so it neither counts for their
+      // sizes nor keeps a cut from being one.
       if (!walk.can_drop(value.value, value.after)) continue;
       droppable_.push_back(i);
       is_droppable_[value.value] = true;
@@ -38,11 +47,15 @@ class ChainFinder {
     std::size_t taken = droppable_.size();  // Those of later blocks lie behind.
     ChainBlock block{0, stash_.forward_end, kNoValue, {}, stash_.forward_end + 1};
     bool is_last = true;
+    // From the end back, because backward takes the last block first: where it begins a block, it
+    // has ended the one behind.
     for (OpIndex cut = stash_.forward_end; cut-- > 0;) {
       const auto boundary = boundary_at(cut);
       if (!boundary) continue;
       const std::size_t first = first_born_behind(cut);
       const OpIndex begin = is_last ? block.backward : backward_of(first, taken, block);
+      // Something before the cut is needed earlier: backward does not come in the reverse order of
+      // blocks here, so this is no cut of a chain.
       if (!is_big_enough(first, taken) || oldest_need_[first] < begin) continue;
       block.first = cut + 1;
       block.backward = begin;
@@ -77,6 +90,7 @@ class ChainFinder {
       const OpIndex birth = tape_.values[i].birth;
       if (birth == kCarriedIn || birth >= last_touch[i] || !tape_.ops[birth].is_replayable)
         continue;
+      // As changes at both ends, so that all cuts together take as long as the step is.
       crossing_[birth].count += 1;
       crossing_[birth].sum += i;
       crossing_[last_touch[i]].count -= 1;
@@ -93,11 +107,13 @@ class ChainFinder {
     if (crossing_[cut].count == 0) return kNoValue;
     if (crossing_[cut].count > 1) return std::nullopt;
     const auto value = static_cast<ValueIndex>(crossing_[cut].sum);
+    // Written behind the cut it would be two contents, of which replays of the next block need the
+    // first.
     return last_write_[value] <= cut && is_droppable_[value] ? std::optional(value) : std::nullopt;
   }
 
   void find_oldest_needs() {
-    oldest_need_.assign(droppable_.size() + 1, kNever);
+    oldest_need_.assign(droppable_.size() + 1, kNoOp);
     for (std::size_t i = 0; i < droppable_.size(); ++i)
       oldest_need_[i + 1] = std::min(oldest_need_[i], stash_.values[droppable_[i]].next);
   }
@@ -112,7 +128,7 @@ class ChainFinder {
   /// The first need of what is inside the block. Where there is nothing: the last use of the
   /// boundary, the first one being that of the next block; behind it if it is used once.
   OpIndex backward_of(std::size_t first, std::size_t end, const ChainBlock& block) const {
-    OpIndex begin = kNever;
+    OpIndex begin = kNoOp;
     OpIndex behind_boundary = block.backward;
     for (std::size_t i = first; i < end; ++i) {
       const StashedValue& value = stash_.values[droppable_[i]];
@@ -122,12 +138,14 @@ class ChainFinder {
       else
         begin = std::min(begin, value.next);
     }
-    return std::max(block.backward, begin == kNever ? behind_boundary : begin);
+    return std::max(block.backward, begin == kNoOp ? behind_boundary : begin);
   }
 
   bool is_big_enough(std::size_t first, std::size_t end) const {
     std::uint64_t pages = 0;
     for (std::size_t i = first; i < end; ++i) pages += stash_.values[droppable_[i]].pages;
+    // By pages and not by operators: the dynamic program is about memory, and its time grows with
+    // the cube of the blocks.
     return pages > 0 && pages * most_blocks_ >= pages_;
   }
 

@@ -26,6 +26,10 @@ struct Copies {
   double order = 0.0;                                           ///< The highest comes first.
 };
 
+/// The near tier is memory that fills and empties along the step, so which copies it takes is a
+/// packing of stretches. Greedy by one order, each copy whole as far as there is room during all of
+/// its stretch: an exact choice would not be better founded, as the event model decides in the end
+/// and copies may move on to the far tier.
 class TierChooser {
  public:
   TierChooser(const StepTape& tape, const TouchIntervals& touches,
@@ -43,6 +47,8 @@ class TierChooser {
 
   std::vector<std::uint32_t> choose(TierRule rule, const std::vector<TierWish>& wishes) {
     std::vector<std::uint32_t> far(pages_.size(), 0);
+    // The event model sends on to the far tier what the near one has no room for, so first come is
+    // what happens by itself.
     if (rule == TierRule::kFirst && wishes.empty()) return far;
     collect();
     for (Copies& each : copies_) set_order(each, rule, wishes);
@@ -51,6 +57,7 @@ class TierChooser {
     std::vector<std::uint32_t> near_pages(pages_.size(), 0);
     for (const Copies& each : copies_) {
       const bool is_wanted = wishes.empty() || wishes[each.group] != TierWish::kFar;
+      // In part where not all fit: the last pages of a value are near, those before them far.
       near_pages[each.group] = is_wanted ? take_room(each) : 0;
     }
     for (std::size_t i = 0; i < pages_.size(); ++i)
@@ -72,6 +79,8 @@ class TierChooser {
     }
     for (Copies& each : copies_) {
       const Interval& any = touches_.intervals[each.group];
+      // A copy of what nobody writes never gets old: it keeps its place all the time, and costs no
+      // write.
       if (any.epoch == kNeverWritten)
         each.end = each.begin + op_count_;
       else
@@ -82,6 +91,8 @@ class TierChooser {
   void add(Copies& copies, const Interval& interval, std::uint32_t pages) const {
     const std::uint64_t begin = interval.later_steps * op_count_ + interval.begin + 1;
     const std::uint64_t end = begin + interval.covered_ops;
+    // A copy is made for the interval in which most of its pages are out; the others use a part of
+    // it.
     copies.pages = std::max(copies.pages, pages);
     copies.begin = std::min(copies.begin, begin);
     copies.end = std::max(copies.end, end);
@@ -90,6 +101,7 @@ class TierChooser {
       copies.saved_seconds += pages * (far_.read - near_.read);
       moving += pages * far_.read;
     }
+    // The shortest of its intervals is the one that the far tier would make an operator wait for.
     copies.least_idle = std::min(copies.least_idle, begin_of(end) - begin_of(begin) - moving);
   }
 
@@ -114,6 +126,7 @@ class TierChooser {
   std::uint32_t take_room(const Copies& copies) {
     const auto first = static_cast<std::uint32_t>(copies.begin % op_count_);
     const auto length = static_cast<std::uint32_t>(copies.end - copies.begin);
+    // Copies of several steps are there at once when one outlives its step.
     const auto at_once = static_cast<std::int64_t>((length + op_count_ - 1) / op_count_);
     const std::int64_t room = (capacity_ - taken_.max(first, length)) / at_once;
     const auto pages = static_cast<std::uint32_t>(std::clamp<std::int64_t>(room, 0, copies.pages));
@@ -137,6 +150,8 @@ class TierChooser {
 std::vector<ValueIndex> roots_of(const StepTape& tape) {
   std::vector<ValueIndex> roots(tape.values.size(), kNoValue);
   for (ValueIndex i = 0; i < roots.size(); ++i) {
+    // Values that are never written keep their copy for ever, so all numbers that one storage goes
+    // by in turn share it.
     for (ValueIndex at = i; at != kNoValue && roots[at] == kNoValue;) {
       roots[at] = i;
       at = tape.values[at].death == kSurvives ? tape.values[at].becomes : kNoValue;

@@ -17,6 +17,14 @@ constexpr std::uint32_t kPeriodsAhead = 4;
 // Values that a storage may be in turn before its life is taken for a closed loop.
 constexpr std::uint32_t kLongestChain = 64;
 
+/// One walk over the operators, then one over the values for what leads over the end of the step:
+///
+///     value 7    born . used . . . |                       becomes value 2
+///     value 2                      | . . used . . dies
+///                         \_________________/               one interval of value 7, one epoch
+///
+/// The next step has the same operators, so what follows the last touch of a value is what precedes
+/// the first one of the value that it becomes. Nothing else of the next step is needed.
 class IntervalFinder {
  public:
   explicit IntervalFinder(const StepTape& tape)
@@ -38,10 +46,13 @@ class IntervalFinder {
         Touches& born = touches_[value];
         born.last = op;
         born.last_slot = &found_.birth_distance[value];
+        // A birth is a write: what was born has no copy in the store.
         born.epoch = new_epoch(op);
       }
+      // Behind the touches of operator 0, which would be their first otherwise.
       if (op == 0) enter_strangers();
     }
+    // Only now all first touches are known, to which the last ones lead over the boundary.
     for (ValueIndex i = 0; i < touches_.size(); ++i) close(i);
     for (ValueIndex i = 0; i < touches_.size(); ++i) add_idle(i);
     resolve_epochs();
@@ -96,6 +107,7 @@ class IntervalFinder {
       enter_carried(use.value);
       touches.first = op;
       if (touches.predecessor == kNoValue) found_.birth_distance[use.value] = op;
+      // An operator may read a value by two of its arguments: that is one touch, and no interval.
     } else if (touches.last != op) {
       *touches.last_slot = op - touches.last;
       add(use.value, touches, op - touches.last - 1, IntervalEnd::kUsed);
@@ -106,6 +118,7 @@ class IntervalFinder {
   }
 
   void add(ValueIndex value, const Touches& touches, std::uint32_t covered, IntervalEnd end) {
+    // Used by neighbouring operators: there is no moment at which it could be out.
     if (covered == 0) return;
     found_.intervals.push_back(
         {value, touches.last, covered, tape_.values[value].pages, touches.epoch, end});
@@ -116,6 +129,8 @@ class IntervalFinder {
     Touches& touches = touches_[value];
     if (touches.last == kNoOp) return;
     const TapeValue& here = tape_.values[value];
+    // Until another use is found. The slot is where the distance from the last touch belongs, a use
+    // or the birth.
     *touches.last_slot = kDiesUnused;
     if (here.death != kSurvives) {
       add(value, touches, here.death - touches.last, IntervalEnd::kDies);
@@ -131,6 +146,7 @@ class IntervalFinder {
         add(value, touches, covered, IntervalEnd::kUsed);
         return;
       }
+      // Its idle time is part of this interval, and must not become another one.
       touches_[next].is_visited = true;
       if (tape_.values[next].death != kSurvives) {
         add(value, touches, covered + tape_.values[next].death + 1, IntervalEnd::kDies);
@@ -172,6 +188,8 @@ class IntervalFinder {
       for (std::uint32_t hops = 0; source != kNeverWritten; ++hops) {
         const ValueIndex predecessor = last_touched(inherits_[source]);
         if (predecessor == kNoValue) break;
+        // One copy serves the intervals on both sides of the boundary, if no operator writes in
+        // between: so they have to be one epoch, although the value has two numbers.
         const std::uint32_t next = touches_[predecessor].epoch;
         // Coming back to the start means that no operator of the step writes the value.
         const bool is_loop = next == epoch || next == source || hops > kLongestChain;
@@ -228,6 +246,8 @@ std::vector<std::uint32_t> live_pages(const StepTape& tape) {
   const std::size_t op_count = tape.ops.size();
   std::vector<std::int64_t> change(op_count + 1, 0);
   for (const TapeValue& value : tape.values) {
+    // During the operator that makes a value its pages are part of the peak inside, so they count
+    // from the next one on.
     const std::size_t from = value.birth == kCarriedIn ? 0 : value.birth + std::size_t{1};
     const std::size_t to = value.death == kSurvives ? op_count : value.death + std::size_t{1};
     if (from >= to) continue;

@@ -22,9 +22,12 @@ void share_link(const Rates& rates, const Rates& left, bool has_near, double& ne
   const double alone = std::min(rates.link, rates.disk);
   const double link = rates.link * left.link;
   const double disk = rates.disk * left.disk;
+  // Both tiers share the link evenly while both want it; what the disk cannot take of its half goes
+  // to the near tier.
   const double offered = has_near ? link / 2 : link;
   const bool is_disk_slower = disk <= offered;
   const double far_rate = std::min(disk, offered);
+  // As shares of what each moves alone, since the event model knows a channel by that rate.
   near = (link - far_rate) / rates.link;
   // The quotient, without its rounding where it is plain.
   if (is_disk_slower)
@@ -46,6 +49,7 @@ TransferRates rates_behind(const TransferRates& link, const TransferRates& disk)
     share_link({link.*rate, disk.*rate}, {link.duplex_share, disk.duplex_share}, false, near, far);
     rates.duplex_share = std::max(rates.duplex_share, far);
   }
+  // A page passes one after the other, so what each costs beyond the bytes adds up.
   rates.write_fixed_seconds = link.write_fixed_seconds + disk.write_fixed_seconds;
   rates.read_fixed_seconds = link.read_fixed_seconds + disk.read_fixed_seconds;
   rates.interference_seconds_per_byte =
@@ -67,6 +71,8 @@ void set_rates(const SwapLimits& limits, Channels<1>& channels) {
 void set_rates(const SwapLimits& limits, Channels<2>& channels) {
   SwapLimits one = limits;
   for (const std::size_t tier : {std::size_t{0}, kFar}) {
+    // A far channel moves as fast as link and disk let it together; what they share with others is
+    // told by the shares.
     if (tier == kFar) one.rates = rates_behind(limits.rates, limits.far->rates);
     Channels<1> plain;
     set_rates(one, plain);
@@ -77,6 +83,8 @@ void set_rates(const SwapLimits& limits, Channels<2>& channels) {
   }
 }
 
+// A table by the set of busy channels, because the event model asks at each event: with one store
+// there are four sets, with two of them sixteen.
 void set_shares(const SwapLimits& limits, ChannelShares<1>& shares) {
   for (auto& set : shares) set.fill(1.0);
   shares[3].fill(limits.rates.duplex_share);
@@ -88,6 +96,7 @@ void set_shares(const SwapLimits& limits, ChannelShares<2>& shares) {
   for (std::size_t busy = 0; busy < shares.size(); ++busy) {
     const bool has_writes = is_busy(busy, kWrite) || is_busy(busy, kFar + kWrite);
     const bool has_reads = is_busy(busy, kRead) || is_busy(busy, kFar + kRead);
+    // The link is shared by what moves in both directions of either tier, the disk only by its own.
     const bool is_far_duplex = is_busy(busy, kFar + kWrite) && is_busy(busy, kFar + kRead);
     const Rates left{has_writes && has_reads ? link.duplex_share : 1.0,
                      is_far_duplex ? disk.duplex_share : 1.0};

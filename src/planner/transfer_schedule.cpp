@@ -30,6 +30,17 @@ struct Deadline {
   double lead_seconds = 0.0;  ///< Result: how long before its deadline it starts.
 };
 
+/// What leaves is chosen; this finds when. Moments count operators through several steps, from the
+/// one in which an interval begins: leave < fetch <= needed, although the fetch may be in the next
+/// step. `choice_.levels` says all the time what would be resident at each operator by the moments
+/// that are set so far:
+///
+///     as chosen          everything away from its last use to its next one
+///     late write-outs    back in until the room is due         (delay_write_outs)
+///     fetches            back in from their start on           (place_fetches)
+///
+/// The level with everything away is the lowest there is, so each of these looks whether its pages
+/// find room where it puts them.
 class Scheduler {
  public:
   Scheduler(const StepTape& tape, const TouchIntervals& touches, EvictionChoice choice,
@@ -56,6 +67,7 @@ class Scheduler {
       entries_.push_back(
           {&interval, choice_.pages[i], interval.begin, needed, kNoOp, true, far[i]});
     }
+    // Before fetches are placed: they need to know what is still in.
     if (style_.write_outs == WriteOutMoment::kLate) delay_write_outs();
     place_fetches();
     emit();
@@ -82,13 +94,18 @@ class Scheduler {
   /// round counts; the first one tells it how busy the resource is at the end of the step.
   void find_leads(std::vector<Deadline>& deadlines) const {
     std::stable_sort(deadlines.begin(), deadlines.end(), [&](const auto& a, const auto& b) {
+      // One step stands for all: what ends in a later one uses the resource at the same time of its
+      // own.
       return a.op % op_count_ > b.op % op_count_;
     });
+    // Backwards in time: a transfer ends before its deadline and before the one behind it begins.
     double limit = std::numeric_limits<double>::infinity();
     for (int round = 0; round < 2; ++round) {
       for (Deadline& deadline : deadlines) {
         const double due = begins_[deadline.op % op_count_];
         limit = std::min(due, limit) - deadline.duration;
+        // Earlier than the last moment, because transfers run at a part of their rate while the
+        // other direction is busy, and operators are not as punctual as the tape.
         deadline.lead_seconds = due - limit + style_.lead_durations * deadline.duration;
       }
       limit += begins_[op_count_];
@@ -125,6 +142,8 @@ class Scheduler {
   void delay_write_outs() {
     const std::vector<std::int64_t> early_levels = levels_now();
     // From here on the levels are those before late ones leave.
+    // Each stays until it is missed; one that ends before that never leaves, and saves its
+    // write-out and its read.
     for (Entry& entry : entries_) {
       if (!is_delayable(entry)) continue;
       choice_.levels.add(entry.interval->begin + 1, entry.interval->covered_ops, entry.pages);
@@ -147,6 +166,7 @@ class Scheduler {
                          static_cast<std::uint32_t>(entry.needed - entry.leave - 1),
                          -std::int64_t{entry.pages});
     }
+    // Late moments are found in one walk, which assumes that the step ends as it began.
     hurry_where_crowded(early_levels);
   }
 
@@ -181,6 +201,7 @@ class Scheduler {
     for (std::uint32_t op = 0; op < op_count_; ++op) {
       for (; next < entries_.size() && entries_[next].interval->begin < op; ++next)
         if (is_delayable(entries_[next])) begun.push_back(next);
+      // Where even early write-outs leave too much, there is nothing to hurry for.
       const std::int64_t limit = std::max(early_levels[op], target());
       hurry(begun, op, op, limit);
       hurry(begun_before, op, op + op_count_, limit);
@@ -194,6 +215,7 @@ class Scheduler {
     for (; !waiting.empty() && choice_.levels.at(op) > limit; waiting.pop_front()) {
       Entry& entry = entries_[waiting.front()];
       const std::uint64_t begin = entry.interval->begin;
+      // Out already, or over by then.
       if (here > entry.leave || here - begin > op_count_) continue;
       choice_.levels.add(entry.interval->begin + 1, static_cast<std::uint32_t>(entry.leave - begin),
                          -std::int64_t{entry.pages});
@@ -225,6 +247,8 @@ class Scheduler {
     }
     std::int64_t out = 0;
     std::uint32_t next = 0;
+    // Twice around, since what begins in the first round may go in the second. Only intervals of
+    // the first get their moment here; the others stand for the steps before and behind.
     for (std::uint64_t now = 0; now < 2 * op_count_; ++now) {
       const int period = now < op_count_ ? 0 : 1;
       const std::uint64_t op = now % op_count_;
@@ -244,6 +268,7 @@ class Scheduler {
       while (level - out > target() && !waiting.empty()) {
         const Waiting oldest = waiting.front();
         waiting.pop_front();
+        // It was needed before its room was: it stays.
         if (oldest.end <= now) continue;
         out += entries_[oldest.entry].pages;
         returning[oldest.end] += entries_[oldest.entry].pages;
@@ -267,6 +292,8 @@ class Scheduler {
     for (auto deadline = deadlines.rbegin(); deadline != deadlines.rend(); ++deadline) {
       Entry& entry = entries_[deadline->entry];
       const double start = begin_of(entry.needed) - deadline->lead_seconds;
+      // Later than wished for where an operator in between has no room: coming earlier would force
+      // something else out.
       entry.fetch = earliest_with_room(entry, last_begun_by(start, entry), ceiling);
       choice_.levels.add(static_cast<std::uint32_t>(entry.fetch % op_count_),
                          static_cast<std::uint32_t>(entry.needed - entry.fetch), entry.pages);
@@ -309,6 +336,7 @@ class Scheduler {
     std::vector<std::uint32_t> swaps_of_epoch(touches_.epoch_count, 0);
     for (const Entry& entry : entries_) {
       if (entry.is_needed && entry.interval->epoch != kNeverWritten)
+        // By what really leaves: a late write-out that is never due makes no copy.
         ++swaps_of_epoch[entry.interval->epoch];
     }
     for (const Entry& entry : entries_) {
@@ -329,6 +357,7 @@ class Scheduler {
         swap.fetch_value = number_after(tape_, entry.interval->value, entry.fetch / op_count_);
         swap.needed_value = number_after(tape_, entry.interval->value, entry.needed / op_count_);
         const std::uint32_t epoch = entry.interval->epoch;
+        // A copy is worth keeping where a later swap finds it and no write makes it void before.
         swap.keeps_copy = (epoch == kNeverWritten || swaps_of_epoch[epoch] > 1) &&
                           !is_written(swap.needed, swap.needed_value);
       }
@@ -385,6 +414,7 @@ PageCost page_cost(const SwapLimits& limits, std::uint32_t excess_pages) {
   const PageCost near = page_cost(limits.rates, limits.page_size);
   if (!limits.far || limits.far->near_pages >= excess_pages) return near;
   const PageCost far = page_cost(rates_behind(limits.rates, limits.far->rates), limits.page_size);
+  // Which pages go far is decided after what leaves, so the choice reckons with the mean of both.
   const double share = static_cast<double>(limits.far->near_pages) / excess_pages;
   return {share * near.write + (1.0 - share) * far.write,
           share * near.read + (1.0 - share) * far.read};
@@ -412,6 +442,7 @@ std::vector<std::uint32_t> fetch_reserves(const StepTape& tape, std::uint32_t ah
   }
   std::vector<std::uint32_t> reserves(op_count, 0);
   for (std::size_t op = 0; op < op_count; ++op) {
+    // Not a sum of what they allocate: what one of them frees serves those behind it.
     std::int64_t grown = 0;
     std::int64_t most = 0;
     for (std::size_t i = 0; i < std::min<std::size_t>(ahead, op_count); ++i) {

@@ -16,7 +16,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kFormat = "spillway-profile";
 constexpr std::uint64_t kVersion = 1;
 constexpr std::uint64_t kMinor = 6;
 
@@ -81,18 +80,12 @@ ordered_json values_json(const StepProfile& profile) {
   return json;
 }
 
-ordered_json rates_json(const TransferRates& rates) {
-  ordered_json json;
-  for (const RateField& field : kRateFields) json[field.key] = rates.*field.field;
-  return json;
-}
-
 /// As the reader takes it, whatever the program is called.
 std::string plain(const std::string& text) { return without_control_characters(text); }
 
-ordered_json disks_json(const DisksBehind& disks) {
-  ordered_json json = rates_json(disks.rates);
-  json["host_pages"] = disks.host_pages;
+ordered_json disks_json(const FarTier& disks) {
+  ordered_json json = rates_json<ordered_json>(disks.rates);
+  json["host_pages"] = disks.near_pages;
   return json;
 }
 
@@ -111,7 +104,7 @@ ordered_json dependences_json(const std::vector<HiddenDependence>& dependences) 
 ordered_json json_of(const StepProfile& profile) {
   const ProfileOrigin& origin = profile.origin;
   ordered_json json;
-  json["format"] = kFormat;
+  json["format"] = kProfileFormat.name;
   json["version"] = kVersion;
   json["minor"] = kMinor;
   json["origin"] = {{"source", origin.source},
@@ -127,7 +120,7 @@ ordered_json json_of(const StepProfile& profile) {
   json["small_bytes"] = profile.small_bytes.count();
   json["small_parameter_bytes"] = profile.small_parameter_bytes.count();
   if (profile.program_needs) json["program_needs"] = needs_json(*profile.program_needs);
-  if (profile.rates) json["rates"] = rates_json(*profile.rates);
+  if (profile.rates) json["rates"] = rates_json<ordered_json>(*profile.rates);
   if (profile.disks) json["disks"] = disks_json(*profile.disks);
   json["classes"] = column(kClasses, [](const auto& each) { return each.name; });
   json["kinds"] = {
@@ -171,7 +164,7 @@ class ProfileReader {
 
  private:
   void read_head(JsonObject& root) {
-    root.require_format(kFormat);
+    root.require_format(kProfileFormat);
     const std::uint64_t version = root.count("version", 1, kMost64);
     if (version > kVersion)
       throw ConfigError("{}: version {} of the format is newer than this Spillway, which reads {} "

@@ -26,13 +26,21 @@ std::vector<Touches> touches_of(const StepTape& tape) {
   return touches;
 }
 
-StorageClass class_of(const TapeValue& value, const Touches& touches, OpIndex first_gradient) {
+bool is_optimizer_state(const TapeValue& value, const Touches& touches, OpIndex first_gradient) {
+  return value.birth == kCarriedIn && value.death == kSurvives &&
+         touches.first_write != kSurvives && touches.first > first_gradient;
+}
+
+/// `update`: where the optimizer's begins.
+StorageClass class_of(const TapeValue& value, const Touches& touches, OpIndex first_gradient,
+                      OpIndex update) {
   const bool is_written = touches.first_write != kSurvives;
+  if (value.birth != kCarriedIn && value.death == kSurvives) return StorageClass::kUnknown;
   if (value.birth != kCarriedIn)
-    return value.death != kSurvives ? StorageClass::kActivation : StorageClass::kUnknown;
+    return value.birth < update ? StorageClass::kActivation : StorageClass::kWorkspace;
   if (touches.first == kSurvives) return StorageClass::kUnknown;
   if (value.death != kSurvives) return is_written ? StorageClass::kUnknown : StorageClass::kInput;
-  if (is_written && touches.first > first_gradient) return StorageClass::kOptimizerState;
+  if (is_optimizer_state(value, touches, first_gradient)) return StorageClass::kOptimizerState;
   return StorageClass::kBuffer;
 }
 
@@ -44,10 +52,27 @@ std::string_view class_text(StorageClass holds) {
     case StorageClass::kBuffer: return "buffer";
     case StorageClass::kActivation: return "activation";
     case StorageClass::kInput: return "input";
+    case StorageClass::kWorkspace: return "workspace";
     case StorageClass::kSharedPage: return "shared page";
     case StorageClass::kUnknown: break;
   }
   return "tensor";
+}
+
+/// The first use of an optimizer state, or write to a parameter behind the first gradient; later
+/// than any operator: there is none.
+OpIndex begin_of_update(const StepTape& tape, std::span<const StorageClass> noted,
+                        std::span<const Touches> touches, OpIndex first_gradient) {
+  OpIndex begin = kSurvives;
+  for (ValueIndex i = 0; i < noted.size(); ++i) {
+    if (noted[i] == StorageClass::kUnknown &&
+        is_optimizer_state(tape.values[i], touches[i], first_gradient))
+      begin = std::min(begin, touches[i].first);
+    if (noted[i] == StorageClass::kParameter && touches[i].first_write != kSurvives &&
+        touches[i].first_write > first_gradient)
+      begin = std::min(begin, touches[i].first_write);
+  }
+  return begin;
 }
 
 }  // namespace
@@ -62,11 +87,12 @@ std::vector<StorageClass> classify_values(const StepTape& tape,
     const OpIndex birth = tape.values[i].birth;
     first_gradient = std::min(first_gradient, birth != kCarriedIn ? birth : touches[i].first_write);
   }
+  const OpIndex update = begin_of_update(tape, noted, touches, first_gradient);
   std::vector<StorageClass> classes(noted.begin(), noted.end());
   for (ValueIndex i = 0; i < classes.size(); ++i) {
     if (tape.values[i].is_shared) classes[i] = StorageClass::kSharedPage;
     if (classes[i] == StorageClass::kUnknown)
-      classes[i] = class_of(tape.values[i], touches[i], first_gradient);
+      classes[i] = class_of(tape.values[i], touches[i], first_gradient, update);
   }
   // What is born in one step and dies in the next is one thing under two numbers.
   for (ValueIndex i = 0; i < classes.size(); ++i) {

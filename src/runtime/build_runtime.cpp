@@ -82,7 +82,13 @@ class Builder {
     device::MemoryInfo memory = device_.device->memory();
     memory.total = device_.total;
     memory.free = std::min(memory.free, memory.total);
-    const DeviceFacts facts{device_.id, device_.name, memory, device_.pages->page_size()};
+    const DeviceFacts facts{
+        .id = device_.id,
+        .name = device_.name,
+        .memory = memory,
+        .page_size = device_.pages->page_size(),
+        .sharing = sharing_of_card(surroundings_.ranks_on_gpu, surroundings_.ranks_here,
+                                   device_.visible, device_.sees_as_others)};
     parts_.budget = resolve_device_budget(settings_, facts);
     const HostMemory behind =
         host_memory_behind(facts, settings_, surroundings_.machine, parts_.budget.budget,
@@ -118,7 +124,8 @@ class Builder {
                         "with the --min-storage of this run, and make the plan again with: "
                         "spillway plan)",
                         settings_.plan, parts_.plan->page_size, device_.id, page_size_);
-    if (parts_.plan != nullptr && parts_.plan->budget < options_.budget)
+    // `spillway plan` names its budget in whole MiB, rounded up.
+    if (parts_.plan != nullptr && parts_.plan->budget + 1_MiB <= options_.budget)
       warn(message("the plan {} was made for {} and leaves the rest of these {} alone (spillway "
                    "plan makes one for this budget)",
                    settings_.plan, parts_.plan->budget, options_.budget));

@@ -9,6 +9,7 @@
 #include <span>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "spillway/swap/swap_engine.h"
 
@@ -19,37 +20,40 @@ namespace spillway::runtime {
 /// as workspaces are. Any thread.
 class HeldStorages {
  public:
+  using PinSets = std::vector<std::unique_ptr<swap::PinSet>>;
+
   explicit HeldStorages(swap::SwapEngine& engine) : engine_(engine) {}
 
-  /// One that is there, because it was just made or somebody else holds it.
-  void hold(StorageId storage) { add(storage, /*until_used=*/false); }
+  /// Pages that are there, because the storage was just made or somebody else holds them.
+  void hold(const swap::RangeUse& part) { add(part, /*until_used=*/false); }
 
-  /// The same until an operator uses it, which shows that it is a tensor's: loaders and samplers of
-  /// shards make storages first, and tensors of them later.
-  void hold_until_used(StorageId storage) { add(storage, /*until_used=*/true); }
+  /// A whole one that is there, until an operator uses it, which shows that it is a tensor's:
+  /// loaders and samplers of shards make storages first, and tensors of them later.
+  void hold_until_used(StorageId storage) {
+    add(engine_.find(engine_.address_of(storage)), /*until_used=*/true);
+  }
 
   /// An operator holds these now, beside what stays.
   void let_go_of_used(std::span<const swap::RangeUse> uses) {
     if (until_used_.load(std::memory_order_relaxed) == 0) return;
     for (const swap::RangeUse& use : uses) {
-      std::unique_ptr<swap::PinSet> set;
+      PinSets sets;
       {
         const std::lock_guard lock(mutex_);
         const auto found = held_.find(use.storage);
-        if (found != held_.end() && found->second.until_used) set = remove_locked(found);
+        if (found != held_.end() && found->second.until_used) sets = remove_locked(found);
       }
-      if (set != nullptr) engine_.unpin(*set);
     }
     const std::lock_guard lock(mutex_);
     most_pages_ = std::max(most_pages_.load(), pages_);
   }
 
-  /// What holds it, or null. To be kept until the storage is released: let go earlier, it might be
-  /// moved while the device still uses it.
-  std::unique_ptr<swap::PinSet> take(StorageId storage) {
+  /// What holds it; empty: nothing. To be kept until the storage is released: let go earlier, it
+  /// might be moved while the device still uses it.
+  PinSets take(StorageId storage) {
     const std::lock_guard lock(mutex_);
     const auto found = held_.find(storage);
-    return found == held_.end() ? nullptr : remove_locked(found);
+    return found == held_.end() ? PinSets() : remove_locked(found);
   }
 
   /// That are held now beside an operator, and that ever were at once.
@@ -61,42 +65,59 @@ class HeldStorages {
 
  private:
   struct Held {
-    std::unique_ptr<swap::PinSet> set;
-    std::uint64_t pages;
-    bool until_used;
+    PinSets sets;
+    std::vector<bool> pages;  ///< Which of them are held.
+    bool until_used = false;
   };
   using All = std::unordered_map<StorageId, Held>;
 
-  void add(StorageId storage, bool until_used) {
-    if (!until_used && keep_for_good(storage)) return;
+  void add(const swap::RangeUse& part, bool until_used) {
+    const std::vector<swap::RangeUse> missing = missing_of(part, until_used);
+    if (missing.empty()) return;
     auto set = std::make_unique<swap::PinSet>(swap::Hold::kUntilFreed);
-    swap::RangeUse whole = engine_.find(engine_.address_of(storage));
-    whole.writes = true;  // So it is: a copy of its bytes that has begun has to end first.
-    engine_.pin(*set, {&whole, 1});
+    engine_.pin(*set, missing);
     const std::lock_guard lock(mutex_);
-    if (!held_.emplace(storage, Held{std::move(set), whole.pages, until_used}).second) return;
-    pages_ += whole.pages;
-    if (until_used)
+    Held& held = held_.try_emplace(part.storage).first->second;
+    if (held.sets.empty() && until_used) {
+      held.until_used = true;
       until_used_.fetch_add(1);
-    else
-      most_pages_ = std::max(most_pages_.load(), pages_);
+    }
+    held.sets.push_back(std::move(set));
+    held.pages.resize(part.pages);
+    for (const swap::RangeUse& run : missing) {
+      const auto first = held.pages.begin() + run.first;
+      const auto end = first + run.touched();
+      pages_ += static_cast<std::uint64_t>(std::count(first, end, false));
+      std::fill(first, end, true);
+    }
+    if (!until_used) most_pages_ = std::max(most_pages_.load(), pages_);
   }
 
-  /// Whether it was held already.
-  bool keep_for_good(StorageId storage) {
+  /// What of the part is not held yet. What is, stays for good from now on, unless `until_used`.
+  std::vector<swap::RangeUse> missing_of(const swap::RangeUse& part, bool until_used) {
     const std::lock_guard lock(mutex_);
-    const auto found = held_.find(storage);
-    if (found == held_.end()) return false;
-    if (std::exchange(found->second.until_used, false)) until_used_.fetch_sub(1);
-    return true;
+    const auto found = held_.find(part.storage);
+    if (found != held_.end() && !until_used && std::exchange(found->second.until_used, false))
+      until_used_.fetch_sub(1);
+    std::vector<swap::RangeUse> missing;
+    const std::uint32_t end = part.first + part.touched();
+    for (std::uint32_t page = part.first; page < end; ++page) {
+      if (found != held_.end() && found->second.pages[page]) continue;
+      if (!missing.empty() && missing.back().first + missing.back().count == page)
+        ++missing.back().count;
+      else  // Written: so it may be, and a copy of its bytes that has begun has to end first.
+        missing.push_back({part.storage, part.pages, /*writes=*/true, page, 1});
+    }
+    return missing;
   }
 
-  std::unique_ptr<swap::PinSet> remove_locked(All::iterator at) {
+  PinSets remove_locked(All::iterator at) {
     if (at->second.until_used) until_used_.fetch_sub(1);
-    pages_ -= at->second.pages;
-    std::unique_ptr<swap::PinSet> set = std::move(at->second.set);
+    pages_ -= static_cast<std::uint64_t>(
+        std::count(at->second.pages.begin(), at->second.pages.end(), true));
+    PinSets sets = std::move(at->second.sets);
     held_.erase(at);
-    return set;
+    return sets;
   }
 
   swap::SwapEngine& engine_;

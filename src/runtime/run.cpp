@@ -105,7 +105,11 @@ Run::Run(const Settings& settings, const RunSurroundings& surroundings, const Cl
   runtime.on_recorded = [this] { end_once_recorded(); };
   end_on_endless_op(runtime);
   surroundings_.told = parts_.warnings;
-  if (progress_.is_shown()) runtime.on_step = [this](Duration step) { show_progress(step); };
+  if (progress_.is_shown() || settings_.profile_steps > 0)
+    runtime.on_step = [this](Duration step) {
+      if (progress_.is_shown()) show_progress(step);
+      warn_of_unrecorded_steps();
+    };
 }
 
 void Run::end_on_endless_op(Runtime& runtime) {
@@ -273,7 +277,7 @@ void Run::write_profile(const RunParts& parts, const std::string& device) {
   profile::StepProfile profile =
       parts.recording->profile(std::move(origin), parts.runtime->unlisted_peak(),
                                parts.far ? parts.rates : parts.transfers->rates());
-  if (parts.far) profile.disks = {parts.far->rates, parts.far->near_pages};
+  profile.disks = parts.far;
   profile.program_needs = parts.runtime->program_needs();
   topology::write_file_at_once(path, profile::to_text(profile));
   if (settings_.quiet) return;
@@ -290,6 +294,23 @@ void Run::end_once_recorded() {
   if (wanted.empty() ? parts_.recording->is_complete()
                      : std::all_of(wanted.begin(), wanted.end(), is_complete))
     end_after_recording();
+}
+
+/// Whoever waits for the end that --steps promises learns in time that it does not come.
+void Run::warn_of_unrecorded_steps() {
+  constexpr std::uint64_t kStepsBeforeWarning = 4;
+  if (parts_.recording == nullptr || settings_.profile_steps == 0) return;
+  if (++boundaries_ != kStepsBeforeWarning) return;
+  const std::vector<const DeviceRun*> all = devices();
+  if (parts_.recording->has_steps() || std::any_of(all.begin(), all.end(), [](const auto* device) {
+        return device->parts.recording->has_steps();
+      }))
+    return;
+  log_warning("{} steps have ended, and no operator used a tensor of {} or more: none of them is "
+              "recorded, and --steps ends the program at no such step (end it, and name a smaller "
+              "--min-storage)",
+              kStepsBeforeWarning,
+              all.empty() ? settings_.min_storage : settings_.device_min_storage);
 }
 
 void Run::end_after_recording() noexcept {
@@ -314,7 +335,13 @@ void Run::finish(Runtime::Ending ending) noexcept {
   attempt([&] { warn_of_needless_settings(); });
   if (ending == Runtime::Ending::kBySignal) attempt([&] { warn_of_missing_gpu(); });
   attempt([&] { parts_.runtime->finish(ending); });
-  attempt([&] { tell_statistics(); });
+  bool says_more = true;
+  attempt([&] {
+    const RunStatistics result = statistics();
+    says_more = !is_refused_.load() || result.steps > 0;
+    tell_statistics(result, says_more);
+  });
+  if (!says_more) return;
   if (parts_.trace != nullptr) attempt([&] { write_trace(); });
   if (parts_.recording != nullptr && writes(settings_, settings_.profile_out))
     attempt([&] { write_profiles(); });
@@ -341,7 +368,7 @@ void Run::warn_of_needless_settings() const {
                 settings_.plan, planned);
   const std::vector<std::string> needless = needless_budgets(settings_, used);
   if (needless.empty()) return;
-  const std::string why = used.empty() && why_no_gpu ? why_no_gpu() : std::string();
+  const std::string why = used.empty() && why_no_gpu ? why_no_gpu().reason : std::string();
   // Such a launcher may have started a program that uses them.
   const bool made_nothing = parts_.runtime->report().memory.live_peak == Bytes() && used.empty();
   if (made_nothing && why.empty()) return;
@@ -356,14 +383,13 @@ void Run::warn_of_missing_gpu() const {
   if (!settings_.split || surroundings_.ranks_here < 2 || !devices().empty() || !why_no_gpu) return;
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (visible == nullptr || std::string_view(visible) == "0") return;
-  // Else there is none for any rank, or the program is for the CPU alone.
-  const std::string why = why_no_gpu();
-  if (why.find(message("CUDA_VISIBLE_DEVICES={} ", visible)) == std::string::npos) return;
+  const NoGpu none = why_no_gpu();
+  if (!none.names_none) return;  // There is none for any rank, or the program is for the CPU alone.
   log_warning(
       "rank {} sees no GPU: {}; each of the {} ranks on this host has the GPU of its number "
       "there, from 0 on (start no more ranks on a host than it has GPUs, or let them share "
       "one with CUDA_VISIBLE_DEVICES=0)",
-      launched_rank().value_or("0"), why, surroundings_.ranks_here);
+      launched_rank().value_or("0"), none.reason, surroundings_.ranks_here);
 }
 
 /// A launcher that loads LibTorch and makes no tensor has nothing to tell where a program that it
@@ -374,8 +400,7 @@ bool Run::is_told_by_another(const RunStatistics& mine) const {
          state_of(output_path(settings_, settings_.stats)) != statistics_before_;
 }
 
-void Run::tell_statistics() {
-  RunStatistics result = statistics();
+void Run::tell_statistics(RunStatistics result, bool shows_summary) {
   if (is_told_by_another(result)) return;
   try {
     if (ranks_at_end) result.ranks = ranks_at_end(result);
@@ -383,7 +408,7 @@ void Run::tell_statistics() {
     log_error("the figures of other ranks are missing: {}", error.what());
   }
   progress_.end_line();
-  if (!settings_.quiet && !is_silent_rank(settings_))
+  if (shows_summary && !settings_.quiet && !is_silent_rank(settings_))
     std::fputs(summary(result, rank_in_front(settings_)).c_str(), stderr);
   if (writes(settings_, settings_.stats))
     write_statistics(output_path(settings_, settings_.stats), result);

@@ -13,6 +13,7 @@
 #include "spillway/base/assert.h"
 #include "spillway/base/log.h"
 #include "spillway/base/per_thread.h"
+#include "spillway/device/all_of.h"
 #include "spillway/runtime/recomputing/recomputer.h"
 #include "spillway/runtime/recording/profile_recording.h"
 #include "spillway/runtime/recording/step_trace_recorder.h"
@@ -136,6 +137,12 @@ void* Runtime::allocate_small(std::size_t size, OpContext& op) {
 swap::SwapEngine::Allocation Runtime::allocate_paged(OpContext& op, std::size_t size) {
   swap::SwapEngine::Allocation made;
   if (op.fills_on_host) return engine_->allocate_unfilled(Bytes(size));
+  if (!is_of_host() && op.is_running) {
+    if (const auto again = engine_->reuse(Bytes(size), op.pins, given_so_far())) {
+      note_success(op);
+      return *again;
+    }
+  }
   if (op.is_running && !op.fills && 8 * Bytes(size) > options_.budget) {
     with_room(op, 0, [&] { made = engine_->allocate_unfilled(Bytes(size)); });
     note_success(op);
@@ -280,13 +287,21 @@ void Runtime::count_other(Bytes size) {
 }
 
 void Runtime::hold_until_freed(StorageId storage) {
-  const RangeUse use = engine_->find(engine_->address_of(storage));
+  const RangeUse whole = engine_->find(engine_->address_of(storage));
+  const OpContext& op = context();
   // From now on it may be written at any time, and nobody tells of that.
-  if (!has_begun_op())
-    before_write(use);
+  if (!op.is_running)
+    before_write(whole);
   else if (recomputer_ != nullptr && recomputer_->is_active())
     recomputer_->note_unrecorded_writes({&storage, 1});
-  held_->hold(storage);
+  // An operator has there what its kernels use, and all of it may be more than there is room for.
+  bool is_operand = false;
+  for (const RangeUse& part : op.operands) {
+    if (!op.is_running || part.storage != storage) continue;
+    held_->hold(part);
+    is_operand = true;
+  }
+  if (!is_operand) held_->hold(whole);
 }
 
 std::optional<device::Event> Runtime::moment() const {
@@ -310,11 +325,16 @@ void Runtime::hold_hidden(OpContext& op, std::span<const StorageId> results) noe
   std::uint32_t own_peak = 0;
   for (const OpContext::Born& born : op.born) {
     if (std::find(results.begin(), results.end(), born.storage) != results.end()) continue;
-    held_->hold(born.storage);
+    try {
+      held_->hold(engine_->find(engine_->address_of(born.storage)));
+    } catch (const Error& error) {
+      note_refusal(error, op.name(), op.signature);  // Its kernels fail where they touch the rest.
+    }
     own_peak = std::max(own_peak, born.peak_before - hidden);
     hidden += born.pages;
   }
   op.born.clear();
+  if (op.refused.need > 0) note_kept_of_refused(op, hidden);
   if (op.need_name.empty()) return;
   own_peak = std::max(own_peak, op.inside_peak - hidden);
   const std::lock_guard lock(step_mutex_);
@@ -347,14 +367,17 @@ void Runtime::deallocate(void* memory, const device::Event& until) noexcept {
   }
   if (guide_ != nullptr) guide_->freed(storage);
   if (last_uses_->is_on()) last_uses_->freed(storage);
+  // Operators that have ended have said when the device is done with what they used.
+  const auto holds = is_of_host() ? HeldStorages::PinSets() : held_->take(storage);
+  const bool is_used_past_those = !holds.empty() || (!is_of_host() && op.is_running);
+  device::Event end = until;
+  if (is_used_past_those)
+    end = until.is_done() ? given_so_far() : device::all_of({until, given_so_far()});
   // What dropped tensors are made of lives on until they are back.
   const bool may_end =
-      recomputer_ == nullptr || !recomputer_->is_active() || recomputer_->may_end(storage);
-  if (!may_end) return;
-  // Operators that have ended have said when the device is done with what they used.
-  const auto holds = is_of_host() ? nullptr : held_->take(storage);  // Until it is released.
-  const bool is_used_past_those = holds != nullptr || (!is_of_host() && op.is_running);
-  engine_->release(storage, is_used_past_those && until.is_done() ? given_so_far() : until);
+      recomputer_ == nullptr || !recomputer_->is_active() || recomputer_->may_end(storage, end);
+  if (may_end) return engine_->release(storage, end);
+  for (const auto& held : holds) engine_->unpin(*held, nullptr, end);
 }
 
 void Runtime::announce_op() noexcept {
@@ -382,7 +405,7 @@ void Runtime::begin_op(std::uint64_t signature, std::span<const RangeUse> uses, 
     throw;
   }
   op.operands.clear();
-  if (last_uses_->is_on()) op.operands.assign(uses.begin(), uses.end());
+  if (!is_of_host() || last_uses_->is_on()) op.operands.assign(uses.begin(), uses.end());
   op.to_record_writes.clear();
   if (op.wish.record_as) {
     for (const RangeUse& use : uses)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "held_storages.h"
 #include "runtime_parts.h"
@@ -30,6 +31,19 @@ constexpr std::uint64_t kDaysWorthTelling = 3652;
 constexpr Duration kLookEvery = std::chrono::milliseconds(100);
 // Small tensors are told of from this share of the smallest budget on.
 constexpr std::uint64_t kTellSmallFrom = 8;
+
+/// "1.25 MiB that it is given, 8.13 MiB that it has made so far and …"; empty where that is one.
+std::string parts_text(Bytes given, Bytes made, Bytes asked) {
+  std::vector<std::string> parts;
+  if (given > Bytes()) parts.push_back(message("{} that it is given", given));
+  if (made > Bytes()) parts.push_back(message("{} that it has made so far", made));
+  if (asked > Bytes()) parts.push_back(message("{} that it asks for now", asked));
+  if (parts.size() < 2) return {};
+  std::string text;
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    text += (i == 0 ? " (" : i + 1 == parts.size() ? " and " : ", ") + parts[i];
+  return text + ")";
+}
 
 std::string in_mebibytes(Bytes size) {
   constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
@@ -128,14 +142,20 @@ std::string Runtime::why_refused(const OpContext& op, std::uint64_t need, Bytes 
                    "them{}.",
                    sizes_that_stay(options_, page_size_), small, budget_text(options_), op.name(),
                    so_far);
+  std::string parts;
+  if (op.is_running) {
+    const std::uint64_t made = std::min<std::uint64_t>(op.inside_pages, need - op.input_pages);
+    parts = parts_text(page_size_ * op.input_pages, page_size_ * made,
+                       page_size_ * (need - op.input_pages - made));
+  }
   std::string beside;
-  if (needed <= options_.budget && small > Bytes())
+  if (small > Bytes())
     beside = message(" beside {} of tensors {}, which never leave memory", small,
                      sizes_that_stay(options_, page_size_));
-  if (const Bytes kept = page_size_ * held_->pages(); needed <= options_.budget && kept > Bytes())
+  if (const Bytes kept = page_size_ * held_->pages(); kept > Bytes())
     beside += message("{} {} that kernels keep", beside.empty() ? " beside" : ", and", kept);
-  return message("{} does not fit into {}: it needs {} at once{}{}.", op.name(),
-                 budget_text(options_), needed, beside, so_far);
+  return message("{} does not fit into {}: it needs {} at once{}{}{}.", op.name(),
+                 budget_text(options_), needed, parts, beside, so_far);
 }
 
 void Runtime::refuse_oversize(OpContext& op, std::uint64_t need) {
@@ -147,6 +167,9 @@ void Runtime::refuse_oversize(OpContext& op, std::uint64_t need) {
   {
     // Not held by the exception: nobody may catch it, and the summary needs the mutex.
     std::lock_guard lock(step_mutex_);
+    if (op.is_running && op.refused.need == 0)
+      op.refused = {need, largest_need_pages_.load(), largest_op_};
+    op.refused.need = std::max(op.refused.need, need);
     note_need_locked(need, op.name());
     is_largest_op_cut_ |= need == largest_need_pages_.load();
     told = message("{} {}", why, smallest_budget_text_locked(memory, Finding::kSoFar));
@@ -154,6 +177,16 @@ void Runtime::refuse_oversize(OpContext& op, std::uint64_t need) {
   }
   log_error("{}", told);
   throw BudgetError("Spillway: {}", told);
+}
+
+/// A workspace that a refused operator had made stays, and counts among what is kept from now on:
+/// counted in the operator, too, the smallest budget would have it twice.
+void Runtime::note_kept_of_refused(OpContext& op, std::uint64_t kept) noexcept {
+  const std::lock_guard lock(step_mutex_);
+  if (kept == 0 || largest_need_pages_.load() != op.refused.need) return;
+  const std::uint64_t own = op.refused.need - std::min(op.refused.need, kept);
+  largest_need_pages_.store(std::max(own, op.refused.before));
+  if (own < op.refused.before) largest_op_ = std::move(op.refused.name_before);
 }
 
 /// What the largest operator so far needs, with all that is too small to leave or held until it is

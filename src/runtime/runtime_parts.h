@@ -72,13 +72,19 @@ struct Runtime::OpContext {
   std::vector<RangeUse> all_uses;        ///< Scratch: with those of shared pages.
   std::vector<StorageId> shared_inputs;  ///< Shared pages that are counted as inputs.
   std::vector<StorageId> shared;   ///< Shared pages that hold what the operator has allocated.
-  std::vector<RangeUse> operands;  ///< See LastUses.
+  std::vector<RangeUse> operands;  ///< On a device, and for LastUses.
   std::vector<StorageId> inside;   ///< Ranges born in the running operator and still alive.
   std::vector<Born> born;          ///< The same, filled or not, on other devices than the host.
   std::uint32_t input_pages = 0;
   std::uint32_t inside_pages = 0;
   std::uint32_t inside_peak = 0;
   std::string need_name;  ///< Empty: others needed as much.
+  struct Refused {
+    std::uint64_t need = 0;    ///< In pages, as noted; 0: it was not refused.
+    std::uint64_t before = 0;  ///< The largest need of others until then.
+    std::string name_before;   ///< Whose.
+  };
+  Refused refused;
   std::uint64_t ops = 0;
   /// The operator that begins has allocated nothing so far.
   void begin_allocations() {
@@ -87,6 +93,7 @@ struct Runtime::OpContext {
     shared.clear();
     shared_inputs.clear();
     need_name.clear();
+    refused.need = 0;
     inside_pages = inside_peak = input_pages = 0;
   }
   std::string name() const {

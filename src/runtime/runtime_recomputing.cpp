@@ -66,7 +66,7 @@ void Runtime::settle_drops(OpContext& op, std::span<const RangeUse> uses, const 
 /// gives back what was freed and only lived on for them.
 void Runtime::bring_back(OpContext& op, std::uint64_t signature, std::span<const RangeUse> uses) {
   const Mark start = mark();
-  for (const StorageId ended : recomputer_->take_ended()) engine_->release(ended);
+  for (const auto& [storage, until] : recomputer_->take_ended()) engine_->release(storage, until);
   if (guide_ == nullptr || uses.empty()) return;
   const StepGuide::DueReplays due = guide_->due_replays(trainer_of(op), signature, uses);
   if (due.places.empty()) return;

@@ -39,7 +39,7 @@ class ExecutionReader {
   }
 
   void read_head() {
-    root_.require_format(kPlanFormat);
+    root_.require_format(kJobPlanFormat);
     version_ = root_.count("version", 1, kMost53);
     if (version_ > kPlanVersion)
       refuse("version {} of the format is newer than this Spillway, which reads {} (use a newer "
@@ -133,9 +133,6 @@ class ExecutionReader {
   std::uint32_t micro_batches_ = 1;
 };
 
-constexpr const char* kNextStep =
-    "make the plan again with: spillway plan PROFILE --ranks COUNT --out FILE";
-
 ExecutionPlan parsed(std::string_view text, const std::string& name) {
   const JsonText json(text, name, JsonText::kAnyFormat);
   JsonObject root = json.root();
@@ -157,9 +154,11 @@ ExecutionPlan parse_execution_plan(std::string_view text, const std::string& nam
   try {
     return parsed(text, name);
   } catch (const ConfigError& error) {
-    throw ConfigError("{}", with_next_step(error.what(), kNextStep));
+    throw ConfigError("{}", with_next_step(error.what(), message("make the plan again with: {}",
+                                                                 kJobPlanFormat.made_by)));
   } catch (const PlanError& error) {
-    throw ConfigError("{}: {} ({})", name, error.what(), kNextStep);
+    throw ConfigError("{}: {} (make the plan again with: {})", name, error.what(),
+                      kJobPlanFormat.made_by);
   }
 }
 

@@ -24,7 +24,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kFormat = "spillway disk rates";
 constexpr std::uint64_t kVersion = 1;
 
 const char* name_of(Load load) {
@@ -163,7 +162,7 @@ DiskRates DiskRates::parse(const std::string& text, const std::string& path) {
   try {
     const JsonText json(text, path, JsonText::kAnyFormat);
     JsonObject root = json.root();
-    root.require_format(kFormat);
+    root.require_format(kDiskRatesFormat);
     const auto version = root.count("version", 0, std::numeric_limits<std::int64_t>::max());
     if (version != kVersion)
       throw ConfigError("{}: its version is {}, this Spillway reads {}", path, version, kVersion);
@@ -173,9 +172,12 @@ DiskRates DiskRates::parse(const std::string& text, const std::string& path) {
       for (JsonObject& each : root.objects("links")) rates.links_.push_back(link_from(each));
   } catch (const ConfigError& problem) {
     // `bench-io` reads the file before it measures, so that it keeps what it holds of other disks.
-    throw ConfigError("not a usable file of disk rates: {} (remove it and measure again with: "
-                      "spillway bench-io --rates {} DIR, or name another with --rates FILE)",
-                      problem.what(), shell_word(path));
+    // A file of another kind is not one to remove.
+    throw ConfigError(
+        "{}", with_next_step(message("not a usable file of disk rates: {}", problem.what()),
+                             message("remove it and measure again with: spillway bench-io --rates "
+                                     "{} DIR, or name another with --rates FILE",
+                                     shell_word(path))));
   }
   return rates;
 }
@@ -183,7 +185,7 @@ DiskRates DiskRates::parse(const std::string& text, const std::string& path) {
 void DiskRates::save(const std::string& path) const {
   ordered_json disks = ordered_json::array();
   for (const DiskRate& rate : rates_) disks.push_back(without_unmeasured(to_json(rate)));
-  ordered_json json = {{"format", kFormat}, {"version", kVersion}, {"disks", disks}};
+  ordered_json json = {{"format", kDiskRatesFormat.name}, {"version", kVersion}, {"disks", disks}};
   for (const LinkRate& link : links_) json["links"].push_back(to_json(link));
   const auto folder = std::filesystem::path(path).parent_path();
   std::error_code error;

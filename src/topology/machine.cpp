@@ -99,24 +99,26 @@ Kernel read_kernel(const std::string& root) {
   return kernel;
 }
 
-std::vector<Gpu> read_gpus(const std::string& root) {
-  std::vector<Gpu> gpus;
-  std::error_code absent;
-  const std::filesystem::directory_iterator folders(root + "/proc/driver/nvidia/gpus", absent);
-  if (absent) return gpus;
-  for (const auto& folder : folders) {
-    Gpu gpu{"unknown model", folder.path().filename()};
-    const auto text = read_kernel_file(folder.path() / "information").value_or("");
-    for (const std::string_view line : split(text, '\n')) {
-      if (line.substr(0, 6) != "Model:") continue;
-      const auto start = line.find_first_not_of(" \t", 6);
-      if (start != std::string_view::npos) gpu.name = line.substr(start);
-    }
-    gpus.push_back(std::move(gpu));
+/// What the driver tells of the GPU at that address.
+std::string model_by_driver(const std::filesystem::path& folder_of_driver) {
+  const auto text = read_kernel_file(folder_of_driver / "information").value_or("");
+  for (const std::string_view line : split(text, '\n')) {
+    if (line.substr(0, 6) != "Model:") continue;
+    const auto start = line.find_first_not_of(" \t", 6);
+    if (start != std::string_view::npos) return std::string(line.substr(start));
   }
-  std::sort(gpus.begin(), gpus.end(),
-            [](const Gpu& a, const Gpu& b) { return a.bus_address < b.bus_address; });
-  return gpus;
+  return "unknown model";
+}
+
+/// Those of the folder, each of which is a device by its bus address; nothing: it cannot be read.
+std::optional<std::vector<std::filesystem::path>> devices_in(const std::string& folder) {
+  std::error_code absent;
+  const std::filesystem::directory_iterator entries(folder, absent);
+  if (absent) return std::nullopt;
+  std::vector<std::filesystem::path> devices;
+  for (const auto& entry : entries) devices.push_back(entry.path());
+  std::sort(devices.begin(), devices.end());
+  return devices;
 }
 
 }  // namespace
@@ -129,8 +131,30 @@ Machine discover_machine(const Roots& roots) {
   machine.limits = read_process_limits(roots.root);
   machine.use = read_process_use(roots.root);
   machine.kernel = read_kernel(roots.root);
-  machine.gpus = read_gpus(roots.root);
+  machine.gpus = discover_gpus(roots).value_or(std::vector<Gpu>());
   return machine;
+}
+
+std::optional<std::vector<Gpu>> discover_gpus(const Roots& roots) {
+  constexpr std::string_view kNvidia = "0x10de";
+  constexpr std::string_view kDisplay = "0x03";  // Controllers of displays, with and without one.
+  const auto on_bus = devices_in(roots.root + "/sys/bus/pci/devices");
+  const auto of_driver = devices_in(roots.root + "/proc/driver/nvidia/gpus");
+  if (!on_bus && !of_driver) return std::nullopt;
+  std::vector<Gpu> gpus;
+  for (const auto& folder : of_driver.value_or(std::vector<std::filesystem::path>()))
+    gpus.push_back({model_by_driver(folder), folder.filename()});
+  for (const auto& folder : on_bus.value_or(std::vector<std::filesystem::path>())) {
+    const std::string address = folder.filename();
+    const auto is_here = [&](const Gpu& gpu) { return gpu.bus_address == address; };
+    if (read_kernel_file(folder / "vendor").value_or("") != kNvidia ||
+        !read_kernel_file(folder / "class").value_or("").starts_with(kDisplay) ||
+        std::any_of(gpus.begin(), gpus.end(), is_here))
+      continue;
+    const std::string number = read_kernel_file(folder / "device").value_or("of an unknown model");
+    gpus.push_back({"NVIDIA " + number, address, /*has_driver=*/false});
+  }
+  return gpus;
 }
 
 std::optional<UsableMemory> usable_memory(const Memory& memory) {

@@ -101,6 +101,26 @@ TEST(JsonReader, SaysInOneLineWhatIsNoJson) {
   EXPECT_EQ(said.find('\n'), std::string::npos);
 }
 
+TEST(JsonReader, SaysWhatAFileOfAnotherKindIsAndWhatReadsIt) {
+  const auto refused = [](const FileFormat& own, const FileFormat& wanted) -> std::string {
+    const JsonText text(message(R"({"format": "{}"})", own.name), "my file.json", 3);
+    try {
+      text.root().require_format(wanted);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(refused(kJobPlanFormat, kPlanFormat),
+            "my file.json is a plan for many ranks, not a plan for one device (read it with: "
+            "spillway check 'my file.json', spillway simulate 'my file.json' --cluster NAME, or "
+            "spillway run --split --plan 'my file.json' -- PROGRAM; a plan for one device comes "
+            "from: spillway plan PROFILE --budget SIZE --out FILE)");
+  for (const FileFormat& own : kFileFormats)
+    for (const FileFormat& wanted : kFileFormats)
+      EXPECT_EQ(refused(own, wanted) == "accepted", own.name == wanted.name) << own.name;
+}
+
 TEST(JsonReader, SumsUpAnObjectWhateverItsLayout) {
   const JsonText one(R"({"b": [1, 2], "sum": "x", "a": 1.5})", "a.json", 3);
   const JsonText other("{\"a\":1.5,\n\"b\":[1,\n2]}", "a.json", 3);

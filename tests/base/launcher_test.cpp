@@ -88,6 +88,17 @@ TEST(Launcher, OfSlurmIsSrun) {
   }
 }
 
+TEST(IsAsLauncherHas, ComparesWithWhatHasStartedTheRank) {
+  constexpr const char* kName = "SPILLWAY_TEST_VISIBLE";
+  EXPECT_FALSE(is_as_launcher_has(kName)) << "no launcher";
+  ::setenv("RANK", "0", 1);
+  ::setenv("WORLD_SIZE", "2", 1);
+  EXPECT_TRUE(is_as_launcher_has(kName)) << "neither has it";
+  ::setenv(kName, "0", 1);
+  EXPECT_FALSE(is_as_launcher_has(kName)) << "set for this rank";
+  for (const char* name : {"RANK", "WORLD_SIZE", kName}) ::unsetenv(name);
+}
+
 TEST(Launcher, HidesItsVariablesAndIsFoundAllTheSame) {
   const Variables told{{"PMI_RANK", "3"},
                        {"PMI_SIZE", "8"},

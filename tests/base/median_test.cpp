@@ -31,5 +31,13 @@ TEST(Median, OfNothingIsZero) {
   EXPECT_EQ(median(none), 0.0);
 }
 
+TEST(SpreadOf, IsMedianAndRange) {
+  const Spread spread = spread_of({3.0, 1.0, 2.0});
+  EXPECT_EQ(spread.median, 2.0);
+  EXPECT_EQ(spread.least, 1.0);
+  EXPECT_EQ(spread.most, 3.0);
+  EXPECT_EQ(spread_of({4.0, 1.0, 2.0, 9.0}).median, 3.0);
+}
+
 }  // namespace
 }  // namespace spillway

@@ -135,6 +135,22 @@ TEST(HostUpdate, LeavesStreamedWeightsOnTheHost) {
   EXPECT_NEAR(timing.ranks[0].exposed_communication_seconds, 10.5, 1e-9);
 }
 
+// Two copies of a stage, of which one has its gradients 8 s after the other: what the list fetches
+// for its step waits for the update of both.
+TEST(HostUpdate, KeepsWeightsOnTheHostUntilAllGradientsAreThere) {
+  Job job = small_job(
+      schedule::read_schedule_csv("0F0,0B0,0SWAP_OUT_WEIGHTS,0REDUCE_GRAD,0SWAP_IN_WEIGHTS,0STEP\n"
+                                  "r1:0F0,r1:0SWAP_OUT0,r1:0SWAP_IN0,r1:0B0,"
+                                  "0SWAP_OUT_WEIGHTS,0REDUCE_GRAD,0SWAP_IN_WEIGHTS,0STEP\n",
+                                  "test"),
+      40.0);
+  job.update = UpdatePlace::kHost;
+  job.repetitions = 3;
+  // In the node half of 40 at 100, 20 of each device out at 5, 10 parameters at 50, 40 back at 5.
+  const double tail = 0.2 + 4.0 + 0.2 + 8.0;
+  EXPECT_NEAR(simulate_job(job, small_cluster(1, 2)).step_seconds, 3.0 + 8.0 + tail, 1e-6);
+}
+
 TEST(HostUpdate, RunsBesideGemsPipelines) {
   Job job = small_job(complete(generated("gems-mast", 4, 4), 4), 40.0);
   job.order = PlacementOrder::kFolded;

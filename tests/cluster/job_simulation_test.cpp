@@ -58,7 +58,7 @@ TEST(SimulateJob, AgreesWithTheScheduleOnCopiesAndMemoryPasses) {
     EXPECT_EQ(timing.peak_memory[0], expected.ranks[0].peak_memory);
   }
   Job parked = small_job(complete(generated("gems-mast", 4, 4)), 8.0);
-  parked.schedule = with_parked_weights(parked.schedule);
+  parked.schedule = *with_parked_weights(parked.schedule);
   EXPECT_NEAR(simulate_job(parked, cluster).step_seconds,
               time_schedule(parked.schedule, costs_like(parked, cluster)).step_seconds, 1e-6);
 }
@@ -67,7 +67,7 @@ TEST(SimulateJob, AgreesWithTheScheduleOnASingleOwner) {
   const Cluster cluster = delaying_cluster(4, 0.2);
   CommunicationOptions options;
   options.copy_rule = CopyRule::kSingleOwner;
-  const Job job = small_job(with_communication(generated("gems-mast", 4, 4), options), 50.0);
+  const Job job = small_job(*with_communication(generated("gems-mast", 4, 4), options), 50.0);
   EXPECT_NEAR(simulate_job(job, cluster).step_seconds,
               time_schedule(job.schedule, costs_like(job, cluster)).step_seconds, 1e-6);
 }

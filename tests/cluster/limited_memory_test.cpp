@@ -6,7 +6,6 @@
 
 #include "small_clusters.h"
 #include "spillway/base/error.h"
-#include "spillway/planner/schedule/memory_effects.h"
 #include "spillway/schedule/schedule_csv.h"
 
 namespace spillway::planner {
@@ -120,35 +119,15 @@ TEST(SimulateJob, WaitsLongerForRoomWhereLinksAreShared) {
   EXPECT_NEAR(simulate_job(job, small_cluster(1, 4)).step_seconds, 22.0, 1e-9);
 }
 
-TEST(SimulateJob, RepeatsNoListThatKeepsMoreUnderALimit) {
+TEST(SimulateJob, RepeatsNoListThatKeepsMore) {
   Job job = small_job(schedule::read_schedule_csv("0SWAP_IN_WEIGHTS,0F0,0B0\n", "test"), 40.0);
   job.memory = 120_B;
   job.repetitions = 2;
   EXPECT_THROW(simulate_job(job, small_cluster(1, 1)), ConfigError);
+  job.memory.reset();
+  EXPECT_THROW(simulate_job(job, small_cluster(1, 1)), ConfigError);
   job.repetitions = 1;
   EXPECT_NEAR(simulate_job(job, small_cluster(1, 1)).step_seconds, 4.0 + 3.0, 1e-9);
-}
-
-TEST(MemoryEffects, FollowWeightsAndStashes) {
-  const Schedule list = schedule::read_schedule_csv(
-      "0SWAP_IN_WEIGHTS,0F0,0SWAP_OUT0,0SWAP_IN0,0B0,0SWAP_OUT_WEIGHTS\n", "test");
-  ScheduleCosts costs;
-  costs.stages.resize(1);
-  costs.stages[0].weights = 30_B;
-  costs.stages[0].gradients = 20_B;
-  costs.stages[0].stash = 7_B;
-  const MemoryEffects effects = memory_effects(list, costs);
-  EXPECT_THAT(effects.at_begin, ::testing::ElementsAre(20.0));  // The weights are on the host.
-  std::vector<double> starts, ends;
-  std::vector<bool> waits;
-  for (const MemoryEffect& each : effects.actions[0]) {
-    starts.push_back(each.at_start);
-    ends.push_back(each.at_end);
-    waits.push_back(each.waits_for_room);
-  }
-  EXPECT_THAT(starts, ::testing::ElementsAre(30, 7, 0, 7, 0, -30));  // Unchanged: for free.
-  EXPECT_THAT(ends, ::testing::ElementsAre(0, 0, -7, 0, -7, 0));
-  EXPECT_THAT(waits, ::testing::ElementsAre(false, true, false, true, true, false));
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ inline ScheduleCosts costs_like(const Job& job, const Cluster& cluster) {
 inline Schedule complete(const Schedule& schedule, std::uint32_t data_parallel = 1) {
   CommunicationOptions options;
   options.data_parallel = data_parallel;
-  return with_communication(schedule, options);
+  return *with_communication(schedule, options);
 }
 
 }  // namespace spillway::planner

@@ -15,7 +15,7 @@ TABLE = {
     "transport_nccl": {"base", "device", "device_cuda", "transport"},
     "topology": {"base"},
     "profile": {"base"},
-    "device_cuda": {"base", "device"},
+    "device_cuda": {"base", "device", "topology"},
     "planner": {"base", "topology", "profile"},
     "profile_import": {"base", "profile"},
     "planner_clp": {"base", "planner"},
@@ -44,8 +44,8 @@ TABLE = {
     "runtime_recomputing": {"base", "memory", "profile", "recompute_call", "swap"},
     "runtime_learning": {"base", "device", "memory", "planner", "profile", "runtime_recording",
                          "swap"},
-    "runtime_settings": {"base", "device", "memory", "planner", "profile", "runtime_learning", "swap",
-                         "topology"},
+    "runtime_settings": {"base", "device", "memory", "planner", "planner_schedule", "profile",
+                         "runtime_learning", "swap", "topology"},
     "runtime_reporting": {"base", "planner", "profile", "runtime_learning", "swap", "topology"},
     "runtime": {"base", "device", "transport", "topology", "profile", "device_cuda", "planner",
                 "schedule", "memory", "allreduce", "recompute", "recompute_call", "pipeline", "swap",
@@ -91,6 +91,15 @@ class Graph(probe_project.ProbeCase):
         found = self.drawing("-DSPILLWAY_WITH_TORCH=OFF")
         self.assertEqual(strangers(found), [])
         self.assertNotIn("torch", {target for _source, target in found})
+
+    def test_a_build_without_clp_looks_for_nothing_of_coin_or(self):
+        for switch, is_linked in (("ON", True), ("OFF", False)):
+            self.drawing("-DSPILLWAY_WITH_TORCH=OFF", f"-DSPILLWAY_WITH_CLP={switch}", "--fresh")
+            cache = (self.root / "build/CMakeCache.txt").read_text(encoding="utf-8")
+            self.assertEqual("coinor" in cache, is_linked, switch)
+            drawn = (self.root / "graph.dot").read_text(encoding="utf-8")
+            self.assertEqual("coinor::clp" in drawn, is_linked, switch)
+            self.assertIn(("planning_parts", "planner_clp"), arrows(drawn))
 
     def quick_start_edges(self, flags, targets):
         """The commands that build `targets`, and the text of each unit of several sources."""

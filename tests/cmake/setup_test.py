@@ -732,6 +732,16 @@ OK (skipped=1)
 <testcase name='examples.v' status='notrun'><skipped message='SKIP_RETURN_CODE=77'/>
 <system-out>skipped: /data is not on this machine
 </system-out></testcase>
+<testcase name='store.cases' status='run'>
+<system-out>[ RUN      ] E.a
+[       OK ] E.a (1 ms)
+[ RUN      ] Kinds/E.b/posix
+e_test.cpp:12: Skipped
+no disk
+[  SKIPPED ] Kinds/E.b/posix (0 ms)
+[  SKIPPED ] 1 test, listed below:
+[  SKIPPED ] Kinds/E.b/posix
+</system-out></testcase>
 <testcase name='examples.w' status='notrun'><skipped message='Unable to find executable'/></testcase>
 </testsuite>"""
     LABELS = {"swap.A.x": "stress", "ram.B.z/1": "unit", "ram.B.z/2": "unit"}
@@ -749,7 +759,7 @@ OK (skipped=1)
 
     def test_cases_are_counted_by_label_part_and_outcome(self):
         rows = self.rows()
-        for row in ("stress 1 0 0", "swap 0 1 0", "unit 0 0 2", "ram 0 0 2", "all 1 2 4"):
+        for row in ("stress 1 0 0", "swap 0 1 0", "unit 0 0 2", "ram 0 0 2", "all 2 2 4"):
             self.assertIn(row, rows)
 
     def test_a_case_that_could_not_be_started_has_failed(self):
@@ -759,7 +769,7 @@ OK (skipped=1)
         self.assertEqual(self.rows("--exceptions-only"), [
             "skipped: /data is not on this machine", "examples.v",
             "skipped: it's not installed", "command.C.u",
-            "skipped: no disk", "ram.B.z (2)",
+            "skipped: no disk", "ram.B.z (2)", "store.Kinds/E.b",
             "failed: swap.A.y", "a_test.cpp:7: Failure",
             "failed: examples.w", "no output"])
 

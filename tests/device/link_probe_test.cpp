@@ -25,13 +25,6 @@ TEST(LinkProbe, TakesForPlansWhatRunsMove) {
   EXPECT_EQ(probe.fixed_seconds(&LinkPoint::out), std::nullopt) << "nothing was alone";
 }
 
-TEST(SpreadOf, IsMedianAndRange) {
-  const Spread spread = spread_of({3.0, 1.0, 2.0});
-  EXPECT_EQ(spread.median, 2.0);
-  EXPECT_EQ(spread.least, 1.0);
-  EXPECT_EQ(spread.most, 3.0);
-}
-
 TEST(MeasureLink, MeasuresEachPointThatIsSmallEnough) {
   std::vector<std::string> told;
   LinkProbeOptions options;

@@ -9,6 +9,7 @@ not, 1 something failed, or there is no GPU.
 import argparse
 import datetime
 import json
+import os
 import pathlib
 import shutil
 import sys
@@ -30,11 +31,15 @@ def options_of(words):
         help="do nothing but put all that such a machine needs into a folder of less than 64 MB")
     add("--build", type=pathlib.Path, default=places.ROOT / "build/release", help="tree to take programs from")
     add("--into", type=pathlib.Path, help="file of figures [gpu.json beside the programs; gpu_emulated.json]")
+    add("--work", type=pathlib.Path, default=pathlib.Path(os.environ.get("TMPDIR", "/var/tmp")), metavar="FOLDER",
+        help="where runs spill to and leave their reports; no RAM disk [TMPDIR, else /var/tmp]")
     add("--limit", type=int, default=570, metavar="SECONDS", help="for all parts together [570]")
     add("--parts", help="only these, of: " + ",".join(name for name, _, _ in parts.PARTS))
     add("--managed", action="store_true", help="measure managed memory beyond what is free, too, which may hang a GPU")
     options = parser.parse_args(words)
     options.parts = (options.parts or ",".join(name for name, _, _ in parts.PARTS)).split(",")
+    if not options.work.is_dir():
+        parser.error(f"--work: {options.work} is no folder")
     unknown = set(options.parts) - {name for name, _, _ in parts.PARTS}
     if unknown:
         parser.error(f"--parts: there is no {', '.join(sorted(unknown))}")
@@ -119,8 +124,9 @@ def rows_of(record):
             yield f"{name} at {way}: measured against planned", beside_plan(at), "5 %, 1 %"
     told = figures("link")
     if told:
-        yield ("copies, of a bare loop", f"out {100 * told['of_bare_out']:.1f} %, in {100 * told['of_bare_in']:.1f} % "
-               f"of {told['bare']['out'] / 1e9:.1f} and {told['bare']['in'] / 1e9:.1f} GB/s", "95 %")
+        yield ("copies of pages, of a bare loop",
+               f"out {100 * told['of_bare_out']:.1f} %, in {100 * told['of_bare_in']:.1f} % of "
+               f"{told['bare']['out'] / 1e9:.1f} and {told['bare']['in'] / 1e9:.1f} GB/s", "95 %")
         yield "matrix products beside copies", f"lose {100 * told['product_loses']:.1f} %", "3 %"
         for time_of in told["spillway"]["mapping"]:
             yield (f"{time_of['chunk_bytes'] >> 20} MiB mapped beside {time_of['beside']}",
@@ -160,7 +166,7 @@ def main():
         print(f"nothing was measured: {reason}")
         return 1
     file = options.into or place.bin.parent / ("gpu_emulated.json" if options.emulated else "gpu.json")
-    work = pathlib.Path(tempfile.mkdtemp(prefix="spillway-gpu-", dir="/var/tmp"))
+    work = pathlib.Path(tempfile.mkdtemp(prefix="spillway-gpu-", dir=options.work))
     try:
         record = measure(options, place, work)
     finally:

@@ -174,14 +174,18 @@ def cases(context):
     figures = {}
     for name in context.sizes.tests:
         report = context.work / f"{name}.json"
-        context.run([context.place.program(f"spillway_{name}_test"), f"--gtest_output=json:{report}"], may_fail=True)
+        done = context.run([context.place.program(f"spillway_{name}_test"), f"--gtest_output=json:{report}"],
+                           may_fail=True)
+        ending = f"exit status {done.returncode}\n{done.stdout[-1500:]}{done.stderr[-1500:]}"
         if not report.exists():
-            raise Failed(f"spillway_{name}_test ended without a report")
+            raise Failed(f"spillway_{name}_test ended without a report: {ending}")
         told = json.loads(report.read_text(encoding="utf-8"))
         all_cases = [case for suite in told["testsuites"] for case in suite["testsuite"] if case["status"] == "RUN"]
         failed = [f"{case['classname']}.{case['name']}" for case in all_cases if case.get("failures")]
         if failed or not all_cases:
             raise Failed(f"spillway_{name}_test: failed: {' '.join(failed) or 'no case was run'}")
+        if done.returncode != 0:
+            raise Failed(f"spillway_{name}_test: no case has failed, and yet: {ending}")
         figures[name] = {"cases": len(all_cases),
                          "skipped": sum(case.get("result") == "SKIPPED" for case in all_cases)}
     return figures
@@ -213,16 +217,17 @@ def sanitizer(context):
 
 
 def link(context):
-    """Copies, mapping and pinning by `bench-io`, beside a bare loop of cudaMemcpyAsync and matrix products."""
+    """Copies, mapping and pinning by `bench-io`; pages of the store beside a bare loop of cudaMemcpyAsync."""
     rates = context.work / "rates.json"
     context.run([context.place.program("spillway"), "bench-io", "--device", "cuda:0", "--rates", rates,
                  *context.sizes.bench])
     measured, = json.loads(rates.read_text(encoding="utf-8"))["links"]
     bare = json.loads(context.run([context.place.program("spillway_gpu_figures" + context.place.suffix),
                                    *context.sizes.figures]).stdout)
-    ours = measured["out_bytes_per_second"], measured["in_bytes_per_second"]
-    return {"spillway": measured, "bare": bare,
-            "of_bare_out": ours[0] / bare["out"], "of_bare_in": ours[1] / bare["in"],
+    store = json.loads(context.run([context.place.program("spillway_gpu_store_rates"),
+                                    *context.sizes.figures[:3]]).stdout)
+    return {"spillway": measured, "bare": bare, "store": store,
+            "of_bare_out": store["out"] / bare["out"], "of_bare_in": store["in"] / bare["in"],
             "product_loses": bare["product_seconds_beside_copies"] / bare["product_seconds"] - 1}
 
 

@@ -6,6 +6,7 @@ import types
 import unittest
 from unittest import mock
 
+import gpu_test
 import parts
 import places
 
@@ -42,6 +43,16 @@ if errors != "none":
     print(f"========= ERROR SUMMARY: {errors} error{'' if errors == '1' else 's'}")
 sys.exit(86 if errors not in ("0", "none") else done.returncode)
 """
+CASES = """
+import json, os, sys
+failures = [{"failure": "1 is not 2"}] if os.environ.get("CASES") == "fail" else []
+case = {"classname": "Pages", "name": "Move", "status": "RUN", "result": "COMPLETED", "failures": failures}
+if os.environ.get("CASES") != "untold":
+    with open(sys.argv[1].removeprefix("--gtest_output=json:"), "w") as file:
+        json.dump({"testsuites": [{"testsuite": [case]}]}, file)
+print("the driver is shutting down")
+sys.exit(os.environ.get("CASES") is not None)
+"""
 
 
 class Parts(unittest.TestCase):
@@ -75,6 +86,25 @@ class Parts(unittest.TestCase):
         with self.assertRaises(parts.Failed) as failed:
             self.outcome(part, **variables)
         return str(failed.exception)
+
+    def test_the_cases_of_each_program_are_counted(self):
+        for name in parts.REAL.tests:
+            self.add_program(f"bin/spillway_{name}_test", CASES)
+        self.assertEqual(self.outcome(parts.cases), {name: {"cases": 1, "skipped": 0} for name in parts.REAL.tests})
+        self.assertEqual(self.failure(parts.cases, CASES="fail"), "spillway_device_cuda_test: failed: Pages.Move")
+        for how, reason in (("crash", ": no case has failed, and yet: "), ("untold", " ended without a report: ")):
+            for report in self.folder.glob("*.json"):
+                report.unlink()
+            self.assertEqual(self.failure(parts.cases, CASES=how),
+                             f"spillway_device_cuda_test{reason}exit status 1\nthe driver is shutting down\n")
+
+    def test_works_in_the_folder_that_is_named(self):
+        for variables, words, folder in (({}, [], "/var/tmp"), ({"TMPDIR": "/usr"}, [], "/usr"),
+                                         ({"TMPDIR": "/usr"}, ["--work", "/"], "/")):
+            with mock.patch.dict(os.environ, variables):
+                if not variables:
+                    os.environ.pop("TMPDIR", None)
+                self.assertEqual(gpu_test.options_of(words).work, pathlib.Path(folder))
 
     def test_a_program_without_errors_passes_the_sanitizer(self):
         self.assertEqual(self.outcome(parts.sanitizer), {"errors": {"memory_cuda": 0, "text_gpt at 50 %": 0}})

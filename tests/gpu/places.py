@@ -15,8 +15,9 @@ LARGEST_FOLDER = 64 << 20
 SERVED = "2.11."  # The LibTorch whose CUDA part is served, built for CUDA 13.
 EXAMPLES = ("brain_unet", "photo_net", "text_gpt")
 GPU_TESTS = ("device_cuda", "memory_cuda", "swap_cuda", "nccl")
-PROGRAMS = (*(f"{name}_on_cuda" for name in EXAMPLES), "spillway_gpu_figures_on_cuda", "spillway",
-            "spillway-planning", *(f"spillway_{name}_test" for name in GPU_TESTS))
+PROGRAMS = (*(f"{name}_on_cuda" for name in EXAMPLES), "spillway_gpu_figures_on_cuda",
+            "spillway_gpu_store_rates", "spillway", "spillway-planning",
+            *(f"spillway_{name}_test" for name in GPU_TESTS))
 LIBRARIES = ("libspillway_preload.so", "libspillway_core_2.11.so", "libspillway_core_2.11_cuda.so",
              "libspillway_managed_memory.so")
 MOST_DATA = 4 << 20  # Bytes for an example that are taken along, of small files first.
@@ -77,8 +78,8 @@ class Place:
 
     def require(self, tests):
         """All programs and libraries that parts use, and these test programs; before anything is measured."""
-        names = [*(f"{name}{self.suffix}" for name in (*EXAMPLES, "spillway_gpu_figures")), "spillway",
-                 "spillway-planning", *(f"spillway_{name}_test" for name in tests)]
+        names = [*(f"{name}{self.suffix}" for name in (*EXAMPLES, "spillway_gpu_figures")), "spillway_gpu_store_rates",
+                 "spillway", "spillway-planning", *(f"spillway_{name}_test" for name in tests)]
         files = [*(self.bin / name for name in names), *(self.lib / name for name in LIBRARIES)]
         missing = [f"{file.parent.name}/{file.name}" for file in files if not file.exists()]
         if missing:

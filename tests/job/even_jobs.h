@@ -37,8 +37,38 @@ inline JobRequest even_job(std::uint32_t layers, std::uint32_t ranks, std::uint3
   return request;
 }
 
+/// A candidate on its own.
+inline JobAttempt tried(const JobRequest& request, const Partitioner& partitioner,
+                        const JobChoice& choice) {
+  PlanMemo memo;
+  return attempt_of(request, partitioner, choice, plan_choice(request, partitioner, choice, memo));
+}
+
+/// The plan of one candidate alone. Throws the refusal where there is none.
+inline JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
+                             const JobChoice& choice) {
+  PlanMemo memo;
+  OrRefusal<JobPlan> plan = plan_choice(request, partitioner, choice, memo);
+  if (!plan) raise(plan.refusal());
+  return std::move(*plan);
+}
+
+/// The candidates of a request under their first cuts, as somebody says that they turn out.
+template <typename Evaluate>
+JobTrials trials_of(JobRequest request, const Evaluate& evaluate) {
+  request.cut_effort = kFirstLook;
+  CandidateList candidates(request);
+  while (const std::optional<JobChoice> choice = candidates.next())
+    candidates.add(evaluate(*choice));
+  return candidates.take();
+}
+
 /// The plan of a request that names its schedule.
-inline JobPlan planned(const JobRequest& request) { return search_job(request).plan; }
+inline JobPlan planned(const JobRequest& request) {
+  OrRefusal<JobSearch> search = search_job(request);
+  if (!search) raise(search.refusal());
+  return std::move(search->plan);
+}
 
 /// What an error says, or "accepted".
 template <typename Call>

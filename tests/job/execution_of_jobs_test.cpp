@@ -183,7 +183,7 @@ TEST(ExecutionOfJobs, IsRefusedWithoutOperators) {
   EXPECT_EQ(job_fault(parse_job_file(text, "job.json")), std::nullopt);
   EXPECT_EQ(told(text),
             "job.json: it does not say which operators its layers are, so it cannot be run (make "
-            "the plan again with: spillway plan PROFILE --ranks COUNT --out FILE)");
+            "the plan again with: spillway plan-job PROFILE --ranks COUNT --out FILE)");
 }
 
 // Versions 1 and 2 had other words; 1 was of plans without operators.

@@ -7,9 +7,8 @@
 
 #include "even_jobs.h"
 #include "spillway/base/error.h"
-#include "spillway/planner/schedule/memory_effects.h"
-#include "spillway/planner/schedule/rank_factors.h"
 #include "spillway/schedule/weight_copies.h"
+#include "support/stash_peaks.h"
 
 namespace spillway::planner {
 namespace {
@@ -61,7 +60,6 @@ JobRequest random_job(const char* schedule, std::mt19937& random) {
 
 void expect_sums(const JobPlan& plan) {
   const WeightCopies copies(plan.actions);
-  const auto effects = memory_effects(plan.actions, plan.costs);
   std::vector<Bytes> stashes;
   for (const StageCosts& stage : plan.costs.stages) stashes.push_back(stage.stash);
   const std::vector<Bytes> most = stash_peaks(plan.actions, stashes, plan.costs.shares);
@@ -90,7 +88,7 @@ void expect_sums(const JobPlan& plan) {
                        action.kind == ActionKind::kReceiveWeights;
     if (moves_weights) continue;
     const Bytes placed = held.weights - frozen + held.gradients + held.optimizer;
-    EXPECT_EQ(static_cast<double>(placed.count()), effects.at_begin[rank]);
+    EXPECT_EQ(placed, plan.timing.ranks[rank].at_begin);
   }
 }
 

@@ -44,8 +44,7 @@ TEST(PipelineBound, IsBelowAllThatTheScheduleReaches) {
       const Partitioner& partitioner =
           draw.one_in(2) ? partitioners()[draw.among(0, partitioners().size() - 1)]
                          : partitioner_named("spillway");
-      std::optional<JobPlan> plan;
-      const JobAttempt made = try_choice(named, partitioner, choice, plan);
+      const JobAttempt made = tried(named, partitioner, choice);
       if (!made.is_possible()) continue;
       ++compared[generator.name];
       EXPECT_GE(made.step_seconds, any * kDown) << seed << " " << generator.name;
@@ -100,7 +99,7 @@ TEST(JobBound, LeavesOutWhatFrozenLayersDoNotDo) {
   EXPECT_DOUBLE_EQ(job_bound(request), 4 * 3.0 * 2 - 2 * 2.0 + 5.0);
   for (ModelLayer& layer : request.chain.layers) layer.is_frozen = true;
   EXPECT_DOUBLE_EQ(job_bound(request), 4 * 1.0 * 2);
-  EXPECT_DOUBLE_EQ(search_job(request).plan.step_seconds, 4 * 1.0 * 2);
+  EXPECT_DOUBLE_EQ(search_job(request)->plan.step_seconds, 4 * 1.0 * 2);
 }
 
 TEST(JobBound, HoldsForEachNumberOfMicroBatches) {

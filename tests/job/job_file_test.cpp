@@ -132,7 +132,10 @@ TEST(JobFile, RefusesWhatIsNoPlan) {
     changed.replace(changed.find(from), from.size(), to);
     return refusal([&] { parse_job_file(changed, "job.json"); });
   };
-  EXPECT_THAT(reason(text, "spillway-job-plan", "spillway-plan"), HasSubstr("job.json: "));
+  EXPECT_THAT(reason(text, "spillway-job-plan", "spillway-plan"),
+              HasSubstr("job.json is a plan for one device, not a plan for many ranks"));
+  EXPECT_THAT(reason(text, "spillway-job-plan", "another"),
+              HasSubstr("job.json: its format is 'another', not 'spillway-job-plan'"));
   EXPECT_THAT(reason(text, "\"version\": 3", "\"version\": 4"), HasSubstr("newer"));
   EXPECT_THAT(reason(text, "\"data_parallel\": 1", "\"data_parallel\": 2"),
               HasSubstr("2 data-parallel replicas"));

@@ -131,7 +131,8 @@ TEST(JobPlan, RefusesWhatCannotBe) {
               HasSubstr("6 micro-batches do not split evenly over 4 data-parallel replicas"));
   request = even_job(8, 4, 6, "1f1b");
   request.batch = 8;
-  EXPECT_THAT(reason(request), HasSubstr("a batch of 8 does not split into 6 equal micro-batches"));
+  EXPECT_THAT(reason(request), HasSubstr("--batch 8 is the work of a step, in micro-batches of the "
+                                         "profile's size, and does not split into 6 equal ones"));
   request = even_job(8, 4, 0, "1f1b");
   request.batch = 8;
   EXPECT_THAT(reason(request), HasSubstr("1f1b has no number of micro-batches"));
@@ -188,7 +189,7 @@ TEST(PlanChoice, ReturnsWhyACandidateHasNoPlan) {
   // Least memory: 1, 2, 2 and 3 layers; rank 1 holds three stashes, each with its input.
   EXPECT_EQ(lacking.rank, 1U);
   EXPECT_EQ(lacking.needed, Bytes((24 + 3 * 21) * kMega));
-  EXPECT_THROW(raise(lacking), NoRoomError);
+  EXPECT_THROW(raise(lacking), PlanError);
   EXPECT_THROW(raise({.cause = Cause::kRequest}), ConfigError);
   EXPECT_THROW(raise({.cause = Cause::kPruned}), PlanError);
 }
@@ -199,13 +200,18 @@ TEST(PlanChoice, TakesNoFaultForAnAnswer) {
   request.device_memory = planned(request).peak() * 80 / 100;
   const JobChoice choice{&schedule_generator_named("1f1b"), 1};
   PlanMemo memo;
+  using Found = std::optional<Cuts>;
   const Partitioner refusing{"refusing", "", "", Reading::kAsPublished,
-                             [](const SegmentCosts&) -> Cuts { throw PlanError("no cuts fit"); }};
+                             [](const SegmentCosts&) -> Found { return std::nullopt; }};
   EXPECT_THAT(plan_choice(request, refusing, choice, memo).refusal().sentence,
-              HasSubstr("no cuts fit"));
+              HasSubstr("no cuts of 8 layers for 4 stages fit"));
   const Partitioner faulty{"faulty", "", "", Reading::kAsPublished,
-                           [](const SegmentCosts&) -> Cuts { throw IoError("a fault"); }};
-  EXPECT_THROW(plan_choice(request, faulty, choice, memo), IoError);
+                           [](const SegmentCosts&) -> Found { throw PlanError("a fault"); }};
+  EXPECT_THROW(plan_choice(request, faulty, choice, memo), PlanError);
+  const Partitioner wrong{"wrong", "", "", Reading::kAsPublished, [](const SegmentCosts&) -> Found {
+                            return Cuts{0, 1};
+                          }};
+  EXPECT_THROW(plan_choice(request, wrong, choice, memo), PlanError);
 }
 
 }  // namespace

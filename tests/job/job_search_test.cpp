@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <optional>
 #include <random>
 #include <set>
+#include <span>
 
 #include "random_jobs.h"
 #include "spillway/base/error.h"
@@ -39,24 +41,18 @@ TEST(JobSearch, IsNeverSlowerThanAScheduleThatCanBeNamed) {
     request.micro_batches = request.batch;
     request.swap_bytes_per_second = 1e6 * draw.among(0, 20);
     request.device_memory = Bytes(draw.among(30, 120) * kMega);
-    double open = std::numeric_limits<double>::infinity();
-    try {
-      open = search_job(request).plan.step_seconds;
-    } catch (const PlanError&) {
-      // Then nothing that is named works.
-    }
+    const OrRefusal<JobSearch> found = search_job(request);
+    // Where it finds nothing, nothing that is named works.
+    const double open = found ? found->plan.step_seconds : kNoTime;
     for (const ScheduleGenerator& generator : schedule_generators()) {
       JobRequest named = request;
       named.schedule = generator.name;
-      try {
-        const JobPlan plan = planned(named);
-        if (changes_results(plan.actions)) continue;
-        EXPECT_GE(plan.step_seconds, open * (1 - 1e-9)) << seed << " " << generator.name;
-        ++compared;
-        reduced += plan.reduces_memory() ? 1 : 0;
-      } catch (const Error&) {
-        continue;  // Not for these counts, or too large.
-      }
+      const OrRefusal<JobSearch> other = search_job(named);
+      if (!other) continue;  // Not for these counts, or too large.
+      if (changes_results(other->plan.actions)) continue;
+      EXPECT_GE(other->plan.step_seconds, open * (1 - 1e-9)) << seed << " " << generator.name;
+      ++compared;
+      reduced += other->plan.reduces_memory() ? 1 : 0;
     }
   }
   EXPECT_GT(compared, tries(40U, 4U));
@@ -77,26 +73,24 @@ TEST(JobSearch, LosesNothingByGivingUpEarly) {
     }
     request.swap_bytes_per_second = 1e6 * (2.0 + random() % 20);
     request.device_memory = Bytes((70 + random() % 80) * kMega);
-    JobSearch search;
-    try {
-      search = search_job(request);
-    } catch (const PlanError&) {
-      continue;
-    }
+    const OrRefusal<JobSearch> found = search_job(request);
+    if (!found) continue;
+    const JobSearch& search = *found;
     pruned += search.pruned;
     reduced += search.plan.reduces_memory() ? 1 : 0;
-    std::optional<JobPlan> best;
+    double best = kNoTime;
     PlanMemo memo;
     const Partitioner& partitioner = partitioner_named("spillway");
     for (const JobChoice& choice : job_choices(request)) {
-      const JobAttempt alone = try_choice(request, partitioner, choice, best);
+      const JobAttempt alone = tried(request, partitioner, choice);
       EXPECT_FALSE(alone.is_given_up());
+      if (alone.is_possible()) best = std::min(best, alone.step_seconds);
       // What others have found is what it finds itself.
-      std::optional<JobPlan> with_memo;
-      EXPECT_EQ(try_choice(request, partitioner, choice, memo, with_memo).step_seconds,
+      const auto with_memo = plan_choice(request, partitioner, choice, memo);
+      EXPECT_EQ(attempt_of(request, partitioner, choice, with_memo).step_seconds,
                 alone.step_seconds);
     }
-    EXPECT_LE(search.plan.step_seconds, best->step_seconds * (1 + 1e-9)) << seed;
+    EXPECT_LE(search.plan.step_seconds, best * (1 + 1e-9)) << seed;
   }
   EXPECT_GT(pruned, tries(100U, 10U));
   EXPECT_GT(reduced, tries(10U, 0U));
@@ -107,29 +101,28 @@ TEST(JobSearch, GivesUpWhatCannotBeFaster) {
   request.device_memory = Bytes(100 * kMega);
   request.swap_bytes_per_second = 5e6;
   JobChoice choice{&schedule_generator_named("1f1b"), 1};
-  std::optional<JobPlan> plan;
   const Partitioner& partitioner = partitioner_named("spillway");
-  const JobAttempt open = try_choice(request, partitioner, choice, plan);
+  const JobAttempt open = tried(request, partitioner, choice);
   ASSERT_TRUE(open.is_possible() && open.reduces_memory);
   choice.incumbent.deferred = open.step_seconds * 2;
-  EXPECT_EQ(try_choice(request, partitioner, choice, plan).step_seconds, open.step_seconds);
+  EXPECT_EQ(tried(request, partitioner, choice).step_seconds, open.step_seconds);
   JobRequest ample = request;
   ample.device_memory = kNoLimit;
-  const double without_memory_reduction = try_choice(ample, partitioner, choice, plan).step_seconds;
+  const double without_memory_reduction = tried(ample, partitioner, choice).step_seconds;
   choice.incumbent.deferred = choice.incumbent.offload = without_memory_reduction / 2;
-  const JobAttempt deferred = try_choice(request, partitioner, choice, plan);
+  const JobAttempt deferred = tried(request, partitioner, choice);
   EXPECT_TRUE(deferred.is_deferred && !deferred.is_pruned);
   EXPECT_THAT(deferred.refusal, HasSubstr("with unlimited memory"));
   choice.incumbent = {};
   choice.incumbent.all = choice.incumbent.offload = job_bound(request) / 2;
-  const JobAttempt given_up = try_choice(request, partitioner, choice, plan);
+  const JobAttempt given_up = tried(request, partitioner, choice);
   EXPECT_TRUE(given_up.is_pruned && !given_up.is_deferred);
   EXPECT_THAT(given_up.refusal, HasSubstr("its slowest stage takes"));
 }
 
 TEST(JobSearch, IsTheSameEachTime) {
-  const JobSearch first = search_job(uneven_job());
-  const JobSearch second = search_job(uneven_job());
+  const JobSearch first = *search_job(uneven_job());
+  const JobSearch second = *search_job(uneven_job());
   EXPECT_EQ(first.plan.schedule, second.plan.schedule);
   EXPECT_EQ(first.plan.data_parallel, second.plan.data_parallel);
   EXPECT_EQ(first.plan.step_seconds, second.plan.step_seconds);
@@ -155,14 +148,14 @@ TEST(JobSearch, ChoosesMicroBatchesWhereTheyAreOpen) {
   JobRequest request = even_job(8, 4, 0);
   request.batch = 8;
   request.data_parallel = 1;
-  const JobSearch open = search_job(request);
+  const JobSearch open = *search_job(request);
   EXPECT_EQ(open.plan.batch, 8U);
   std::set<std::uint32_t> tried;
   for (const JobAttempt& each : open.attempts) tried.insert(each.micro_batches);
   EXPECT_THAT(tried, ::testing::IsSupersetOf({8U, 4U}));
   for (const std::uint32_t count : {8U, 4U, 2U}) {
     request.micro_batches = count;
-    EXPECT_LE(open.plan.step_seconds, search_job(request).plan.step_seconds * (1 + 1e-9)) << count;
+    EXPECT_LE(open.plan.step_seconds, search_job(request)->plan.step_seconds * (1 + 1e-9)) << count;
   }
   request = even_job(8, 4, 4, "1f1b");
   request.batch = 8;
@@ -175,7 +168,7 @@ TEST(JobSearch, TakesAsManySlotsAsHaveRoom) {
   for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
   request.data_parallel = 1;
   request.device_memory = Bytes(70 * kMega);  // 12 MB and five stashes of 11, not six.
-  const JobSearch search = search_job(request);
+  const JobSearch search = *search_job(request);
   std::set<std::string> possible;
   for (const JobAttempt& each : search.attempts)
     if (each.schedule == "1f1b-capped" && each.is_possible()) possible.insert(each.variant);
@@ -191,7 +184,7 @@ TEST(JobSearch, TakesAsManySlotsAsHaveRoom) {
 
 TEST(JobSearch, LeavesSchedulesThatChangeResultsToThoseWhoNameThem) {
   JobRequest request = even_job(8, 4, 8);
-  const JobSearch search = search_job(request);
+  const JobSearch search = *search_job(request);
   const auto tried =
       std::find_if(search.attempts.begin(), search.attempts.end(), [](const JobAttempt& each) {
         return each.schedule == "pipedream" && each.data_parallel == 1;
@@ -201,7 +194,8 @@ TEST(JobSearch, LeavesSchedulesThatChangeResultsToThoseWhoNameThem) {
   // Before it is planned: whether its versions of the weights fit does not matter.
   JobRequest tight = request;
   tight.device_memory = Bytes(56 * kMega);
-  for (const JobAttempt& each : search_job(tight).attempts) {
+  const JobSearch open = *search_job(tight);
+  for (const JobAttempt& each : open.attempts) {
     if (each.schedule == "pipedream") {
       EXPECT_THAT(each.refusal, HasSubstr("changes results"));
     }
@@ -212,19 +206,19 @@ TEST(JobSearch, LeavesSchedulesThatChangeResultsToThoseWhoNameThem) {
 
 TEST(JobSearch, TakesReplicasWhereTheWholeModelFits) {
   JobRequest request = even_job(8, 4, 8);
-  const JobSearch search = search_job(request);
+  const JobSearch search = *search_job(request);
   EXPECT_EQ(search.plan.data_parallel, 4U);  // No bubble, and sums take no time.
   EXPECT_NEAR(search.plan.gap(), 0.0, 1e-9);
   request.device_memory = Bytes(90 * kMega);  // All layers have 96 MB beside their stash.
-  EXPECT_LT(search_job(request).plan.data_parallel, 4U);
+  EXPECT_LT(search_job(request)->plan.data_parallel, 4U);
 }
 
 // Equal action lists, or as fast and small ones with more to do.
 TEST(JobSearch, PrefersThePlainestOfEquals) {
-  EXPECT_EQ(search_job(even_job(8, 1, 4)).plan.schedule, "1f1b");
+  EXPECT_EQ(search_job(even_job(8, 1, 4))->plan.schedule, "1f1b");
   JobRequest request = even_job(8, 4, 4);
   request.data_parallel = 4;  // A rank each, with a micro-batch.
-  EXPECT_EQ(search_job(request).plan.schedule, "1f1b");
+  EXPECT_EQ(search_job(request)->plan.schedule, "1f1b");
 }
 
 JobRequest job_without_memory_reduction() {
@@ -237,12 +231,10 @@ TEST(JobSearch, NamesTheNearestMissAndDevicesThatWouldDo) {
   JobRequest request = job_without_memory_reduction();
   for (const std::uint64_t megabytes : {10U, 28U, 40U}) {  // The first holds no layer.
     request.device_memory = Bytes(megabytes * kMega);
-    std::optional<JobPlan> best;
     JobAttempt nearest;
-    const JobTrials trials = try_choices(request, [&](const JobChoice& choice) {
-      return try_choice(request, partitioner_named("spillway"), choice, best);
+    const JobTrials trials = trials_of(request, [&](const JobChoice& choice) {
+      return tried(request, partitioner_named("spillway"), choice);
     });
-    EXPECT_FALSE(best);
     for (const JobAttempt& attempt : trials.attempts) {
       ASSERT_FALSE(attempt.is_possible()) << attempt.schedule;
       const bool is_nearer = nearest.missing == Bytes() || attempt.missing < nearest.missing;
@@ -250,16 +242,17 @@ TEST(JobSearch, NamesTheNearestMissAndDevicesThatWouldDo) {
     }
     ASSERT_GT(nearest.missing, Bytes());
     const Bytes needed = request.device_memory + nearest.missing;
-    EXPECT_THAT(refusal([&] { search_job(request); }),
-                StartsWith(message("nothing works on 4 ranks with 8 micro-batches; nearest is {} "
-                                   "on pipelines of {} ranks, whose rank {} lacks {} of {} (use "
-                                   "devices of ",
-                                   nearest.schedule, 4 / nearest.data_parallel,
-                                   nearest.fullest_rank, nearest.missing, needed)));
+    EXPECT_THAT(
+        search_job(request).refusal().sentence,
+        StartsWith(message("nothing works on 4 ranks with 8 micro-batches; nearest is {} "
+                           "on pipelines of {} ranks, whose rank {} needs {} and has {}, {} "
+                           "too little (use devices of ",
+                           nearest.schedule, 4 / nearest.data_parallel, nearest.fullest_rank,
+                           needed, request.device_memory, nearest.missing)));
     request.device_memory = needed;  // Enough here, where no stage may choose.
-    EXPECT_LE(search_job(request).plan.peak(), needed);
+    EXPECT_LE(search_job(request)->plan.peak(), needed);
     request.device_memory = needed - Bytes(1);
-    EXPECT_THAT(refusal([&] { search_job(request); }), HasSubstr(" lacks 1 B of "));
+    EXPECT_THAT(search_job(request).refusal().sentence, HasSubstr(", 1 B too little ("));
   }
 }
 
@@ -267,14 +260,15 @@ TEST(JobSearch, NamesTheNearestMissAndDevicesThatWouldDo) {
 TEST(JobSearch, NamesDevicesThatDoAsPrinted) {
   const std::string begin = "(use devices of ";
   std::size_t refused = 0;
+  constexpr std::array<std::uint64_t, 4> kPercents{12, 23, 17, 33};
   for (const char* schedule : {"auto", "1f1b", "gpipe", "chimera", "gems-mast", "zb-v"})
-    for (const std::uint64_t percent : {12U, 17U, 23U, 33U}) {
+    for (const std::uint64_t percent : std::span(kPercents).first(tries(4U, 2U))) {
       SCOPED_TRACE(message("{} at {} %", schedule, percent));
       JobRequest request = even_job(12, 4, 8, schedule);
       for (std::size_t i = 0; i < 12; ++i) request.chain.layers[i].parameters += Bytes(i * 777'777);
       for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
       request.device_memory = planned(request).peak() * percent / 100;
-      const std::string told = refusal([&] { search_job(request); });
+      const std::string told = search_job(request).refusal().sentence;
       const std::size_t at = told.find(begin);
       if (at == std::string::npos) continue;  // It works, or nobody found devices that do.
       ++refused;
@@ -288,7 +282,7 @@ TEST(JobSearch, NamesDevicesThatDoAsPrinted) {
 TEST(JobSearch, TellsTheCommonestReasonWhereNoMemoryHelps) {
   JobRequest request = even_job(3, 4, 8);
   request.data_parallel = 1;
-  EXPECT_THAT(refusal([&] { search_job(request); }),
+  EXPECT_THAT(search_job(request).refusal().sentence,
               AllOf(HasSubstr("nothing works on 4 ranks with 8 micro-batches"),
                     HasSubstr("more stages than layers: ")));
 }

@@ -7,6 +7,7 @@
 namespace spillway::planner {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(ScheduleIn, ReadsWhatItsTextSays) {
@@ -30,8 +31,8 @@ TEST(ScheduleIn, RefusesWhatAScheduleDoesNotLeaveOpen) {
   EXPECT_THAT(reason("gems-mast:replicas=4"),
               HasSubstr("gems-mast has no replicas to choose, unlike gems-basic and gems-master"));
   EXPECT_THAT(reason("zb-v:chunks=3"),
-              HasSubstr("zb-v has no chunks to choose, unlike breadth-first, gis, gis-h, "
-                        "interleaved and pipeoffload"));
+              AllOf(HasSubstr("zb-v has no chunks to choose, unlike "), HasSubstr(", interleaved"),
+                    HasSubstr("(leave chunks=3 out)")));
   EXPECT_THAT(reason("1f1b-capped:slots=0"), HasSubstr("slots is a number from 1 to"));
   EXPECT_THAT(reason("1f1b-capped:slots=3x"), HasSubstr("not '3x'"));
   EXPECT_THAT(reason("1f1b-capped:slots="), HasSubstr("not ''"));

@@ -58,9 +58,9 @@ TEST(JobOrder, PutsBranchesOnStagesThatTheRecordedOrderCannot) {
 
 TEST(JobOrder, IsNeverSlowerThanTheRecordedOneWhateverTheSchedule) {
   JobRequest request = branched_job(kAnySchedule);
-  const JobSearch open = search_job(request);
+  const JobSearch open = *search_job(request);
   request.chain.may_reorder = false;
-  const JobSearch fixed = search_job(request);
+  const JobSearch fixed = *search_job(request);
   EXPECT_LE(open.plan.step_seconds, fixed.plan.step_seconds * (1 + 1e-9));
   EXPECT_GE(open.plan.step_seconds, job_bound(request) * (1 - 1e-9));
 }
@@ -116,8 +116,7 @@ TEST_P(PublishedOrders, LoseNothingAgainstAllOrders) {
     const std::uint32_t stages = GetParam().stages;
     problem.devices.resize(stages);
     problem.links.assign(stages - 1, {1.0 / 12e9, 10e-6});
-    for (std::uint32_t k = 0; k < stages; ++k)
-      problem.factors.push_back({static_cast<double>(stages - k), 1.0});
+    for (std::uint32_t k = 0; k < stages; ++k) problem.devices[k].held.in_flight = stages - k;
     const OrderChoice choice = choose_order(problem, kThoroughOrder);
     EXPECT_TRUE(choice.is_exact);
     EXPECT_LE(choice.seconds, choice.recorded_seconds);

@@ -1,4 +1,4 @@
-#include "spillway/planner/job/model_identity.h"
+#include "spillway/planner/job/job_file.h"
 
 #include <gmock/gmock.h>
 
@@ -50,7 +50,7 @@ TEST(RequireSameModel, TellsBothModelsApart) {
   EXPECT_THAT(refusal(call),
               AllOf(StartsWith("job.json: this plan is of another model: 2 layers, whose names "
                                "have the hash 3d14f8b33bb56621, and net.profile.json has 1 with "),
-                    HasSubstr("spillway plan net.profile.json --ranks COUNT --out job.json")));
+                    HasSubstr("spillway plan-job net.profile.json --ranks COUNT --out job.json")));
 }
 
 }  // namespace

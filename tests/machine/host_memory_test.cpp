@@ -1,4 +1,4 @@
-#include "spillway/planner/machine/host_memory.h"
+#include "spillway/planner/machine/machine_share.h"
 
 #include <gmock/gmock.h>
 

@@ -9,7 +9,6 @@
 
 #include "million_byte_cluster.h"
 #include "spillway/base/error.h"
-#include "spillway/planner/machine/host_memory.h"
 #include "spillway/planner/machine/machine_share.h"
 #include "support/sanitized.h"
 
@@ -21,7 +20,7 @@ using ::testing::HasSubstr;
 TEST(SearchJobOn, TakesTheFastestOfTheFastestTwelveAndMore) {
   const Cluster cluster = million_byte_cluster(2, 4);
   const JobRequest request = even_job(16, 8, 16);
-  const MachineSearch found = search_job_on(request, cluster);
+  const MachineSearch found = *search_job_on(request, cluster);
   // And variants.
   EXPECT_GE(found.search.attempts.size() + found.search.pruned, job_choices(request).size());
   ASSERT_GE(found.runs.size(), 12U);
@@ -66,7 +65,7 @@ TEST(SearchJobOn, IsNoSlowerThanAScheduleThatCanBeNamed) {
     cluster.node.uplink.bytes_per_second /= static_cast<double>(uplink);
     JobRequest request = even_job(8, 4, 8);
     request.device_memory = Bytes(megabytes * kMega);
-    const MachineSearch found = search_job_on(request, cluster);
+    const MachineSearch found = *search_job_on(request, cluster);
     for (const JobChoice& choice : job_choices(request)) {
       const double seconds = step_on(request, cluster, choice);
       if (seconds < kNoTime) ++named;
@@ -83,11 +82,11 @@ TEST(SearchJobOn, IsNoSlowerThanAScheduleThatCanBeNamed) {
 TEST(SearchJobOn, KeepsPipelinesInTheirNodes) {
   Cluster cluster = million_byte_cluster(4, 2);
   cluster.node.nic.bytes_per_second = 0.2e6;  // A border takes 5 s, as long as a stage.
-  const MachineSearch slow = search_job_on(even_job(8, 8, 16, "1f1b"), cluster);
+  const MachineSearch slow = *search_job_on(even_job(8, 8, 16, "1f1b"), cluster);
   EXPECT_EQ(slow.search.plan.data_parallel, 1U) << "what was named stays";
   JobRequest request = even_job(8, 8, 16);
   for (ModelLayer& layer : request.chain.layers) layer.parameters = Bytes(4);
-  EXPECT_GE(search_job_on(request, cluster).search.plan.data_parallel, 4U);
+  EXPECT_GE(search_job_on(request, cluster)->search.plan.data_parallel, 4U);
 }
 
 // Stages come to their sums one after the other, so that these meet on the cards in part only.
@@ -99,7 +98,7 @@ TEST(SearchJobOn, PlansSumsAsTheyHappen) {
       JobRequest request = even_job(16, 16, 32, "1f1b");
       request.data_parallel = data_parallel;
       for (ModelLayer& layer : request.chain.layers) layer.parameters = Bytes(megabytes * kMega);
-      const MachineRun run = search_job_on(request, cluster).runs.at(0);
+      const MachineRun run = search_job_on(request, cluster)->runs.at(0);
       EXPECT_NEAR(run.planned_step_seconds, run.step_seconds, 0.03 * run.step_seconds)
           << data_parallel << " data-parallel replicas, " << megabytes << " MB";
     }
@@ -108,9 +107,9 @@ TEST(SearchJobOn, PlansSumsAsTheyHappen) {
 TEST(SearchJobOn, IsAsFastAsItsDevices) {
   Cluster cluster = million_byte_cluster(1, 1);
   const JobRequest request = even_job(4, 1, 2, "gpipe");
-  EXPECT_NEAR(search_job_on(request, cluster).timing.step_seconds, 24.0, 1e-9);
+  EXPECT_NEAR(search_job_on(request, cluster)->timing.step_seconds, 24.0, 1e-9);
   cluster.device.speed_over_profile = 3.0;
-  const MachineSearch found = search_job_on(request, cluster);
+  const MachineSearch found = *search_job_on(request, cluster);
   EXPECT_NEAR(found.timing.step_seconds, 8.0, 1e-9);
   EXPECT_NEAR(found.search.plan.bound_seconds, 8.0, 1e-9);
 }
@@ -125,19 +124,19 @@ JobRequest swapping_job() {
 
 TEST(SearchJobOn, GoesOnToDisksWhereAHostIsTooFull) {
   Cluster cluster = million_byte_cluster(1, 4);
-  const MachineSearch ample = search_job_on(swapping_job(), cluster);
+  const MachineSearch ample = *search_job_on(swapping_job(), cluster);
   EXPECT_EQ(ample.swap_target, SwapTarget::kHost);
   const Bytes held = fullest_host(ample.search.plan, 4);
   EXPECT_GT(held, 0_B);
   cluster.node.host_memory = held;
-  EXPECT_EQ(search_job_on(swapping_job(), cluster).swap_target, SwapTarget::kHost);
+  EXPECT_EQ(search_job_on(swapping_job(), cluster)->swap_target, SwapTarget::kHost);
   cluster.node.host_memory = held - 1_B;
-  const MachineSearch tight = search_job_on(swapping_job(), cluster);
+  const MachineSearch tight = *search_job_on(swapping_job(), cluster);
   EXPECT_EQ(tight.swap_target, SwapTarget::kDisk);
   EXPECT_GT(tight.search.plan.step_seconds, ample.search.plan.step_seconds);
   EXPECT_DOUBLE_EQ(tight.request.swap_bytes_per_second, 2e6 / 4);
   cluster.node.disks = 0;
-  EXPECT_THAT(refusal([&] { search_job_on(swapping_job(), cluster); }),
+  EXPECT_THAT(search_job_on(swapping_job(), cluster).refusal().sentence,
               HasSubstr("the ranks of host 0 would swap"));
 }
 
@@ -145,11 +144,11 @@ TEST(SearchJobOn, RefusesWhatNoMachineOrPlanCanBe) {
   const Cluster cluster = million_byte_cluster(1, 4);
   EXPECT_THAT(refusal([&] { search_job_on(even_job(8, 8, 8), cluster); }),
               HasSubstr("8 ranks are more than the 4 devices"));
-  EXPECT_THAT(refusal([&] { search_job_on(even_job(3, 4, 8, "1f1b"), cluster); }),
+  EXPECT_THAT(search_job_on(even_job(3, 4, 8, "1f1b"), cluster).refusal().sentence,
               HasSubstr("more stages than layers"));
   Cluster small = cluster;
   small.device.memory = Bytes(2 * kMega);
-  EXPECT_THAT(refusal([&] { search_job_on(even_job(8, 4, 8), small); }),
+  EXPECT_THAT(search_job_on(even_job(8, 4, 8), small).refusal().sentence,
               HasSubstr("nothing works on 4 ranks"));
   Cluster cut = million_byte_cluster(2, 4);
   cut.node.nics = 0;

@@ -26,7 +26,6 @@ PartitionProblem sound() {
   }
   problem.devices.resize(2);
   problem.links.resize(1);
-  problem.factors.resize(2);
   return problem;
 }
 
@@ -126,8 +125,7 @@ const std::vector<Wrong> kWrongs{
      "device 0 has a slowdown of 1e+300"},
     {"links missing", [](auto& p) { p.links.resize(2); }, "2 stages have 2 links"},
     {"negative link", [](auto& p) { p.links[0].fixed_seconds = -1; }, "behind stage 0 takes -1 s"},
-    {"factors missing", [](auto& p) { p.factors.resize(1); }, "2 stages have 1 factors"},
-    {"nothing in flight", [](auto& p) { p.factors[1].in_flight = 0; }, "stage 1 holds 0"},
+    {"nothing in flight", [](auto& p) { p.devices[1].held.in_flight = 0; }, "stage 1 holds 0"},
     {"layer too large for any device",
      [](auto& p) { p.devices[0].memory = p.devices[1].memory = Bytes(30); },
      "layer 0 ('conv0') fits on no device"},
@@ -191,10 +189,9 @@ TEST(BadInput, WhatDoesNotFitSaysHowMuchIsMissing) {
 }
 
 TEST(BadInput, OfInterleavingIsRefused) {
-  EXPECT_THROW(interleaved(sound(), 0, {}), ConfigError);
-  EXPECT_THROW(interleaved(sound(), 3, std::vector<StageFactors>(6)), ConfigError);  // 4 layers.
-  EXPECT_THROW(interleaved(sound(), 2, std::vector<StageFactors>(3)), ConfigError);
-  EXPECT_EQ(interleaved(sound(), 2, std::vector<StageFactors>(4)).devices.size(), 4U);
+  EXPECT_THROW(interleaved(sound(), 0), ConfigError);
+  EXPECT_THROW(interleaved(sound(), 3), ConfigError);  // 4 layers.
+  EXPECT_EQ(interleaved(sound(), 2).devices.size(), 4U);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "balanced_cuts.h"
+#include "bottleneck_search.h"
 #include "random_problems.h"
 #include "support/sanitized.h"
 
@@ -197,11 +197,11 @@ TEST(LeastBottleneck, IsWhatTheSegmentsCostWhereABoundIsRounded) {
     const CutRange range{0, units, 0, 3};
     const auto found = least_bottleneck(goal, range);
     ASSERT_TRUE(found);
-    EXPECT_EQ(found->cost, bottleneck_of(goal, range, found->cuts));
-    EXPECT_EQ(found->cost, 0.1 * ((units + 2) / 3));
+    EXPECT_EQ(found->worst, bottleneck_of(goal, range, found->cuts));
+    EXPECT_EQ(found->worst, 0.1 * ((units + 2) / 3));
     const auto balanced = balanced_by_table(goal, range);
     ASSERT_TRUE(balanced);
-    EXPECT_EQ(balanced->cost, found->cost);
+    EXPECT_EQ(balanced->worst, found->worst);
   }
 }
 
@@ -220,7 +220,7 @@ TEST(BalancedCuts, AreTheLeastOfAllInTheOrderOfDictionaries) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed);
       const std::pair<Cost, std::optional<SolvedCuts>> balanced[] = {
           {time_of(costs), balanced_time_cuts(costs)},
-          {memory_of(costs, 60.0), balanced_memory_cuts(costs, 60.0)}};
+          {memory_of(costs, 60.0), balanced_cuts(MemoryGoal(costs, 60.0), whole(costs))}};
       for (const auto& [cost, solved] : balanced) {
         std::vector<double> least;
         for_all_cuts(costs.units(), costs.stages(), [&](const Cuts& cuts) {

@@ -1,5 +1,6 @@
 // Cuts of small chains that one can reckon by hand.
 #include <gmock/gmock.h>
+#include <array>
 
 #include <algorithm>
 #include <limits>
@@ -36,8 +37,7 @@ TEST(LeastMemoryCuts, AnEarlyLargeLayerWaitsForAStageThatHoldsIt) {
   // left, the first takes both small layers, and the second has nothing but the large one to take.
   PartitionProblem problem;
   problem.chain.layers = {plain(1, 2), plain(1, 2), plain(1, 50), plain(1, 1), plain(1, 1)};
-  problem.devices.resize(4);
-  problem.factors = {{5, 1}, {5, 1}, {1, 1}, {1, 1}};
+  problem.devices = {{.held = {5}}, {.held = {5}}, {}, {}};
   const auto solved = least_memory_cuts(SegmentCosts(problem), 100.0);
   ASSERT_TRUE(solved);
   EXPECT_EQ(solved->worst, 50.0);
@@ -48,10 +48,9 @@ TEST(LeastMemoryCuts, EqualLayersUnderOneForwardOneBackwardFollowTheHarmonicNumb
   // 840 layers of one byte on 8 stages that hold 8, 7, ... 1 micro-batches: 840 / H_8, to a layer.
   PartitionProblem problem;
   problem.chain.layers.assign(840, plain(1, 1));
-  problem.devices.resize(8);
   double harmonic = 0.0;
   for (int k = 8; k > 0; --k) {
-    problem.factors.push_back({static_cast<double>(k), 1.0});
+    problem.devices.push_back({.held = {static_cast<double>(k)}});
     harmonic += 1.0 / k;
   }
   const auto solved = least_memory_cuts(SegmentCosts(problem), 1e6);
@@ -78,8 +77,10 @@ TEST(Interleaved, StagesShareTheDevicesThatRunThem) {
   problem.chain.layers.assign(24, plain(1, 10));
   problem.devices.assign(3, {.memory = Bytes(1000), .swap_seconds_per_byte = 0.5});
   problem.links.assign(2, {0.25, 1.0});
-  const std::vector<StageFactors> factors{{5, 1}, {4.5, 1}, {4, 1}, {3, 1}, {2, 1}, {1, 1}};
-  const SegmentCosts costs(interleaved(problem, 2, factors));
+  PartitionProblem stages = interleaved(problem, 2);
+  const std::array<double, 6> in_flight{5, 4.5, 4, 3, 2, 1};
+  for (std::size_t k = 0; k < 6; ++k) stages.devices[k].held.in_flight = in_flight[k];
+  const SegmentCosts costs(stages);
   ASSERT_EQ(costs.stages(), 6U);
   EXPECT_EQ(costs.device_bytes(4), 500);
   const auto solved = least_time_cuts(costs);
@@ -104,7 +105,7 @@ TEST(Interleaved, CountsReservedBytesAndTheLargestWorkingPeakOnceForADevice) {
   problem.chain.layers.assign(4, plain(1, 10));
   problem.chain.layers[2].working_peak = Bytes(300);
   problem.devices.assign(2, {.memory = Bytes(1000), .reserved = Bytes(100)});
-  const SegmentCosts costs(interleaved(problem, 2, std::vector<StageFactors>(4)));
+  const SegmentCosts costs(interleaved(problem, 2));
   for (std::uint32_t stage = 0; stage < 4; ++stage) {
     const SegmentLoad load = costs.load({stage, stage + 1, stage});
     EXPECT_EQ(load.fixed_bytes, 400) << stage;
@@ -130,15 +131,14 @@ TEST(Interleaved, TheSameWorkOnTheSameDeviceTakesAsLong) {
   // One device, two layers: in the two seconds that both stages take its link carries all stash.
   const PartitionProblem one = swapping_pipeline(1, true);
   const double whole = least_time_cuts(SegmentCosts(one))->worst;
-  const SegmentCosts halves(interleaved(one, 2, std::vector<StageFactors>(2)));
+  const SegmentCosts halves(interleaved(one, 2));
   EXPECT_EQ(halves.load({0, 1, 0}).swap_bytes_per_second, 80.0);
   // What the border between both stages adds: 8 bytes kept, over 80 per second.
   EXPECT_NEAR(whole, 2.0, 1e-12);
   EXPECT_NEAR(2 * least_time_cuts(halves)->worst, 2 * (80 + 8) / 80.0, 1e-12);
 
   // A message of each stage takes its time once, not once for each stage of its device.
-  const SegmentCosts waiting(
-      interleaved(swapping_pipeline(2, false), 2, std::vector<StageFactors>(4)));
+  const SegmentCosts waiting(interleaved(swapping_pipeline(2, false), 2));
   const SegmentLoad inner = waiting.load({1, 2, 1});
   EXPECT_EQ(inner.seconds, 1.0 + 2 * 2 * (8 * 0.25 + 0.5));
 }
@@ -159,7 +159,7 @@ TEST(Interleaved, HalvedLayersTakeHalfTheTimeOfWholeOnes) {
     coarse.devices.assign(devices, {.memory = Bytes(60), .swap_seconds_per_byte = 0.025});
     fine.devices = coarse.devices;
     const double whole = least_time_cuts(SegmentCosts(coarse))->worst;
-    const SegmentCosts halves(interleaved(fine, 2, std::vector<StageFactors>(2 * devices)));
+    const SegmentCosts halves(interleaved(fine, 2));
     EXPECT_NEAR(2 * least_time_cuts(halves)->worst, whole, 1e-12);
     EXPECT_GT(whole, 2.0);
   }

@@ -196,8 +196,8 @@ TEST(Evaluate, WhatFitsIsNotAByteOverTheDevice) {
     for (std::uint64_t memory = 1; memory < 4000; ++memory) {
       PartitionProblem problem;
       problem.chain.layers = {layer};
-      problem.devices = {{.memory = Bytes(memory), .swap_seconds_per_byte = 0.1}};
-      problem.factors = {{in_flight, 1}};
+      problem.devices = {
+          {.memory = Bytes(memory), .swap_seconds_per_byte = 0.1, .held = {in_flight}}};
       const SegmentCosts costs(std::move(problem));
       ASSERT_EQ(evaluate(costs, {0, 1}).memory, Bytes(memory)) << in_flight;
     }

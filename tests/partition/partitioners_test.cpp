@@ -216,7 +216,7 @@ TEST(Vpipe, TakesLayersFromStagesThatMustRecompute) {
   PartitionProblem problem = memory_chain(std::vector<std::uint64_t>(24, 10), 4);
   for (ModelLayer& layer : problem.chain.layers) layer.recompute = {{0.5, Bytes(0)}};
   problem.devices.assign(4, {.memory = Bytes(120)});
-  problem.factors = {{4, 1}, {1, 1}, {1, 1}, {1, 1}};
+  problem.devices[0].held.in_flight = 4;
   const Cuts cuts = cut(problem, "vpipe");
   EXPECT_LT(cuts[1], 6U);
   const SegmentCosts costs(problem);
@@ -228,7 +228,6 @@ TEST(Dawnpiper, CutsTwoStagesBetweenBothBalances) {
   // Time balances at 6, memory at 3.
   PartitionProblem problem = memory_chain({40, 40, 40, 10, 10, 10, 10, 10, 10, 10, 10, 10}, 2);
   problem.devices.assign(2, {.memory = Bytes(130), .swap_seconds_per_byte = 0.1});
-  problem.factors = {{1, 1}, {1, 1}};
   const Cuts cuts = cut(problem, "dawnpiper");
   EXPECT_GE(cuts[1], 3U);
   EXPECT_LE(cuts[1], 6U);
@@ -244,10 +243,10 @@ TEST(Galvatron, TrimsWhatIsFarAboveTheMean) {
 TEST(Obscura, MovesLayersToStagesThatNeedNoHelp) {
   PartitionProblem problem = memory_chain(std::vector<std::uint64_t>(16, 10), 4);
   for (ModelLayer& layer : problem.chain.layers) layer.recompute = {{0.75, Bytes(0)}};
-  problem.devices.assign(4, {.memory = Bytes(80)});
-  problem.factors = {{4, 1}, {3, 1}, {2, 1}, {1, 1}};
+  for (std::uint32_t k = 0; k < 4; ++k)
+    problem.devices[k] = {.memory = Bytes(80), .held = {4.0 - k}};
   EXPECT_THAT(cut(problem, "obscura"), ::testing::Not(::testing::ElementsAre(0, 4, 8, 12, 16)));
-  problem.devices.assign(4, {.memory = Bytes(1000)});
+  for (StageDevice& device : problem.devices) device.memory = Bytes(1000);
   EXPECT_THAT(cut(problem, "obscura"), ::testing::ElementsAre(0, 4, 8, 12, 16));
 }
 

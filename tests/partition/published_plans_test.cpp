@@ -39,7 +39,7 @@ PartitionProblem bert48(double stash_per_device) {
   }
   problem.devices.assign(
       8, {.memory = Bytes(static_cast<std::uint64_t>(std::llround(1000 * stash_per_device)))});
-  for (int k = 0; k < 8; ++k) problem.factors.push_back({8.0 - k, 1.0});
+  for (std::uint32_t k = 0; k < 8; ++k) problem.devices[k].held.in_flight = 8 - k;
   return problem;
 }
 
@@ -69,8 +69,7 @@ PartitionProblem bert(const ModelChain& chain, std::uint32_t stages, Bytes memor
   PartitionProblem problem;
   problem.chain = chain;
   problem.devices.assign(stages, {.memory = memory});
-  for (std::uint32_t k = 0; k < stages; ++k)
-    problem.factors.push_back({static_cast<double>(stages - k), 1.0});
+  for (std::uint32_t k = 0; k < stages; ++k) problem.devices[k].held.in_flight = stages - k;
   return problem;
 }
 

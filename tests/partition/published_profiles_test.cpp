@@ -35,8 +35,7 @@ PartitionProblem merged(const PublishedChain& published, std::uint32_t stages) {
       problem.chain.borders.push_back({here, {here + 1}, bytes(block.output)});
   }
   problem.devices.resize(stages);
-  for (std::uint32_t k = 0; k < stages; ++k)
-    problem.factors.push_back({static_cast<double>(stages - k), 1.0});
+  for (std::uint32_t k = 0; k < stages; ++k) problem.devices[k].held.in_flight = stages - k;
   return problem;
 }
 

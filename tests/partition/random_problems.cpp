@@ -84,11 +84,10 @@ void add_devices(Dice& dice, PartitionProblem& problem, const ProblemShape& shap
       device.memory = Bytes(memory + dice.below(40));
       device.reserved = Bytes(dice.below(5));
     }
+    device.held = {shape.differ ? 0.5 * (1 + dice.below(6)) : static_cast<double>(shape.stages - i),
+                   shape.differ ? static_cast<double>(1 + dice.below(3)) : 1.0,
+                   shape.differ ? 0.5 * (1 + i % 3) : 1.0};
     problem.devices.push_back(device);
-    problem.factors.push_back(
-        {shape.differ ? 0.5 * (1 + dice.below(6)) : static_cast<double>(shape.stages - i),
-         shape.differ ? static_cast<double>(1 + dice.below(3)) : 1.0,
-         shape.differ ? 0.5 * (1 + i % 3) : 1.0});
   }
 }
 

@@ -14,7 +14,7 @@ struct ProblemShape {
   bool has_borders = true;  ///< Between neighbours, and over several layers.
   bool has_links = true;    ///< That take time, hidden or not.
   bool has_ties = true;     ///< And layers that stay together, and frozen ones.
-  bool differ = true;       ///< Devices and factors of stages.
+  bool differ = true;       ///< Devices and what stages hold.
 };
 
 /// The same for the same seed, everywhere.

@@ -1,4 +1,4 @@
-#include "spillway/planner/partition/rebalance.h"
+#include "spillway/planner/partition/cut_solvers.h"
 
 #include <gmock/gmock.h>
 
@@ -53,14 +53,14 @@ TEST(RebalanceChoices, MoveTheFewestBytesOfAllCutsAsQuick) {
       });
       const auto choices = rebalance_choices(costs, now);
       double before = worst_of(costs, now);
-      for (const NearCuts& choice : choices) {
-        EXPECT_LT(choice.seconds, before);
-        EXPECT_EQ(choice.seconds, worst_of(costs, choice.cuts));
+      for (const SolvedCuts& choice : choices) {
+        EXPECT_LT(choice.worst, before);
+        EXPECT_EQ(choice.worst, worst_of(costs, choice.cuts));
         double fewest = kInfinite;
         for (const auto& [seconds, bytes] : all)
           if (seconds < before) fewest = std::min(fewest, bytes);
         EXPECT_NEAR(bytes_between(costs, now, choice.cuts), fewest, 1e-9);
-        before = choice.seconds;
+        before = choice.worst;
         ++compared;
       }
       // The last one is the best there is, unless some were left out.
@@ -91,7 +91,7 @@ TEST(RebalanceChoices, MoveOneLayerOverEachBorderOfASlowStage) {
   const SegmentCosts costs(drifted());
   const auto choices = rebalance_choices(costs, {0, 2, 4, 6, 8});
   ASSERT_EQ(choices.size(), 1U);
-  EXPECT_EQ(choices[0].seconds, 3.0);
+  EXPECT_EQ(choices[0].worst, 3.0);
   EXPECT_THAT(choices[0].cuts, ::testing::ElementsAre(0, 1, 3, 6, 8));
 }
 
@@ -103,7 +103,7 @@ TEST(RebalanceChoices, LeaveCutsThatDoNotFitAnyMore) {
   const SegmentCosts costs(problem);
   const auto choices = rebalance_choices(costs, {0, 2, 4, 6, 8});
   ASSERT_FALSE(choices.empty());
-  for (const NearCuts& choice : choices) EXPECT_TRUE(evaluate(costs, choice.cuts).fits);
+  for (const SolvedCuts& choice : choices) EXPECT_TRUE(evaluate(costs, choice.cuts).fits);
 }
 
 /// A layer that no cuts divide is the slowest stage whatever moves, and swaps leave every time
@@ -134,7 +134,7 @@ TEST(RebalanceChoices, ComeSoonForLongChainsThatDoNotFitAnyMore) {
   const auto choices = rebalance_choices(costs, now);
   ASSERT_EQ(choices.size(), 1U);
   EXPECT_EQ(worst_of(costs, now), kInfinite);
-  EXPECT_EQ(choices[0].seconds, 1e6);
+  EXPECT_EQ(choices[0].worst, 1e6);
   EXPECT_TRUE(evaluate(costs, choices[0].cuts).fits);
   // The last border alone moves, and no farther than it must.
   const std::uint32_t border = choices[0].cuts[kStages - 1];

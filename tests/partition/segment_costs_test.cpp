@@ -161,8 +161,7 @@ TEST(SegmentCosts, SkippedStagesHoldOneCopyOfWhatPasses) {
   PartitionProblem problem;
   problem.chain.layers = {layer(1, 0), layer(1, 0), layer(1, 0)};
   problem.chain.borders = {{0, {2}, Bytes(10)}};
-  problem.devices.resize(3);
-  problem.factors = {{3, 1}, {2, 1}, {1, 1}};
+  problem.devices = {{.held = {3}}, {.held = {2}}, {.held = {1}}};
   const SegmentCosts costs(problem);
   EXPECT_EQ(costs.load({1, 2, 1}).raw_bytes(), 10);      // Received and sent on.
   EXPECT_EQ(costs.load({2, 3, 2}).raw_bytes(), 10);      // Kept for one micro-batch in flight.
@@ -178,8 +177,7 @@ TEST(SegmentCosts, LeadingFrozenLayersKeepNothingOfWhatTheyReceive) {
   problem.chain.layers = {layer(1, 0), layer(1, 0), layer(1, 0), layer(1, 0)};
   problem.chain.layers[0].is_frozen = problem.chain.layers[1].is_frozen = true;
   problem.chain.borders = {{0, {1}, Bytes(100)}, {1, {2}, Bytes(10)}, {0, {1, 3}, Bytes(1)}};
-  problem.devices.resize(4);
-  problem.factors.assign(4, {4, 1});
+  problem.devices.assign(4, {.held = {4}});
   const SegmentCosts costs(problem);
   // The frozen reader has each tensor once, the trained one for every micro-batch in flight.
   EXPECT_EQ(costs.load({1, 2, 1}).raw_bytes(), 100 + 1);
@@ -206,8 +204,7 @@ TEST(SegmentCosts, TiedAndFrozenWeightsCountOnceWhereTheyAre) {
   }
   problem.chain.layers[0].is_frozen = true;
   problem.chain.ties = {{{1, 2}, Bytes(60)}};
-  problem.devices.resize(2);
-  problem.factors = {{2, 3}, {1, 1}};
+  problem.devices = {{.held = {2, 3}}, {.held = {1}}};
   const SegmentCosts costs(problem);
   EXPECT_EQ(costs.load({0, 1, 0}).raw_bytes(), 100);  // Without gradient, versions or stash.
   EXPECT_NEAR(costs.load({0, 1, 0}).seconds, 1.0 / 3, 1e-12);

@@ -32,11 +32,11 @@ SlowCosts::SlowCosts(const PartitionProblem& problem, LayerIndex first, LayerInd
 
 void SlowCosts::add_layers() {
   const auto& layers = problem_.chain.layers;
-  const StageFactors factors = problem_.factors.empty() ? StageFactors{} : problem_.factors[stage_];
+  const HeldCounts& held = problem_.devices[stage_].held;
   const auto static_bytes = [&](LayerIndex i, double parameters) {
-    if (layers[i].is_frozen) return factors.state_copies * parameters;
+    if (layers[i].is_frozen) return held.state_copies * parameters;
     const double states = parameters * (layers[i].static_ratio - 1.0);
-    return factors.state_copies * states + factors.weight_versions * parameters;
+    return held.state_copies * states + held.weight_versions * parameters;
   };
   double peak = 0.0;
   for (LayerIndex i = first_; i < end_; ++i) {
@@ -119,7 +119,7 @@ double SlowCosts::least_bytes(double at_seconds, double rate) const {
   if (at_seconds < seconds || at_seconds < link_seconds) return kNoLink;
   const double swapped = rate > 0.0 ? at_seconds * rate : 0.0;
   const double left = stash_bytes - saved_bytes(at_seconds - seconds) - swapped;
-  const double in_flight = problem_.factors.empty() ? 1.0 : problem_.factors[stage_].in_flight;
+  const double in_flight = problem_.devices[stage_].held.in_flight;
   return fixed_bytes + in_flight * std::max(0.0, left);
 }
 

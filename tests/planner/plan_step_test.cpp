@@ -7,6 +7,7 @@
 #include "spillway/base/error.h"
 #include "spillway/planner/step_plan.h"
 #include "support/sanitized.h"
+#include "swaps_alone.h"
 
 namespace spillway::planner {
 namespace {

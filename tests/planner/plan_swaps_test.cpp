@@ -8,6 +8,7 @@
 #include "spillway/base/error.h"
 #include "spillway/planner/swap_plan.h"
 #include "support/sanitized.h"
+#include "swaps_alone.h"
 
 namespace spillway::planner {
 namespace {
@@ -58,7 +59,7 @@ StepTape chain(std::uint32_t layers, std::uint32_t pages, Duration time) {
 
 TEST(PlanSwaps, MovesNothingWhenEverythingFits) {
   const StepTape tape = chain(6, 4, std::chrono::milliseconds(10));
-  const SwapPlan plan = plan_swaps(tape, limits_for(live_peak(tape)));
+  const SwapsAlone plan = plan_swaps(tape, limits_for(live_peak(tape)));
   EXPECT_TRUE(plan.swaps.empty());
   EXPECT_TRUE(plan.is_feasible);
   EXPECT_EQ(plan.estimate.peak_pages, live_peak(tape));
@@ -68,7 +69,7 @@ TEST(PlanSwaps, MovesNothingWhenEverythingFits) {
 TEST(PlanSwaps, SwapsTheEarlyActivationsOfAChainAndHidesIt) {
   const StepTape tape = chain(16, 10, std::chrono::milliseconds(50));
   const std::uint32_t budget = 80;
-  const SwapPlan plan = plan_swaps(tape, limits_for(budget));
+  const SwapsAlone plan = plan_swaps(tape, limits_for(budget));
   EXPECT_EQ(live_peak(tape), 160U);
   EXPECT_EQ(plan.estimate.demand_reads, 0U);
   EXPECT_EQ(plan.estimate.forced_evictions, 0U);
@@ -101,7 +102,7 @@ TEST(PlanSwaps, WritesNothingForValuesThatNoStepWrites) {
               {.time = std::chrono::milliseconds(100), .inside_peak_pages = 10},
               {.time = std::chrono::milliseconds(100), .first_use = 1, .use_count = 1},
               {.time = std::chrono::milliseconds(100), .inside_peak_pages = 10}};
-  const SwapPlan plan = plan_swaps(tape, bytes_only(20));
+  const SwapsAlone plan = plan_swaps(tape, bytes_only(20));
   EXPECT_EQ(plan.estimate.written_pages, 0U);
   EXPECT_EQ(plan.estimate.read_pages, 10U);
   EXPECT_EQ(plan.bound.written_pages, 0U);
@@ -118,7 +119,7 @@ TEST(PlanSwaps, KeepsCopiesUntilTheValueIsWritten) {
     tape.ops.push_back({.time = std::chrono::milliseconds(100), .inside_peak_pages = 10});
     tape.ops.push_back({.time = std::chrono::milliseconds(100), .first_use = use, .use_count = 1});
   }
-  const SwapPlan plan = plan_swaps(tape, bytes_only(10));
+  const SwapsAlone plan = plan_swaps(tape, bytes_only(10));
   EXPECT_EQ(plan.estimate.written_pages, 10U);
   EXPECT_EQ(plan.estimate.read_pages, 30U);
   ASSERT_EQ(plan.swaps.size(), 3U);
@@ -138,7 +139,7 @@ TEST(PlanSwaps, PrefersWhatReturnsLateToWhatDiesUnused) {
               {.time = time, .inside_peak_pages = 10},
               {.time = time, .inside_peak_pages = 20},
               {.time = time}};
-  const SwapPlan plan = plan_swaps(tape, bytes_only(20));
+  const SwapsAlone plan = plan_swaps(tape, bytes_only(20));
   ASSERT_EQ(plan.swaps.size(), 1U);
   EXPECT_EQ(plan.swaps[0].value, 0U);
   EXPECT_EQ(plan.swaps[0].pages, 10U);
@@ -154,7 +155,7 @@ TEST(PlanSwaps, TellsNextUsesAcrossTheStepBoundary) {
   tape.ops = {{.first_use = 0, .use_count = 1},
               {.first_use = 1, .use_count = 1},
               {.first_use = 2, .use_count = 1, .inside_peak_pages = 2}};
-  const SwapPlan plan = plan_swaps(tape, limits_for(100));
+  const SwapsAlone plan = plan_swaps(tape, limits_for(100));
   EXPECT_THAT(plan.use_distance, ::testing::ElementsAre(2U, kDiesUnused, 1U));
   EXPECT_THAT(plan.birth_distance, ::testing::ElementsAre(0U, 1U, 2U, kStaysUnused));
 }
@@ -178,8 +179,8 @@ TEST(PlanSwaps, IsDeterministic) {
   for (std::uint64_t seed = 0; seed < tries(50U, 10U); ++seed) {
     const StepTape tape = random_tape(seed, {.ops = 60, .persistent = 8});
     const SwapLimits limits = limits_for(std::max(smallest_budget(tape), live_peak(tape) / 2));
-    const SwapPlan a = plan_swaps(tape, limits);
-    const SwapPlan b = plan_swaps(tape, limits);
+    const SwapsAlone a = plan_swaps(tape, limits);
+    const SwapsAlone b = plan_swaps(tape, limits);
     ASSERT_EQ(a.swaps.size(), b.swaps.size());
     for (std::size_t i = 0; i < a.swaps.size(); ++i) {
       EXPECT_EQ(a.swaps[i].value, b.swaps[i].value);
@@ -220,7 +221,7 @@ TEST_P(RandomTapes, KeepThePromisesOfAPlan) {
     SwapLimits limits = limits_for(random.budget);
     // Most of the time goes into refining; a part of the plans is enough.
     limits.refinement_ops = seed % 16 == 0 ? 20000 : 0;
-    const SwapPlan plan = plan_swaps(random.tape, limits);
+    const SwapsAlone plan = plan_swaps(random.tape, limits);
     ASSERT_TRUE(plan.is_feasible);
     EXPECT_TRUE(plan.estimate.is_complete);
     EXPECT_LE(plan.estimate.peak_pages, random.budget);
@@ -253,7 +254,7 @@ TEST(PlanSwaps, StaysNearTheOptimumOfTinyTapes) {
       if (budget == 0) continue;
       SCOPED_TRACE(::testing::Message() << "seed " << seed << " budget " << budget);
       const std::uint64_t least = fewest_transfers(tape, budget);
-      const SwapPlan plan = plan_swaps(tape, bytes_only(budget));
+      const SwapsAlone plan = plan_swaps(tape, bytes_only(budget));
       ASSERT_NE(least, kImpossible);
       if (const auto exact = least_transfers(tape, budget, {})) {
         // Steps that need not be equal can save a fraction of a page.
@@ -298,7 +299,7 @@ TEST(BoundStep, IsNeverAboveTheLeastTransfersOfAnySwapping) {
       const auto reads = least_transfers(tape, budget, {.write = 0, .read = 1});
       const auto both = least_transfers(tape, budget, {.write = 1, .read = 1});
       if (!writes || !reads || !both) continue;
-      const SwapPlan plan = plan_swaps(tape, bytes_only(budget));
+      const SwapsAlone plan = plan_swaps(tape, bytes_only(budget));
       constexpr double kRounding = 1e-6;
       EXPECT_LE(static_cast<double>(plan.bound.written_pages), *writes + kRounding);
       EXPECT_LE(static_cast<double>(plan.bound.read_pages), *reads + kRounding);

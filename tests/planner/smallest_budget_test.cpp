@@ -9,6 +9,7 @@
 #include "spillway/profile/import/trace_import.h"
 #include "support/file_text.h"
 #include "support/reference_data.h"
+#include "swaps_alone.h"
 
 namespace spillway::planner {
 namespace {
@@ -55,7 +56,7 @@ TEST(SmallestBudget, IsExactWhereAllPagesAreShared) {
   const StepPlan plan = plan_step(tape, limits);
   EXPECT_TRUE(plan.replays.empty());
   EXPECT_GT(plan.swaps.estimate.read_pages, 0U);
-  const double bound = bound_step(tape, limits).step_seconds;
+  const double bound = bound_of_swaps(tape, limits).step_seconds;
   EXPECT_LE(bound, plan.swaps.estimate.step_seconds);
 }
 

@@ -6,6 +6,7 @@
 #include "random_tapes.h"
 #include "spillway/planner/swap_plan.h"
 #include "support/sanitized.h"
+#include "swaps_alone.h"
 #include "tick_limits.h"
 
 namespace spillway::planner {
@@ -37,7 +38,7 @@ TEST(BoundStep, IsNeverAboveTheLeastTimeOfAnySwapping) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed << " budget " << budget);
       const auto ticks = least_ticks(tape, budget, is_duplex);
       if (!ticks) continue;
-      const StepBound bound = bound_step(tape, tick_limits(budget, is_duplex));
+      const StepBound bound = bound_of_swaps(tape, tick_limits(budget, is_duplex));
       EXPECT_LE(bound.step_seconds * 1e3, *ticks + 1e-6);
       ++cases;
       if (bound.step_seconds > bound.compute_seconds * 1.001) ++beyond_compute;

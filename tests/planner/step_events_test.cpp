@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "random_tapes.h"
+#include "swaps_alone.h"
 
 namespace spillway::planner {
 namespace {
@@ -168,7 +169,7 @@ TEST(ObserveStep, NamesWhatAnOperatorWaitsFor) {
               {.time = Duration(1000), .first_use = 0, .use_count = 1}};
   SwapLimits limits;
   limits.budget_pages = 4;
-  const SwapPlan plan = plan_swaps(tape, limits);
+  const SwapsAlone plan = plan_swaps(tape, limits);
   StepEvents events;
   observe_step(tape, plan, limits, events);
   ASSERT_EQ(events.waits.size(), 2U);

@@ -13,6 +13,7 @@
 #include "layer_chains.h"
 #include "random_tapes.h"
 #include "spillway/base/error.h"
+#include "spillway/planner/step_bound.h"
 #include "support/sanitized.h"
 #include "tiny_steps.h"
 

@@ -4,15 +4,16 @@
 #include <map>
 #include <vector>
 
+#include "clp.h"
 #include "exhaustive.h"
 #include "layer_chains.h"
 #include "random_tapes.h"
 #include "spillway/base/error.h"
-#include "spillway/planner/clp/clp_solver.h"
 #include "spillway/planner/step_events.h"
 #include "spillway/planner/strategies.h"
-#include "spillway/planner/swap_choices.h"
+#include "spillway/planner/swap_plan.h"
 #include "support/sanitized.h"
+#include "swaps_alone.h"
 #include "tick_limits.h"
 
 namespace spillway::planner {
@@ -172,7 +173,7 @@ TEST(Tiers, KeepHotValuesNearAndSendWhatWaitsLongestFar) {
   const StepTape tape = layer_chain(
       std::vector<ChainLayer>(16, {.output = 8, .inside = 0, .forward = 4000, .backward = 8000}));
   const SwapLimits limits = tiers(40, 32, 0.25);
-  const SwapPlan plan = plan_swaps(tape, limits);
+  const SwapsAlone plan = plan_swaps(tape, limits);
   double pages[2] = {0, 0};
   double waits[2] = {0, 0};
   for (const PlannedSwap& swap : plan.swaps) {
@@ -327,7 +328,6 @@ TEST(Tiers, AreHardlyEverSlowerWithMoreMemory) {
 }
 
 TEST(Tiers, AreNoFasterThanTheBoundWhateverGoesWhere) {
-  const ClpSolver clp;
   int binding = 0;
   const std::uint64_t seeds = tries<std::uint64_t>(60, 10);
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
@@ -335,11 +335,11 @@ TEST(Tiers, AreNoFasterThanTheBoundWhateverGoesWhere) {
         seed, {.ops = 7, .persistent = 1, .max_pages = 4, .max_uses = 2, .replayable_percent = 40});
     const std::uint32_t budget = std::max(1U, smallest_budget(tape));
     SwapLimits limits = tiers(budget, static_cast<std::uint32_t>(seed % 4), 0.25);
-    const double bound = bound_plan(tape, limits, {.solver = &clp}).step_seconds;
+    const double bound = bound_plan(tape, limits, {.solver = clp()}).step_seconds;
     limits.refinement_ops = 500;
     SwapLimits link = limits;
     link.far.reset();
-    if (bound > bound_plan(tape, link, {.solver = &clp}).step_seconds) ++binding;
+    if (bound > bound_plan(tape, link, {.solver = clp()}).step_seconds) ++binding;
     for (const bool is_ours : {false, true}) {
       StepPlan plan;
       try {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "spillway/planner/schedule/rank_factors.h"
+#include "spillway/planner/schedule/rank_memory.h"
 #include "spillway/planner/schedule/schedule_timing.h"
 #include "support/generated_schedule.h"
 
@@ -23,7 +23,7 @@ ScheduleTiming timing_of(const Schedule& schedule, double f = kF, double i = kI,
 
 std::vector<double> in_flight(const Schedule& schedule) {
   std::vector<double> all;
-  for (const RankFactors& factors : rank_factors(schedule)) all.push_back(factors.in_flight);
+  for (const HeldCounts& factors : rank_factors(schedule)) all.push_back(factors.in_flight);
   return all;
 }
 
@@ -139,7 +139,7 @@ TEST(Bubble, OfChimeraWithEqualForwardAndBackward) {
       const Schedule schedule = generated("chimera", p, m);
       const ScheduleTiming timing = timing_of(schedule, 1.0, 0.5, 0.5);
       EXPECT_NEAR(timing.bubble, (p - 2.0) / (2.0 * m + p - 2.0), 1e-9) << p << " " << m;
-      for (const RankFactors& factors : rank_factors(schedule)) {
+      for (const HeldCounts& factors : rank_factors(schedule)) {
         EXPECT_GE(factors.in_flight, p / 2 + (p > 2 ? 1 : 0)) << p << " " << m;
         EXPECT_LE(factors.in_flight, p);
         EXPECT_EQ(factors.weight_versions, 2.0);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "spillway/planner/schedule/rank_memory.h"
 #include "spillway/planner/schedule/schedule_timing.h"
 #include "support/generated_schedule.h"
 
@@ -96,7 +97,7 @@ TEST(GemsChain, HoldsAtMostTheMicroBatchesOfOneReplicaOnEveryRank) {
   for_each_chain([](const Schedule& schedule, const Gems& form) {
     for (const RankTiming& rank : timing_of(schedule, form.f, form.b).ranks)
       EXPECT_DOUBLE_EQ(rank.peak_stashes, form.p);
-    for (const RankFactors& factors : rank_factors(schedule))
+    for (const HeldCounts& factors : rank_factors(schedule))
       EXPECT_DOUBLE_EQ(factors.in_flight, form.p);
   });
 }

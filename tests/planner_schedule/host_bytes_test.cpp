@@ -1,4 +1,4 @@
-#include "spillway/planner/schedule/host_bytes.h"
+#include "spillway/planner/schedule/rank_memory.h"
 
 #include <gmock/gmock.h>
 

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "action_list_building.h"
-#include "spillway/planner/schedule/rank_factors.h"
+#include "spillway/planner/schedule/rank_memory.h"
 #include "spillway/planner/schedule/schedule_passes.h"
 #include "spillway/schedule/schedule_check.h"
 #include "spillway/schedule/schedule_csv.h"
@@ -26,14 +26,14 @@ Schedule many_stages_of_one_rank() {
 TEST(ManyStages, OfOneRankAreReadAndChecked) {
   const Schedule schedule = schedule::read_schedule_csv(to_csv(many_stages_of_one_rank()), "test");
   EXPECT_FALSE(first_fault(schedule));
-  const RankFactors factors = rank_factors(schedule)[0];
+  const HeldCounts factors = rank_factors(schedule)[0];
   EXPECT_EQ(factors.in_flight, 1.0);
   EXPECT_EQ(factors.weight_versions, 1.0);
 }
 
 TEST(ManyStages, OfOneRankAreReducedAndTimed) {
   const Schedule schedule =
-      with_communication(many_stages_of_one_rank(), CommunicationOptions{.data_parallel = 2});
+      *with_communication(many_stages_of_one_rank(), CommunicationOptions{.data_parallel = 2});
   EXPECT_FALSE(first_fault(schedule));
   const ScheduleTiming timing = time_schedule(schedule, even_costs(schedule, 1.0, 1.0, 1.0));
   EXPECT_EQ(timing.step_seconds, 3.0 * kMany);

@@ -3,11 +3,12 @@
 
 #include <algorithm>
 
-#include "spillway/planner/schedule/rank_factors.h"
+#include "spillway/planner/schedule/rank_memory.h"
 #include "spillway/planner/schedule/schedule_passes.h"
 #include "spillway/schedule/schedule_check.h"
 #include "support/drawn_schedule.h"
 #include "support/generated_schedule.h"
+#include "support/stash_peaks.h"
 
 namespace spillway::planner {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 /// In stages of one micro-batch, on the fullest rank.
 double worst_stashes(const Schedule& schedule, std::uint32_t stages_per_rank) {
   double worst = 0.0;
-  for (const RankFactors& factors : rank_factors(schedule))
+  for (const HeldCounts& factors : rank_factors(schedule))
     worst = std::max(worst, factors.in_flight);
   return worst * stages_per_rank;
 }
@@ -126,7 +127,7 @@ TEST(WithOffloadedStages, MakesListsWithoutFaults) {
   for (const ScheduleGenerator& generator : schedule_generators())
     for (const std::uint32_t stages : {1U, 2U}) {
       const Schedule plain =
-          with_communication(generator.generate({.ranks = 4, .micro_batches = 8}));
+          *with_communication(generator.generate({.ranks = 4, .micro_batches = 8}));
       ScheduleCosts costs = even_costs(plain, 1.0, 1.0, 1.0);
       for (StageCosts& stage : costs.stages) stage.stash = 1000_B;
       costs.host = {0.01, 2000.0};

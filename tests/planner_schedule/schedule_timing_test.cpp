@@ -42,7 +42,7 @@ TEST(TimeSchedule, CountsMessagesOnTheWay) {
 
 TEST(TimeSchedule, GivesStepsTheirTransientsWhileTheyRun) {
   Schedule schedule =
-      with_communication(generated("gpipe", 2, 1), pair_costs(generated("gpipe", 2, 1)));
+      *with_communication(generated("gpipe", 2, 1), pair_costs(generated("gpipe", 2, 1)));
   ScheduleCosts costs = pair_costs(schedule);
   const std::vector<RankTiming> without = time_schedule(schedule, costs).ranks;
   EXPECT_EQ(without[0].peak_memory, 2000_B);  // The stash, and what stays.
@@ -93,7 +93,7 @@ TEST(TimeSchedule, TakesTheSameTimeWithMessagesWrittenDown) {
       const Schedule plain = generated(name, 4, 8);
       ScheduleCosts costs = pair_costs(plain);
       costs.peer.latency_seconds = latency;
-      const Schedule complete = with_communication(plain, costs);
+      const Schedule complete = *with_communication(plain, costs);
       EXPECT_NEAR(time_schedule(plain, costs).step_seconds,
                   time_schedule(complete, costs).step_seconds, 1e-9)
           << name << latency;
@@ -130,7 +130,7 @@ TEST(TimeSchedule, CountsNoSwapsWhereNothingIsCopied) {
   for (const ScheduleGenerator& generator : schedule_generators())
     for (const bool has_messages : {false, true}) {
       Schedule schedule = generator.generate({.ranks = 4, .micro_batches = 8});
-      if (has_messages) schedule = with_communication(schedule);
+      if (has_messages) schedule = *with_communication(schedule);
       ScheduleCosts costs = pair_costs(schedule);
       costs.peer = {.latency_seconds = 0.5, .bytes_per_second = 1000.0};
       const ScheduleTiming timing = time_schedule(schedule, costs);
@@ -182,7 +182,7 @@ TEST(TimeSchedule, RunsReductionsBesideTheBackwardOfOtherStages) {
   Schedule schedule = generated("1f1b", 2, 2);
   ScheduleCosts costs = pair_costs(schedule);
   costs.reduce = {.latency_seconds = 0.0, .bytes_per_second = 100.0};  // 2·3/4·2 s among four.
-  schedule = with_communication(schedule, costs, CommunicationOptions{.data_parallel = 4});
+  schedule = *with_communication(schedule, costs, CommunicationOptions{.data_parallel = 4});
   const ScheduleTiming timing = time_schedule(schedule, costs);
   EXPECT_DOUBLE_EQ(timing.step_seconds, 9.0 + 3.0);  // That of stage 0 is exposed.
   EXPECT_DOUBLE_EQ(timing.ranks[0].exposed_communication_seconds, 3.0);
@@ -193,7 +193,7 @@ TEST(TimeSchedule, RunsReductionsBesideTheBackwardOfOtherStages) {
 TEST(TimeSchedule, LetsSumsPassWhatTheyShareOneAfterTheOther) {
   Schedule schedule = generated("1f1b", 2, 2);
   ScheduleCosts costs = pair_costs(schedule);
-  schedule = with_communication(schedule, costs, CommunicationOptions{.data_parallel = 4});
+  schedule = *with_communication(schedule, costs, CommunicationOptions{.data_parallel = 4});
   const auto step_with = [&](std::uint32_t ranks, double seconds) {
     const double bytes = 2.0 * 3 / 4 * static_cast<double>(costs.stages[0].gradients.count());
     costs.shared_sums = {ranks, bytes / seconds};
@@ -222,7 +222,7 @@ TEST(TimeSchedule, EndsReceivesWhenTheirMessagesArrive) {
 
 TEST(TimeSchedule, EndsReceivesOfParametersWhenTheyArrive) {
   const Schedule schedule =
-      with_communication(gems(2, 1, 2), CommunicationOptions{.copy_rule = CopyRule::kSingleOwner});
+      *with_communication(gems(2, 1, 2), CommunicationOptions{.copy_rule = CopyRule::kSingleOwner});
   ScheduleCosts costs = pair_costs(schedule);
   costs.peer.bytes_per_second = 100.0;
   const auto spans = time_schedule(schedule, costs).spans;
@@ -244,7 +244,7 @@ TEST(TimeSchedule, EndsReceivesOfParametersWhenTheyArrive) {
 
 // From when the last one has come, on all of its ranks.
 TEST(TimeSchedule, GivesAReductionTheSameSpanOnAllItsRanks) {
-  const Schedule schedule = with_communication(gems(4, 1, 2));
+  const Schedule schedule = *with_communication(gems(4, 1, 2));
   ScheduleCosts costs = pair_costs(schedule);
   costs.reduce.bytes_per_second = 100.0;  // 200 bytes among two: 2 s.
   const ScheduleTiming timing = time_schedule(schedule, costs);
@@ -262,7 +262,7 @@ TEST(TimeSchedule, GivesAReductionTheSameSpanOnAllItsRanks) {
 }
 
 TEST(TimeSchedule, ThrowsForReductionsAndStepsWithoutSense) {
-  const Schedule good = with_communication(gems(2, 1, 2));
+  const Schedule good = *with_communication(gems(2, 1, 2));
   const ScheduleCosts costs = even_costs(good, 1.0, 1.0, 1.0);
   const Action reduce{ActionKind::kReduce, 0, kNoMicroBatch};
   const Action step{ActionKind::kStep, 0, kNoMicroBatch};

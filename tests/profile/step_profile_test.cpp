@@ -165,11 +165,13 @@ TEST(ParseProfile, RefusesWhatIsNoProfile) {
   expect_refused("", "not JSON, or not all of it");
   expect_refused("trainer", "not JSON, or not all of it");
   expect_refused("[]", "the text is a list instead of an object");
-  expect_refused("{}", "it has no format, so it is no 'spillway-profile'");
-  expect_refused(R"({"traceEvents": [{"args": {"a": [[1]]}}]})", "(it has: traceEvents)");
+  expect_refused("{}", "it has no format, so it is not a profile (it is empty; ");
+  expect_refused(
+      R"({"traceEvents": [{"args": {"a": [[1]]}}]})",
+      "(it has: traceEvents; a profile comes from: spillway profile --out FILE -- PROGRAM)");
   expect_refused(R"({"format": "gpx"})",
-                 "its format is 'gpx', not 'spillway-profile' (record or import it "
-                 "again: spillway profile)");
+                 "its format is 'gpx', not 'spillway-profile' (a profile comes from: spillway "
+                 "profile --out FILE -- PROGRAM)");
   expect_refused("\xff\xfe", "not JSON, or not all of it");
 }
 

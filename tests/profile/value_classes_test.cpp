@@ -54,6 +54,19 @@ TEST(ClassifyValues, TakesAGradientThatStaysForOneFromItsFirstWriteOn) {
   EXPECT_EQ(classify_values(step.tape, step.noted)[Step::kMeans], StorageClass::kBuffer);
 }
 
+/// Temporaries of optimizers were told as activations that had to be waited for.
+TEST(ClassifyValues, CallsWhatIsBornAndDeadInTheUpdateAWorkspace) {
+  for (const bool has_moment : {true, false}) {
+    Step step;
+    if (!has_moment) step.tape.uses[6].writes = false;
+    step.tape.values.push_back({1, 2, 2, kNoValue});
+    step.noted.push_back(StorageClass::kUnknown);
+    EXPECT_EQ(classify_values(step.tape, step.noted).back(), StorageClass::kWorkspace);
+    step.tape.values.back().birth = 1;
+    EXPECT_EQ(classify_values(step.tape, step.noted).back(), StorageClass::kActivation);
+  }
+}
+
 TEST(ClassifyValues, KnowsNoOptimizerStateWithoutAGradient) {
   Step step;
   step.noted[Step::kGradient] = StorageClass::kUnknown;

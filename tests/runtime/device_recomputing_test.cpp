@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -186,6 +187,38 @@ TEST_P(DeviceRecomputingTest, LeavesDroppedAtAForkWhatNoChildCanRead) {
   found_.clear();
   backward();
   EXPECT_EQ(found_, std::vector<std::uint64_t>(kLayers + 1, 7));
+}
+
+/// The trainer frees what another stream still uses (record_stream), and a dropped value is made
+/// of.
+TEST_P(DeviceRecomputingTest, KeepsFreedIngredientsUntilOtherStreamsAreDone) {
+  for (std::uint64_t step = 1; step <= 4; ++step) {
+    forward(step);
+    backward();
+  }
+  forward(5);
+  const auto ingredient = std::adjacent_find(
+      values_.begin(), values_.end(),
+      [this](void* in, void* out) { return !is_dropped(in) && is_dropped(out); });
+  ASSERT_NE(ingredient, values_.end());
+  void* const freed = *ingredient;
+  values_.erase(ingredient);
+  const auto other = swap::running.device->make_queue("another stream");
+  std::promise<void> gate;
+  other->run([&gate] {
+    gate.get_future().wait();
+    return device::Outcome{};
+  });
+  std::uint64_t read = 0;
+  other->copy(device::host_span_of(read), number_at(freed));
+  const device::Event until = other->record();
+  runtime_->deallocate(freed, until);
+  found_.clear();
+  backward();
+  EXPECT_EQ(found_, std::vector<std::uint64_t>(kLayers, 5));
+  gate.set_value();
+  EXPECT_EQ(until.wait().error, "") << "its memory has gone";
+  EXPECT_EQ(read, 5U);
 }
 
 TEST_P(DeviceRecomputingTest, NeitherDropsNorTrustsWhatMayBeWrittenUnseen) {

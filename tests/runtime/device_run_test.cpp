@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "spillway/base/error.h"
+#include "spillway/planner/step_bound.h"
 #include "spillway/runtime/run.h"
 #include "support/chain_profile.h"
 #include "support/file_text.h"
@@ -236,7 +237,7 @@ TEST_F(DeviceRunCase, TellsWhyGpusWereNotUsedWhereTheyHaveABudget) {
   set("budget", "cuda=6MiB,cpu=16MiB");
   const auto told_at_end = [&](const char* why) {
     const auto run = start();
-    run->why_no_gpu = [why] { return std::string(why); };
+    run->why_no_gpu = [why] { return NoGpu{why}; };
     testing::internal::CaptureStderr();
     run->finish(Runtime::Ending::kByItself);
     return testing::internal::GetCapturedStderr();
@@ -252,9 +253,9 @@ TEST_F(DeviceRunCase, TellsRanksWithoutGpusHowToShareOne) {
   set("split", "on");
   surroundings_.ranks_here = 2;
   const auto told_at_end = [&](const char* visible, Runtime::Ending ending,
-                               const char* why = "CUDA_VISIBLE_DEVICES=1 names no GPU") {
+                               const NoGpu& none = {"it is not there", /*names_none=*/true}) {
     const auto run = start();
-    run->why_no_gpu = [why] { return std::string(why); };
+    run->why_no_gpu = [none] { return none; };
     ::setenv("CUDA_VISIBLE_DEVICES", visible, 1);
     testing::internal::CaptureStderr();
     run->finish(ending);
@@ -263,10 +264,10 @@ TEST_F(DeviceRunCase, TellsRanksWithoutGpusHowToShareOne) {
   };
   EXPECT_THAT(
       told_at_end("1", Runtime::Ending::kBySignal),
-      AllOf(HasSubstr("sees no GPU: CUDA_VISIBLE_DEVICES=1 names no GPU; each of the 2 ranks on "
-                      "this host has the GPU of its number there, from 0 on"),
+      AllOf(HasSubstr("sees no GPU: it is not there; each of the 2 ranks on this host has the GPU "
+                      "of its number there, from 0 on"),
             HasSubstr("or let them share one with CUDA_VISIBLE_DEVICES=0")));
-  EXPECT_THAT(told_at_end("1", Runtime::Ending::kBySignal, "its LibTorch is for the CPU alone"),
+  EXPECT_THAT(told_at_end("1", Runtime::Ending::kBySignal, {"its LibTorch is for the CPU alone"}),
               Not(HasSubstr("ranks on")));
   EXPECT_THAT(told_at_end("0", Runtime::Ending::kBySignal), Not(HasSubstr("ranks on")));
   EXPECT_THAT(told_at_end("1", Runtime::Ending::kByItself), Not(HasSubstr("ranks on")));
@@ -399,6 +400,16 @@ TEST_F(DeviceRunCase, RefusesAPlanOfOtherPagesOrMoreMemory) {
                                    "--budget cuda:0="));
 }
 
+/// `spillway plan` rounds 6.10 MiB up to 7MiB in what it says of a run.
+TEST_F(DeviceRunCase, WarnsOfMemoryThatAPlanLeavesAloneFromAMebibyteOn) {
+  set("plan", plan_file(directory_.path(), "cuda:0", ShadowPages::kSize));
+  const auto warns = testing::Contains(HasSubstr("leaves the rest of these"));
+  set("budget", "8MiB");
+  EXPECT_THAT(build(card()).warnings, warns);
+  set("budget", "7MiB");
+  EXPECT_THAT(build(card()).warnings, testing::Not(warns));
+}
+
 TEST_F(DeviceRunCase, HasOneRuntimeForEachDevice) {
   const auto run = start();
   Runtime& first = run->add_device(opened(card()));
@@ -464,8 +475,9 @@ TEST_F(DeviceRunCase, IsReportedBesideTheHost) {
   EXPECT_THAT(summary, StartsWith("[spillway] cuda:0   needed 12.0 MiB"));
   EXPECT_THAT(summary, HasSubstr(", budget 6.00 MiB (given), peak "));
   EXPECT_THAT(summary, HasSubstr("Shadow 64, 64.0 MiB\n"));
-  EXPECT_THAT(summary,
-              ContainsRegex("of pages from the store(.|\n)*cpu(.|\n)*of pages from the store"));
+  EXPECT_THAT(summary, ContainsRegex(
+                           "verified no page was read from a disk(.|\n)*cpu(.|\n)*verified no page "
+                           "has left memory"));
   const auto json = nlohmann::json::parse(file_text(directory_.path() + "/run.json"));
   EXPECT_EQ(json.at("needed_bytes"), 0);
   ASSERT_EQ(json.at("devices").size(), 1u);

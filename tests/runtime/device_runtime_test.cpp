@@ -2,11 +2,14 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
+#include <chrono>
 #include <cstring>
 #include <future>
 #include <span>
 #include <thread>
 
+#include "spillway/base/figure_text.h"
 #include "spillway/runtime/host_workspace.h"
 #include "spillway/runtime/runtime.h"
 #include "support/named_op.h"
@@ -15,12 +18,15 @@
 namespace spillway::runtime {
 namespace {
 
+using swap::page_bytes;
 using swap::page_size;
 
 class DeviceRuntimeTest : public swap::PagesTest {
  protected:
-  std::unique_ptr<Runtime> make(std::size_t pages) {
+  /// `patience`: how long it waits for room.
+  std::unique_ptr<Runtime> make(std::size_t pages, Duration patience = std::chrono::seconds(10)) {
     swap::SwapEngineOptions engine;
+    engine.patience = patience;
     engine.budget = page_size() * pages;
     engine.arena_size = 1_GiB;
     RuntimeOptions options;
@@ -75,6 +81,15 @@ class DeviceRuntimeTest : public swap::PagesTest {
     });
   }
 
+  /// The moment that another stream comes to once `end` is kept.
+  device::Event moment_of(device::Queue& other, std::promise<void>& end) {
+    other.run([&end] {
+      end.get_future().wait();
+      return device::Outcome{};
+    });
+    return other.record();
+  }
+
   SteadyClock clock_;
   std::promise<void> gate_;
   std::uint64_t value_ = 42;
@@ -101,6 +116,63 @@ TEST_P(DeviceRuntimeTest, KeepsWhatIsFreedUntilTheDeviceIsDone) {
   swap::finish_operators();
   EXPECT_EQ(runtime->engine().make_room(page_size()), page_size());
   EXPECT_NE(start_kernel(used).wait().error, "") << "it was in nobody's way to give it back";
+}
+
+/// Of two streams that use memory past the operators, the one that frees it may be the later one.
+TEST_P(DeviceRuntimeTest, KeepsWhatIsFreedUntilAllStreamsAreDone) {
+  const auto runtime = make(8, Duration(0));
+  void* const used = result_of_op(*runtime, 1);
+  runtime->hold_until_freed(runtime->find(used).storage);
+  hold_kernels_back();
+  const auto other = swap::running.device->make_queue("another stream");
+  std::promise<void> end_of_other;
+  const device::Event until = moment_of(*other, end_of_other);
+  const device::Event of_kernel = start_kernel(used);
+  runtime->deallocate(used, until);
+  device::Event of_scratch;
+  run_op(*runtime, {}, [&] {
+    void* const scratch = runtime->allocate(page_size().count());
+    of_scratch = start_kernel(scratch);
+    runtime->deallocate(scratch, until);
+    return std::vector<void*>{};
+  });
+  end_of_other.set_value();
+  EXPECT_EQ(until.wait().error, "");
+  runtime->engine().make_room(page_size() * 8);
+  gate_.set_value();
+  EXPECT_EQ(of_kernel.wait().error, "") << "the kernel has found no memory";
+  EXPECT_EQ(of_scratch.wait().error, "") << "the kernel has found no memory";
+}
+
+/// A collective on a slice of a buffer that is larger than all room.
+TEST_P(DeviceRuntimeTest, HoldsOfWhatAnOperatorUsesThePartThatItUses) {
+  const auto runtime = make(8);
+  std::byte* flat = nullptr;
+  const NamedOp text("op");
+  runtime->announce_op();
+  runtime->begin_op(1, {}, text, {.fills = false});
+  flat = static_cast<std::byte*>(runtime->allocate(page_size().count() * 12));
+  const StorageId storage = runtime->find(flat).storage;
+  runtime->end_op(std::array{storage});
+  const auto use = [&](std::size_t first, std::size_t pages) {
+    RangeUse part = runtime->engine().find(flat + first * page_bytes(), page_size() * pages);
+    part.writes = true;
+    runtime->announce_op();
+    runtime->begin_op(2, std::array{part}, text);
+    runtime->hold_until_freed(storage);
+    runtime->end_op();
+    swap::finish_operators();
+  };
+  use(1, 2);
+  use(2, 3);
+  use(1, 2);
+  for (int i = 0; i < 8; ++i) result_of_op(*runtime, 1);
+  for (const std::size_t page : {1U, 2U, 3U, 4U})
+    EXPECT_EQ(start_kernel(flat + page * page_bytes()).wait().error, "") << page;
+  EXPECT_THROW(use(5, 5), BudgetError) << "4 stay of 8";
+  runtime->deallocate(flat);
+  void* const all = result_of_op(*runtime, 8);
+  EXPECT_EQ(start_kernel(all).wait().error, "");
 }
 
 TEST_P(DeviceRuntimeTest, HoldsWhatOperatorsDoNotHandOut) {
@@ -243,6 +315,34 @@ TEST_P(DeviceRuntimeTest, CountsWhatAnOperatorMakesAndKeepsOnceInTheSmallestBudg
     EXPECT_TRUE(fits(*make(own + kWorkspace), 2)) << "a page was to spare";
     EXPECT_FALSE(fits(*make(own + kWorkspace - 1), 2));
   }
+}
+
+/// Refused behind its workspace, as a first matrix product may be, the advice at the end had that
+/// twice: it named 20 MiB where the error had named 12.
+TEST_P(DeviceRuntimeTest, NamesTheSameSmallestBudgetWhenAnOperatorIsRefusedAndAtTheEnd) {
+  const auto runtime = make(8);
+  const auto pages = [](std::size_t count) { return page_size() * count; };
+  void* const small = result_of_op(*runtime, 2);
+  run_op(*runtime, {small}, [] { return std::vector<void*>{}; });
+  void* workspace = nullptr;
+  std::string told;
+  run_op(*runtime, {small}, [&] {
+    workspace = runtime->allocate(pages(4).count());
+    try {
+      runtime->allocate(pages(5).count());
+    } catch (const BudgetError& error) {
+      told = error.what();
+    }
+    return std::vector<void*>{};
+  });
+  EXPECT_THAT(told, testing::HasSubstr(message(
+                        "it needs {} at once ({} that it is given, {} that it has made so far and "
+                        "{} that it asks for now). smallest budget: {} or more",
+                        pages(11), pages(2), pages(4), pages(5), as_option(pages(12)))));
+  EXPECT_EQ(runtime->report().smallest_budget, pages(12));
+  EXPECT_EQ(runtime->report().largest_op, "op");
+  runtime->deallocate(workspace);
+  runtime->deallocate(small);
 }
 
 TEST_P(DeviceRuntimeTest, RefusesAnOperatorThatDoesNotFitByTheNameOfTheDevice) {

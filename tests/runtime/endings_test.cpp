@@ -287,6 +287,30 @@ TEST(UncaughtExceptions, EndTheProcessWhenTheLastWordsDoNotCome) {
   require_death_by(SIGABRT, ended);
 }
 
+/// A child that has something to do at its exit, and was told `words`.
+Ended throw_uncaught_after(const std::string& words) {
+  return run_in_child([&](int file) {
+    static int said_to = file;
+    watch_endings([file] { say(file, "bye"); });
+    std::atexit([] { say(said_to, "left"); });
+    exit_on_uncaught(words);
+    throw_uncaught();
+  });
+}
+
+TEST(UncaughtExceptions, ThatWereToldExitAndLoseNothing) {
+  const Ended ended = throw_uncaught_after("lost");
+  ASSERT_TRUE(WIFEXITED(ended.status)) << ended.status;
+  EXPECT_EQ(WEXITSTATUS(ended.status), 2);
+  EXPECT_EQ(ended.said, "left");
+}
+
+TEST(UncaughtExceptions, OfOtherWordsThanWereToldAbort) {
+  const Ended ended = throw_uncaught_after("found");
+  require_death_by(SIGABRT, ended);
+  EXPECT_EQ(ended.said, "bye");
+}
+
 TEST(UncaughtExceptions, OfAForkedChildDoNotSayTheParentsLastWords) {
   // Its parent's other thread may hold a lock of the sanitizer's at the fork.
   if (kIsSanitized)

@@ -182,6 +182,44 @@ TEST_F(RunCase, FinishesOnce) {
   EXPECT_FALSE(std::filesystem::exists(directory_.path() + "/run.json"));
 }
 
+/// It waits for the end that --steps promises, and nothing else would tell it.
+TEST_F(RunCase, WarnsOnceWhereNoStepIsRecordedThatIsToEndTheProgram) {
+  set("quiet", "off");
+  set("profile-out", directory_.path() + "/step.profile.json");
+  set("profile-steps", "100");  // More than come here: they would end this process.
+  for (const bool has_large : {false, true}) {
+    const auto run = start();
+    testing::internal::CaptureStderr();
+    for (int step = 0; step < 8; ++step) {
+      if (has_large)
+        work(run->runtime(), 1);
+      else
+        run->runtime().deallocate(run->runtime().allocate(64));
+      run->runtime().step_updated();
+      run->runtime().step_boundary();
+    }
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                has_large ? std::string()
+                          : "[spillway] warning: 4 steps have ended, and no operator used a tensor "
+                            "of 1.00 MiB or more: none of them is recorded, and --steps ends the "
+                            "program at no such step (end it, and name a smaller --min-storage)\n");
+  }
+}
+
+/// An error has told what the user has to change.
+TEST_F(RunCase, SaysNoMoreWhereADeviceWasRefusedBeforeTheFirstStep) {
+  for (const bool is_refused : {false, true}) {
+    set("quiet", "off");
+    set("stats", directory_.path() + "/run.json");
+    const auto run = start();
+    if (is_refused) run->refuse_device();
+    testing::internal::CaptureStderr();
+    run->finish(Runtime::Ending::kByItself);
+    EXPECT_EQ(testing::internal::GetCapturedStderr().empty(), is_refused);
+    EXPECT_TRUE(std::filesystem::remove(directory_.path() + "/run.json"));
+  }
+}
+
 TEST_F(RunCase, WritesTheOtherFilesWhereOneCannotBeWritten) {
   set("stats", "/no/such/folder/run.json");
   set("trace", directory_.path() + "/trace.json");

@@ -47,7 +47,7 @@ ExecutionPlan plan_of(Schedule action_lists) {
 
 ExecutionPlan two_stages() {
   return plan_of(
-      with_communication(generated("1f1b", 2, 3), CommunicationOptions{.data_parallel = 2}));
+      *with_communication(generated("1f1b", 2, 3), CommunicationOptions{.data_parallel = 2}));
 }
 
 std::string fault_after(void (*change)(ExecutionPlan&)) {
@@ -87,8 +87,8 @@ TEST(RankSchedule, OfAllRanksTogetherAreTheSchedule) {
   for (const ScheduleGenerator& generator : schedule_generators()) {
     SCOPED_TRACE(generator.name);
     const ExecutionPlan plan =
-        plan_of(with_communication(generator.generate({.ranks = 4, .micro_batches = 8}),
-                                   CommunicationOptions{.data_parallel = 2}));
+        plan_of(*with_communication(generator.generate({.ranks = 4, .micro_batches = 8}),
+                                    CommunicationOptions{.data_parallel = 2}));
     ASSERT_EQ(plan_fault(plan), std::nullopt);
     ASSERT_EQ(plan.rank_count(), 8U);
     // By sender and receiver: what is sent less what is received.
@@ -130,7 +130,7 @@ TEST(RankSchedule, OfAllRanksTogetherAreTheSchedule) {
 
 TEST(RankSchedule, NamesAllRanksThatSumTheGradientsOfAStage) {
   const ExecutionPlan plan = plan_of(
-      with_communication(generated("gems-mast", 2, 2), CommunicationOptions{.data_parallel = 2}));
+      *with_communication(generated("gems-mast", 2, 2), CommunicationOptions{.data_parallel = 2}));
   const RankSchedule view = rank_schedule(plan, 3);
   ASSERT_EQ(view.stages.size(), 2U);
   EXPECT_THAT(view.stages[0].reducers, ElementsAre(0, 1, 2, 3));
@@ -139,8 +139,8 @@ TEST(RankSchedule, NamesAllRanksThatSumTheGradientsOfAStage) {
   const ExecutionPlan one = two_stages();
   EXPECT_THAT(rank_schedule(one, 1).stages[0].reducers, ElementsAre(1, 3));
   const ExecutionPlan owned = plan_of(
-      with_communication(generated("gems-mast", 2, 2),
-                         CommunicationOptions{.copy_rule = planner::CopyRule::kSingleOwner}));
+      *with_communication(generated("gems-mast", 2, 2),
+                          CommunicationOptions{.copy_rule = planner::CopyRule::kSingleOwner}));
   EXPECT_THAT(rank_schedule(owned, 1).stages[0].reducers, ElementsAre(0)) << "its owner";
 }
 

@@ -117,7 +117,7 @@ TEST(FirstFault, FindsThatNeitherHalfOfAPairStartsBeforeTheOtherCan) {
 }
 
 TEST(FirstFault, FindsReductionsInAnotherOrder) {
-  Schedule schedule = with_communication(generated("gems-mast", 4, 2));
+  Schedule schedule = *with_communication(generated("gems-mast", 4, 2));
   EXPECT_EQ(fault_in(schedule), "none");
   std::vector<std::size_t> found;
   for (std::size_t i = 0; i < schedule.ranks[0].size(); ++i)
@@ -131,7 +131,7 @@ TEST(FirstFault, FindsReductionsInAnotherOrder) {
 }
 
 TEST(FirstFault, FindsAReductionThatAPartnerDoesNotJoin) {
-  Schedule schedule = with_communication(generated("gems-mast", 2, 2));
+  Schedule schedule = *with_communication(generated("gems-mast", 2, 2));
   for (auto& list : schedule.ranks)
     std::erase_if(list, [](const Action& action) { return action.kind == ActionKind::kStep; });
   std::erase_if(schedule.ranks[1], [](const Action& action) {
@@ -162,7 +162,7 @@ TEST(FirstFault, JudgesEverySwapOfNeighboursAsAPlainModelDoes) {
   for (const char* name :
        {"gpipe", "1f1b", "zb-h1", "zb-v", "v-min", "chimera", "gems-mast", "interleaved"})
     for (int i = 0; i < tries(60, 20); ++i) {
-      Schedule schedule = with_communication(generated(name, 4, 8));
+      Schedule schedule = *with_communication(generated(name, 4, 8));
       const std::uint32_t rank = random() % 4;
       auto& list = schedule.ranks[rank];
       const std::size_t at = random() % (list.size() - 1);
@@ -190,7 +190,7 @@ TEST(FirstFault, JudgesEverySwapOfNeighboursAsAPlainModelDoes) {
 TEST(FirstFault, NamesTheSwappedActionOfAnInjectedDeadlock) {
   std::size_t injected = 0;
   for (const char* name : {"1f1b", "zb-h1", "chimera", "gems-master", "dualpipe-v"}) {
-    const Schedule good = with_communication(generated(name, 4, 8));
+    const Schedule good = *with_communication(generated(name, 4, 8));
     for (std::uint32_t rank = 0; rank < 4; ++rank)
       for (std::size_t i = 0; i + 1 < good.ranks[rank].size(); ++i) {
         const Action& a = good.ranks[rank][i];

@@ -34,7 +34,7 @@ void expect_equal(const Schedule& a, const Schedule& b) {
 }
 
 TEST(ScheduleCsv, IsThatOfPyTorch) {
-  EXPECT_EQ(to_csv(with_communication(generated("1f1b", 2, 2))),
+  EXPECT_EQ(to_csv(*with_communication(generated("1f1b", 2, 2))),
             "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0STEP\n"
             "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1,1STEP\n");
 }
@@ -56,13 +56,13 @@ TEST(ScheduleCsv, ComesBackAsItWas) {
   for (const ScheduleGenerator& generator : schedule_generators()) {
     const Schedule plain = generator.generate({.ranks = 4, .micro_batches = 8});
     expect_equal(read_schedule_csv(to_csv(plain), "test"), plain);
-    const Schedule complete = with_communication(plain, CommunicationOptions{.data_parallel = 2});
+    const Schedule complete = *with_communication(plain, CommunicationOptions{.data_parallel = 2});
     expect_equal(read_schedule_csv(to_csv(complete), "test"), complete);
   }
-  const Schedule gems = with_parked_weights(
-      with_communication(generated("gems-master", 5, 6), CommunicationOptions{.data_parallel = 1}));
+  const Schedule gems = *with_parked_weights(*with_communication(
+      generated("gems-master", 5, 6), CommunicationOptions{.data_parallel = 1}));
   expect_equal(read_schedule_csv(to_csv(gems), "test"), gems);
-  const Schedule owned = with_communication(
+  const Schedule owned = *with_communication(
       generated("gems-master", 5, 6),
       CommunicationOptions{.data_parallel = 3, .copy_rule = CopyRule::kSingleOwner});
   expect_equal(read_schedule_csv(to_csv(owned), "test"), owned);
@@ -205,8 +205,8 @@ bool is_read_or_refused(const std::string& text) {
 std::vector<std::string> texts_of_schedules(std::uint32_t ranks) {
   std::vector<std::string> texts;
   for (const char* name : {"1f1b", "zb-v", "chimera", "gems-master", "pipedream-2bw", "dualpipe-v"})
-    texts.push_back(to_csv(with_communication(generated(name, ranks, 2 * ranks),
-                                              CommunicationOptions{.data_parallel = 1})));
+    texts.push_back(to_csv(*with_communication(generated(name, ranks, 2 * ranks),
+                                               CommunicationOptions{.data_parallel = 1})));
   texts.push_back("#spillway-schedule 1,weights=newest,data_parallel=4,untrained_stages=1\n" +
                   texts.front());
   return texts;

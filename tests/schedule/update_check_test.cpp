@@ -28,11 +28,11 @@ void erase(std::vector<Action>& list, ActionKind kind, std::uint32_t stage) {
   std::erase_if(list, [&](const Action& a) { return a.kind == kind && a.stage == stage; });
 }
 
-Schedule two_copies() { return with_communication(generated("gems-mast", 2, 2)); }
+Schedule two_copies() { return *with_communication(generated("gems-mast", 2, 2)); }
 
 Schedule single_owner() {
-  return with_communication(generated("gems-mast", 2, 2),
-                            CommunicationOptions{.copy_rule = CopyRule::kSingleOwner});
+  return *with_communication(generated("gems-mast", 2, 2),
+                             CommunicationOptions{.copy_rule = CopyRule::kSingleOwner});
 }
 
 constexpr const char* kMissing =

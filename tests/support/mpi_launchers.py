@@ -1,6 +1,7 @@
 """What starts the ranks of each MPI, by a name that is its own.
 
 Several MPIs share the names mpiexec and mpirun; which of them these mean differs between machines."""
+import contextlib
 import os
 import re
 import select
@@ -47,7 +48,8 @@ class MpiJob:
         return self.process.returncode, output
 
     def processes(self, ranks):
-        """Descriptors of the processes of all ranks, once each has written "pid NUMBER rank NUMBER;"."""
+        """Descriptors of the processes of all ranks, once each has written "pid NUMBER rank NUMBER;". One that a
+        launcher has waited for already has none."""
         text, pids = "", {}
         while len(pids) < ranks:  # Lines of several ranks may become one.
             line = self.process.stdout.readline()
@@ -55,7 +57,11 @@ class MpiJob:
                 raise AssertionError("the job ended before all ranks had come: " + text)
             text += line
             pids = {int(rank): int(pid) for pid, rank in re.findall(r"pid (\d+) rank (\d+);", text)}
-        return {rank: os.pidfd_open(pid) for rank, pid in pids.items()}
+        descriptors = {}
+        for rank, pid in pids.items():
+            with contextlib.suppress(ProcessLookupError):
+                descriptors[rank] = os.pidfd_open(pid)
+        return descriptors
 
 
 def wait_until_gone(descriptors):

@@ -145,5 +145,18 @@ TEST(GatherTexts, BringsThoseOfAllRanksToTheFirst) {
   });
 }
 
+TEST(NumberForThisRank, IsItsOwnTimeAndAgain) {
+  InProcessRanks ranks({.ranks = 3, .sends_wait = true});
+  ranks.run([&](Transport& transport) {
+    const std::uint32_t rank = transport.rank().value();
+    for (std::uint64_t turn = 0; turn < 50; ++turn) {
+      gather_texts(transport, "here");
+      const auto numbers = rank == 0 ? std::vector<std::uint64_t>{turn, turn + 1, turn + 2}
+                                     : std::vector<std::uint64_t>();
+      EXPECT_EQ(number_for_this_rank(transport, numbers), turn + rank);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace spillway::transport

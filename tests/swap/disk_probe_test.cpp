@@ -34,16 +34,16 @@ TEST(MeasureStore, DividesBytesByTime) {
   options.block_sizes = {2_MiB};
   options.queue_depths = {16};
   const DiskProbe probe = measure_store(*store, options, TickingClock());
-  ASSERT_EQ(probe.rates.size(), 1U);
+  ASSERT_EQ(probe.points.size(), 1U);
   // 32 pages of 2 MiB, 16 at a time: a look at the start, one per round (two), one at the end.
-  const double expected = 64.0 * 1048576.0 / 1e9 / 0.003;
-  EXPECT_DOUBLE_EQ(probe.rates[0].write.median_gb_per_s, expected);
-  EXPECT_DOUBLE_EQ(probe.rates[0].read.median_gb_per_s, expected);
-  EXPECT_DOUBLE_EQ(probe.rates[0].mixed_write.median_gb_per_s, expected / 2);
-  EXPECT_DOUBLE_EQ(probe.rates[0].mixed_read.median_gb_per_s, expected / 2);
-  EXPECT_DOUBLE_EQ(probe.first_write_gb_per_s, expected);
-  EXPECT_DOUBLE_EQ(probe.rates[0].read.min_gb_per_s, probe.rates[0].read.max_gb_per_s);
-  EXPECT_EQ(probe.best(), probe.rates.data());
+  const double expected = 64.0 * 1048576.0 / 0.003;
+  EXPECT_DOUBLE_EQ(probe.points[0].write.median, expected);
+  EXPECT_DOUBLE_EQ(probe.points[0].read.median, expected);
+  EXPECT_DOUBLE_EQ(probe.points[0].mixed_write.median, expected / 2);
+  EXPECT_DOUBLE_EQ(probe.points[0].mixed_read.median, expected / 2);
+  EXPECT_DOUBLE_EQ(probe.first_write_bytes_per_second, expected);
+  EXPECT_DOUBLE_EQ(probe.points[0].read.least, probe.points[0].read.most);
+  EXPECT_EQ(probe.best(), probe.points.data());
 }
 
 TEST(MeasureStore, CoversEveryCombinationAndTellsHowFarItIs) {
@@ -64,9 +64,9 @@ TEST(MeasureStore, CoversEveryCombinationAndTellsHowFarItIs) {
   EXPECT_EQ(told.size(), total);
   EXPECT_EQ(total, 1U + 3U * 2U * 2U * 2U);
   EXPECT_EQ(told[1], "write, 4.00 KiB blocks, depth 1");
-  ASSERT_EQ(probe.rates.size(), 4U);
-  EXPECT_EQ(probe.rates[1].block, 4_KiB);
-  EXPECT_EQ(probe.rates[1].queue_depth, 3U);
+  ASSERT_EQ(probe.points.size(), 4U);
+  EXPECT_EQ(probe.points[1].block, 4_KiB);
+  EXPECT_EQ(probe.points[1].queue_depth, 3U);
   EXPECT_EQ(store->report().extents_in_use, Bytes()) << "extents were kept";
 }
 
@@ -112,10 +112,10 @@ TEST(MeasureDirectory, MeasuresARealDisk) {
   options.queue_depths = {4};
   options.repetitions = 1;
   const DiskProbe probe = measure_directory(directory.path(), options);
-  ASSERT_EQ(probe.rates.size(), 1U);
-  for (const MeasuredRate& rate : {probe.rates[0].write, probe.rates[0].read,
-                                   probe.rates[0].mixed_write, probe.rates[0].mixed_read})
-    EXPECT_GT(rate.median_gb_per_s, 0.0);
+  ASSERT_EQ(probe.points.size(), 1U);
+  for (const Spread& rate : {probe.points[0].write, probe.points[0].read,
+                             probe.points[0].mixed_write, probe.points[0].mixed_read})
+    EXPECT_GT(rate.median, 0.0);
   EXPECT_THAT(probe.description, HasSubstr(directory.path()));
   EXPECT_TRUE(directory.entries().empty());
 }
@@ -153,14 +153,14 @@ TEST(MeasureStore, FindsWhatTransfersCostAWorkload) {
 
 TEST(DiskProbe, FixedCostIsWhatATransferAloneTakesBeyondItsBytes) {
   const auto at = [](Bytes block, std::size_t depth, double write, double read) {
-    return DiskRates{block, depth, {write, write, write}, {read, read, read}, {}, {}};
+    return DiskPoint{block, depth, {write, write, write}, {read, read, read}, {}, {}};
   };
   DiskProbe probe;
-  EXPECT_EQ(probe.fixed_seconds(&DiskRates::write), std::nullopt);
-  probe.rates = {at(1_MiB, 1, 0.1, 0.1), at(1_MiB, 16, 1.0, 1.0), at(2_MiB, 1, 1.0, 2.0),
-                 at(2_MiB, 4, 1.5, 2.0), at(2_MiB, 16, 2.0, 1.9)};
-  EXPECT_NEAR(*probe.fixed_seconds(&DiskRates::write), 2097152e-9 / 2, 1e-9) << "largest blocks";
-  EXPECT_EQ(probe.fixed_seconds(&DiskRates::read), 0.0) << "alone it is as fast as ever";
+  EXPECT_EQ(probe.fixed_seconds(&DiskPoint::write), std::nullopt);
+  probe.points = {at(1_MiB, 1, 1e8, 1e8), at(1_MiB, 16, 1e9, 1e9), at(2_MiB, 1, 1e9, 2e9),
+                  at(2_MiB, 4, 1.5e9, 2e9), at(2_MiB, 16, 2e9, 1.9e9)};
+  EXPECT_NEAR(*probe.fixed_seconds(&DiskPoint::write), 2097152e-9 / 2, 1e-9) << "largest blocks";
+  EXPECT_EQ(probe.fixed_seconds(&DiskPoint::read), 0.0) << "alone it is as fast as ever";
 }
 
 TEST(SlowdownPerByte, IsTheMedianOfWhatBytesCost) {

@@ -216,6 +216,51 @@ TEST_P(SwapEngineDevicesTest, RoomThatOnlyTheProgramCanMakeIsNotWaitedForForEver
   swap->allocate(page_size() * 2, nullptr);
 }
 
+TEST_P(SwapEngineDevicesTest, WhatHasEndedIsUsedAgainInItsLineBeforeTheDeviceIsDone) {
+  if (!running.device) GTEST_SKIP() << "the host is done when an operator ends";
+  AskedMoment::Stream stream;
+  AskedMoment::Stream other;
+  const auto moment = [&](AskedMoment::Stream& in) {
+    return device::Event(std::make_shared<AskedMoment>(kernels_->device(), in));
+  };
+  auto swap = engine(4);
+  const auto use_in = [&](std::byte* memory, AskedMoment::Stream& in) {
+    PinSet pins;
+    const RangeUse use = swap->find(memory);
+    swap->pin(pins, {&use, 1});
+    swap->unpin(pins, nullptr, moment(in));
+    return use.storage;
+  };
+  const auto first = swap->allocate(page_size() * 3, nullptr);
+  swap->release(use_in(first.address, stream));
+  PinSet pins;
+  EXPECT_FALSE(swap->reuse(page_size() * 3, pins, moment(other)));
+  EXPECT_FALSE(swap->reuse(page_size() * 3, pins, {}));
+  EXPECT_FALSE(swap->reuse(page_size(), pins, moment(stream))) << "there is a frame for it";
+  const auto again = swap->reuse(page_size() * 3, pins, moment(stream));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->address, first.address);
+  EXPECT_NE(again->storage, first.storage);
+  EXPECT_EQ(swap->resident(), page_size() * 3);
+  EXPECT_EQ(swap->statistics().live, page_size() * 3);
+  swap->unpin(pins, nullptr, moment(stream));
+  swap->release(again->storage);
+  const auto part = swap->reuse(page_size() * 2, pins, moment(stream));
+  ASSERT_TRUE(part) << "and now there is none";
+  EXPECT_EQ(part->address, first.address);
+  EXPECT_EQ(swap->resident(), page_size() * 3);
+  swap->unpin(pins, nullptr, moment(stream));
+  use_in(part->address, other);
+  swap->release(part->storage);
+  for (AskedMoment::Stream* const one : {&stream, &other})
+    EXPECT_FALSE(swap->reuse(page_size() * 2, pins, moment(*one))) << "both use it";
+  stream.has_ended = other.has_ended = true;
+  const auto all = swap->allocate(page_size() * 4, nullptr);
+  swap->release(all.storage);
+  EXPECT_EQ(swap->statistics().live, Bytes());
+  EXPECT_EQ(swap->statistics().spilled, Bytes());
+}
+
 TEST_P(SwapEngineDevicesTest, BeforeTheEndNothingIsMovedAheadOfNeed) {
   std::atomic<bool> holds{true};
   std::atomic<int> started{0};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "pages_cases.h"
+#include "spillway/base/error.h"
 #include "spillway/device/device.h"
 #include "support/fault_store.h"
 #include "support/residency_orders.h"
@@ -171,6 +172,32 @@ TEST_P(SwapEngineHostWorkTest, AFailingDiskIsTold) {
   while (swap->resident() > Bytes()) std::this_thread::yield();
   EXPECT_THROW(add_on_host(*swap, made.address, 1), UnreadableError);
   while (swap->statistics().store.host.in_use > Bytes()) std::this_thread::yield();
+}
+
+/// Pages that had come before stayed in host memory for good.
+TEST_P(SwapEngineHostWorkTest, WhatCannotBeRecomputedMeanwhileLeavesNothingHeld) {
+  auto swap = engine(20, 12);  // Nine slabs for pages.
+  const auto kept = make(*swap, 7, 10);
+  const auto value = make(*swap, 1, 20);
+  const auto used = make(*swap, 1, 30);
+  const auto large = make(*swap, 8, 40);
+  finish_operators();
+  PinSet pins;
+  const RangeUse operands[] = {swap->find(used.address), swap->find(large.address)};
+  swap->pin(pins, operands);
+  std::thread host([&] {
+    HostHold hold;
+    const HostUse uses[] = {use_of(*swap, kept.address), use_of(*swap, value.address),
+                            use_of(*swap, used.address)};
+    EXPECT_THROW(swap->hold_on_host(hold, uses), RecomputeError);
+  });
+  // It waits for the operator on the last one.
+  while (swap->resident() > page_size() * 9) std::this_thread::yield();
+  ASSERT_TRUE(swap->drop(value.storage));
+  swap->give_up(swap->wait_for_wanted(), "no room for its inputs");
+  host.join();
+  swap->unpin(pins);
+  EXPECT_TRUE(add_on_host(*swap, large.address, 1));
 }
 
 /// Device and host by turns, in any order, with less memory than there are pages in each tier.

@@ -28,7 +28,9 @@ RETIRED = [
     ("tight cuts", "names", "least-memory cuts"),
     ("whole cuts", "names", "whole-layer cuts"),
     (r"\bidle windows?\b", "text", "idle time; swaps there are idle-time offload"),
-    (r"(?<![\w-])--groups (COUNT|\d)", "text", "--data-parallel"),
+    (r"(?<![\w-])--(?:groups|data-parallel) (?:COUNT|\d)", "text", "--replicas"),
+    (r"(?<![\w-])--topology [A-Za-z]", "text", "--cluster"),
+    (r"\bplan (?:[\w.]+ )?--(?:ranks|check|rebalance|costs)\b", "text", "plan-job, check, rebalance or costs"),
     (r"\bdata.parallel groups?\b", "text", "data-parallel replicas"),
     ("find turn", "names", "forward end"),
     ("lists for", "names", "schedule request"),
@@ -49,8 +51,8 @@ RETIRED = [
     ("life of", "names", "allocation id"),
 ]
 
-# History, data and this list itself.
-UNREAD = ("CHANGELOG.md", "tests/tidy/")
+# History, data, options that are refused with their new names, and this list itself.
+UNREAD = ("CHANGELOG.md", "tests/tidy/", "tests/bindings/cli/reports/retired_options.txt")
 READ = {".h", ".hpp", ".cpp", ".cc", ".c", ".cu", ".cuh", ".py", ".sh", ".cmake", ".md", ".txt", ".in"}
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -7,6 +7,7 @@ Run by ctest through tidy_test.py, or by hand: tests/tidy/tidy.py [folder]
 import pathlib
 import re
 import sys
+import urllib.parse
 
 import function_lengths
 import retired_words
@@ -21,7 +22,9 @@ CODE = CPP | {".py", ".sh", ".cmake"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^">]+)[">]', re.MULTILINE)
 CPP_SLEEP = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep|sleep)\s*\(")
 PYTHON_SLEEP = re.compile(r"\btime\.sleep\b|\bfrom time import.*\bsleep\b")
-LINK = re.compile(r"\]\(([^()\s]*)\)")
+FENCED = re.compile(r"^ *(```+|~~~+).*?^ *\1", re.DOTALL | re.MULTILINE)
+SPAN = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)")
+LINK = re.compile(r"\]\((?:<([^<>\n]*)>|((?:[^()\n]|\([^()\n]*\))*?))(?: +(?:\"[^\"\n]*\"|'[^'\n]*'))?\)")
 TODO = re.compile(r"\b(?:TODO|FIXME|XXX)\b(?:\([^)]*\))?:?[ \t]*(.*)")
 
 # Who may include what: the header, its homes, and whether a public header may show it.
@@ -236,22 +239,37 @@ def folders_have_a_readme(tree):
 
 
 def anchors_of(page):
-    """The fragments by which a page's headings are linked, as GitHub makes them."""
-    code = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
-    headings = re.findall(r"^#+ (.*)$", code.sub("", page), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """The fragments by which a page's headings are linked, as GitHub makes them: equal ones are numbered."""
+    anchors = {}
+    # Fences only: code in a heading is part of its name.
+    for heading in re.findall(r"^#+ (.*)$", FENCED.sub("", page), re.MULTILINE):
+        name = anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        while anchor in anchors:
+            anchors[name] += 1
+            anchor = f"{name}-{anchors[name]}"
+        anchors[anchor] = 0
+    return anchors.keys()
+
+
+def targets_of(page):
+    """Where a page's links lead, and whether a space keeps one from being a link: [a](b.md "c"), [a](<b c.md>)."""
+    for in_angles, bare in LINK.findall(SPAN.sub("", FENCED.sub("", page))):
+        yield in_angles or bare, " " in bare
 
 
 def links_lead_somewhere(tree):
     for path in tree.of({".md"}):
-        for target in LINK.findall(text_of(path)):
-            place, _, anchor = target.partition("#")
+        for target, is_broken in targets_of(text_of(path)):
+            place, _, anchor = urllib.parse.unquote(target).partition("#")
             page = path.parent / place if place else path
-            if re.match(r"[a-z]+:", target):
+            shown = page / "README.md" if page.is_dir() else page
+            if is_broken:
+                yield f"{tree.name(path)}: '{target}' has a space and is no link; write <{target}>"
+            elif re.match(r"[a-z]+:", target):
                 continue
-            if not page.exists():
+            elif not page.exists():
                 yield f"{tree.name(path)}: links to {target}, which is not there"
-            elif anchor and anchor not in anchors_of(text_of(page)):
+            elif anchor and shown.suffix == ".md" and anchor not in anchors_of(text_of(shown)):
                 yield f"{tree.name(path)}: links to {target}, a heading that is not there"
 
 

@@ -206,6 +206,26 @@ class Rules(unittest.TestCase):
                    {**pages, "swap/README.md": "## How it goes\n"},
                    {**pages, "swap/README.md": "```\n## How it goes\n```\n[a](b.md)\n"})
 
+    def test_links_with_titles_spaces_and_parentheses_are_judged(self):
+        page = "[a](b.md '1') [b](<c d.md#e>) [c](c%20d.md) [d](d(1).md \"2\")\n"
+        self.check(tidy.links_lead_somewhere,
+                   {"README.md": page + "`[this](int a)`\n  ```cpp\n[this](int b)\n  ```\n", "b.md": "",
+                    "c d.md": "# E\n", "d(1).md": ""},
+                   {})
+        self.assertEqual(self.problems(tidy.links_lead_somewhere, {"README.md": page + "[e](f g.md)\n"}),
+                         ["README.md: links to b.md, which is not there",
+                          "README.md: links to c d.md#e, which is not there",
+                          "README.md: links to c%20d.md, which is not there",
+                          "README.md: links to d(1).md, which is not there",
+                          "README.md: 'f g.md' has a space and is no link; write <f g.md>"])
+
+    def test_headings_of_one_name_are_numbered(self):
+        headings = "# A\n# A\n# A-1\n# A\n"
+        self.check(tidy.links_lead_somewhere,
+                   {"README.md": "[1](#a) [2](#a-1) [3](#a-1-1) [4](#a-2) [5](swap#b-1)\n" + headings,
+                    "swap/README.md": "# B\n# B\n"},
+                   {"README.md": "[1](#a-3)\n" + headings})
+
     def test_tests_do_not_sleep(self):
         self.check(tidy.tests_do_not_sleep,
                    {"tests/a.cpp": "// no sleep(1) here\n", "src/a.cpp": "usleep(3);\n"},
@@ -232,7 +252,10 @@ class Rules(unittest.TestCase):
     def test_each_retired_word_is_refused(self):
         samples = {r"\breliefs?\b|\brelieved\b": "relieved", r"\breferees?\b": "referee", r"\bhopeless\b": "hopeless",
                    r"\bfrozen stem\b": "frozen stem", r"\bidle windows?\b": "idle windows",
-                   r"(?<![\w-])--groups (COUNT|\d)": "--groups 2", r"\bdata.parallel groups?\b": "data parallel group",
+                   r"(?<![\w-])--(?:groups|data-parallel) (?:COUNT|\d)": "--data-parallel 2",
+                   r"(?<![\w-])--topology [A-Za-z]": "--topology N",
+                   r"\bplan (?:[\w.]+ )?--(?:ranks|check|rebalance|costs)\b": "plan --ranks",
+                   r"\bdata.parallel groups?\b": "data parallel group",
                    r"\bcomput(?:e[sd]?|ing) again\b": "computed again", r"\bdoorbells?\b": "doorbell",
                    r"\bjudged?\(": "judged(",
                    r"\bcame otherwise than planned\b": "came otherwise than planned"}

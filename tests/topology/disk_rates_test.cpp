@@ -186,7 +186,9 @@ TEST(DiskRates, RefuseAFileThatIsNotTheirs) {
                     HasSubstr("(remove it and measure again with: spillway bench-io --rates " +
                               path + " DIR, or name another with --rates FILE)")));
   tree.write("/disks.json", R"({"format": "something else", "version": 1, "disks": []})");
-  EXPECT_THAT(refusal_of(path), HasSubstr("its format is 'something else', not"));
+  EXPECT_THAT(refusal_of(path),
+              HasSubstr("its format is 'something else', not 'spillway disk rates' (a file of disk "
+                        "rates comes from: spillway bench-io --rates FILE DIR)"));
   tree.write("/disks.json", R"({"format": "spillway disk rates", "version": 2, "disks": []})");
   EXPECT_THAT(refusal_of(path), HasSubstr("version is 2"));
   tree.write("/disks.json", R"({"format": "spillway disk rates", "version": 1, "disks": [{}]})");

@@ -1,5 +1,6 @@
 #include "spillway/topology/machine.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <unistd.h>
@@ -166,6 +167,31 @@ TEST(DiscoverMachine, FindsGpusByBusAddress) {
   ASSERT_EQ(gpus.size(), 2u);
   EXPECT_EQ(gpus[0].name, "First GPU");
   EXPECT_EQ(gpus[1].bus_address, "0000:41:00.0");
+}
+
+TEST(DiscoverGpus, TellsThoseWithoutADriverFromNone) {
+  FakeTree tree;
+  EXPECT_FALSE(discover_gpus({tree.root(), ""}));
+  const auto plug_in = [&](const std::string& address, const std::string& vendor,
+                           const std::string& kind) {
+    const std::string folder = "/sys/bus/pci/devices/" + address;
+    tree.write(folder + "/vendor", vendor + "\n");
+    tree.write(folder + "/class", kind + "\n");
+    tree.write(folder + "/device", "0x2330\n");
+  };
+  plug_in("0000:00:02.0", "0x8086", "0x030000");  // A display of another vendor,
+  plug_in("0000:05:00.0", "0x10de", "0x068000");  // and a switch of NVIDIA's.
+  EXPECT_THAT(discover_gpus({tree.root(), ""}), testing::Optional(testing::IsEmpty()));
+  plug_in("0000:3b:00.0", "0x10de", "0x030200");
+  plug_in("0000:5e:00.0", "0x10de", "0x030000");
+  tree.write("/proc/driver/nvidia/gpus/0000:5e:00.0/information", "Model: \t\t NVIDIA L4\n");
+  const auto gpus = discover(tree).gpus;
+  ASSERT_EQ(gpus.size(), 2u);
+  EXPECT_EQ(gpus[0].name, "NVIDIA L4");
+  EXPECT_TRUE(gpus[0].has_driver);
+  EXPECT_EQ(gpus[1].name, "NVIDIA 0x2330");
+  EXPECT_EQ(gpus[1].bus_address, "0000:3b:00.0");
+  EXPECT_FALSE(gpus[1].has_driver);
 }
 
 class ControlGroups : public testing::Test {

@@ -6,9 +6,11 @@
 #include <future>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "device_values.h"
 #include "nccl_ranks.h"
+#include "support/manual_clock.h"
 #include "transport/drawn_messages.h"
 #include "transport/notifier_conformance.h"
 #include "transport/transport_conformance.h"
@@ -273,6 +275,29 @@ TEST(NcclGroup, OfOneRankWorksOnOneGpu) {
   });
 }
 
+// NCCL is still in the call that divides the job, and the ranks disagree on who has which group.
+TEST(NcclGroup, ThatIsNotMadeEndsTheJob) {
+  if (ranks_with_a_gpu(2) < 2) GTEST_SKIP() << "two GPUs are needed";
+  ThreadRanks ranks(2);
+  std::promise<void> started;
+  ranks.run([&](Transport& host) {
+    NcclOptions options;
+    // Only real NCCL needs a limit: it does not promise to tell that another rank has given up.
+    options.start_limit = std::chrono::seconds(60);
+    options.patience = options.silence = std::chrono::milliseconds(20);
+    const auto gpu = open_gpu(host.rank().value());
+    const auto transport = make_nccl_transport(host, *gpu, options);
+    if (host.rank() == Rank(1)) {
+      started.get_future().wait();
+      return;  // To the end, which rank 0 does not come to.
+    }
+    started.set_value();
+    EXPECT_THROW(transport->make_groups({{Rank(0), Rank(1)}}), TransportError);
+    Values values(*gpu, kCount);
+    EXPECT_THROW(transport->send(Rank(1), value(1), values.span()), TransportError);
+  });
+}
+
 TEST(NcclTransport, TakesMemoryOfItsDeviceAndOfTheHost) {
   NcclRanks ranks(2);
   ranks.run_members([](const Member& member) {
@@ -327,13 +352,19 @@ TEST(NcclTransport, NamesARankThatHasLeftWithoutAMessage) {
 }
 
 TEST(NcclTransport, NamesARankThatDiesInTheMiddleOfAMessage) {
-  NcclOptions options;
-  options.patience = std::chrono::milliseconds(50);
-  options.silence = std::chrono::milliseconds(500);
-  NcclRanks ranks(2, options);
+  if (ranks_with_a_gpu(2) < 2) GTEST_SKIP() << "two GPUs are needed";
+  ThreadRanks ranks(2);
+  // Of rank 0: however late the other one is, nobody is gone before its death.
+  const auto clock = std::make_shared<ManualClock>();
   std::promise<void> may_compute;
+  std::promise<void> died;
   std::shared_future<void> computed = may_compute.get_future().share();
-  ranks.run_members([&](const Member& member) {
+  ranks.run([&](Transport& host) {
+    NcclOptions options;
+    if (host.rank() == Rank(0)) options.clock = clock;
+    const auto gpu = open_gpu(host.rank().value());
+    const auto transport = make_nccl_transport(host, *gpu, options);
+    const Member member{host, *transport, *gpu};
     Values values(member.device, values_of(Rank(0), 1));
     if (member.transport.rank() == Rank(1)) {
       values.queue().run([computed] {
@@ -343,7 +374,8 @@ TEST(NcclTransport, NamesARankThatDiesInTheMiddleOfAMessage) {
       const device::Event sent =
           member.transport.send(Rank(0), value(1), values.span(), values.queue().record());
       moment_of(member, sent);
-      ranks.threads().silence(Rank(1));
+      ranks.silence(Rank(1));
+      died.set_value();
       computed.wait();
       EXPECT_THAT(sent.wait().error, AnyOf(HasSubstr("has failed in work of the device"),
                                            HasSubstr("rank 0 does not answer")));
@@ -353,6 +385,8 @@ TEST(NcclTransport, NamesARankThatDiesInTheMiddleOfAMessage) {
         member.transport.receive(Rank(1), value(1), values.span(), values.ready());
     const std::string reason =
         "rank 1 does not answer while rank 0 waits for it with value 1 from rank 1 to rank 0";
+    died.get_future().wait();
+    for (; !came.is_done(); std::this_thread::yield()) clock->advance(options.patience);
     EXPECT_EQ(came.wait().error, reason);
     EXPECT_THROW(member.transport.send(Rank(1), value(2), values.span()), TransportError);
     try {

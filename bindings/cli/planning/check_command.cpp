@@ -5,7 +5,6 @@
 #include <ostream>
 
 #include "exit_codes.h"
-#include "planning/job_contradictions.h"
 #include "planning/plan_report.h"
 #include "planning/stored_job.h"
 #include "spillway/base/error.h"
@@ -44,20 +43,12 @@ CheckedPlan checked(const std::string& path) {
 
 }  // namespace
 
-int check_plan(const PlanOptions& options, std::ostream& out) {
-  const std::string& path = options.job.check;
-  refuse_any(options_of_job(options),
-             "has no place beside --check, which looks at a plan as it is");
-  refuse_any({{"PROFILE", &options.common.profile},
-              {"--ranks", &options.job.ranks},
-              {"--partitioner", &options.job.partitioner},
-              {"--costs", &options.job.costs}},
-             "has no place beside --check, which looks at a plan as it is");
-  if (options.job.compare) throw ConfigError("--compare has no place beside --check");
+int check_plan(const CheckOptions& options, std::ostream& out) {
+  const std::string& path = options.plan;
   const CheckedPlan plan = checked(path);
   std::uint64_t actions = 0;
   for (const auto& list : plan.actions.ranks) actions += list.size();
-  if (options.common.json) {
+  if (options.json) {
     ordered_json json = {{"path", path},
                          {"ranks", plan.actions.rank_count()},
                          {"stages", plan.actions.stages},
@@ -75,7 +66,7 @@ int check_plan(const PlanOptions& options, std::ostream& out) {
                  counted(plan.actions.stages, "stage"),
                  counted(plan.actions.all_micro_batches(), "micro-batch"));
   if (!plan.file)
-    out << "it says nothing of memory and time; plans that `spillway plan --out` wrote do\n";
+    out << "it says nothing of memory and time; plans that `spillway plan-job --out` wrote do\n";
   else
     out << message("{}; a step takes {}\n",
                    plan.file->device_memory == planner::kNoLimit

@@ -8,18 +8,14 @@
 #include "exit_codes.h"
 #include "output_files.h"
 #include "planning/cluster_file.h"
-#include "planning/job_contradictions.h"
 #include "planning/machine_names.h"
 #include "planning/machine_report.h"
-#include "planning/plan_report.h"
 #include "planning/stored_job.h"
-#include "setting_values.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/planner/cluster/cluster.h"
 #include "spillway/planner/cluster/job_simulation.h"
 #include "spillway/planner/job/job_file.h"
-#include "spillway/planner/job/job_request.h"
 #include "spillway/topology/atomic_file.h"
 
 namespace spillway::cli {
@@ -34,9 +30,6 @@ namespace {
 // A trace of more cannot be looked at, and takes gigabytes.
 constexpr std::uint32_t kTracedRanks = 64;
 constexpr std::uint32_t kStepsWithHosts = 3;
-constexpr double kLeastSpeedup = 1e-3;
-constexpr double kMostSpeedup = 1e3;
-constexpr double kMostStraggling = 1e3;
 
 struct ClusterRun {
   std::string plan_path;
@@ -69,19 +62,19 @@ bool has_reductions(const planner::Schedule& actions) {
 }
 
 /// As many pipelines as --ranks asks for, or as the plan is for.
-std::uint32_t pipelines_for(const SimulateOptions& options, const JobFile& file) {
-  if (options.ranks.empty()) return file.data_parallel;
+std::uint32_t pipelines_for(const ClusterOptions& options, const JobFile& file) {
+  if (!options.ranks) return file.data_parallel;
   const auto of_one = static_cast<std::uint32_t>(file.actions.ranks.size());
-  const std::uint32_t ranks = count_in("--ranks", options.ranks, 1, planner::kMostRanksOfJob);
+  const std::uint32_t ranks = *options.ranks;
   if (ranks % of_one != 0)
     throw ConfigError("--ranks {} is no multiple of the {} ranks of a pipeline in {} (try {})",
-                      ranks, of_one, options.common.profile, std::max(1U, ranks / of_one) * of_one);
+                      ranks, of_one, options.plan, std::max(1U, ranks / of_one) * of_one);
   const std::uint32_t pipelines = ranks / of_one;
   if (pipelines > 1 && !has_reductions(file.actions))
     throw ConfigError(
         "the action lists of {} are those of one pipeline, which sums no gradients with "
-        "others: {} of them need a plan with --data-parallel 2 or more",
-        options.common.profile, pipelines);
+        "others: {} of them need a plan with --replicas 2 or more",
+        options.plan, pipelines);
   return pipelines;
 }
 
@@ -89,17 +82,19 @@ std::uint32_t pipelines_for(const SimulateOptions& options, const JobFile& file)
 void check_room(const ClusterRun& run) {
   const Cluster& cluster = run.cluster;
   if (run.peak() > cluster.device.memory)
-    throw PlanError("{} holds {} on its fullest rank, and {} of {} has {} (spillway plan PROFILE "
-                    "--ranks COUNT --device-memory {} makes one that fits)",
-                    run.plan_path, run.peak(), cluster.device.name, cluster.name,
-                    cluster.device.memory, as_option(cluster.device.memory));
+    throw PlanError(
+        "{} holds {} on its fullest rank, and {} of {} has {} (spillway plan-job PROFILE "
+        "--ranks COUNT --device-memory {} makes one that fits)",
+        run.plan_path, run.peak(), cluster.device.name, cluster.name, cluster.device.memory,
+        as_option(cluster.device.memory));
   const Bytes host = cluster.node.host_memory;
   if (host > Bytes(0) && run.timing.host_memory > host)
-    throw PlanError("{} swaps {} to the host of a node, and those of {} have {} ({}spillway plan "
-                    "PROFILE --ranks COUNT --host-memory {} makes one whose ranks swap less)",
-                    run.plan_path, run.timing.host_memory, cluster.name, host,
-                    cluster.node.disks > 0 ? "--swap-to disks uses its disks, or " : "",
-                    as_option(host / cluster.node.devices));
+    throw PlanError(
+        "{} swaps {} to the host of a node, and those of {} have {} ({}spillway plan-job "
+        "PROFILE --ranks COUNT --host-memory {} makes one whose ranks swap less)",
+        run.plan_path, run.timing.host_memory, cluster.name, host,
+        cluster.node.disks > 0 ? "--swap-to disks uses its disks, or " : "",
+        as_option(host / cluster.node.devices));
 }
 
 void speed_up(planner::StageCosts& stage, double factor) {
@@ -131,7 +126,7 @@ ordered_json json_of(const ClusterRun& run) {
           {"peak_bytes", run.peak().count()},
           {"host_bytes", timing.host_memory.count()},
           {"useful_share", planner::useful_share(run.cluster.failures, timing.nodes)},
-          {"links", link_loads_json(timing)},
+          {"links", table_json(link_columns(timing), timing.links.size())},
           {"events", timing.events},
           {"simulation_seconds", run.simulation_seconds}};
 }
@@ -151,9 +146,9 @@ std::string text_of(const ClusterRun& run) {
   std::string text =
       message("plan      {}: {} of {}\n", run.plan_path, counted(run.pipelines, "pipeline"),
               counted(run.file.actions.ranks.size(), "rank"));
-  text += message("cluster   {}: {} nodes of {} {}, {} of them with ranks; {}\n", cluster.name,
-                  cluster.nodes, cluster.node.devices, cluster.device.name, timing.nodes,
-                  order_text(run.job.order));
+  text += message("cluster   {}: {} of {} {}, {} of them with ranks; {}\n", cluster.name,
+                  counted(cluster.nodes, "node"), cluster.node.devices, cluster.device.name,
+                  timing.nodes, order_text(run.job.order));
   text += run.speedup == 1.0
               ? std::string("compute   takes as long as in the plan, whatever the device "
                             "(--speedup FACTOR for a faster one)\n")
@@ -179,83 +174,56 @@ std::string text_of(const ClusterRun& run) {
                     ? message("of {}", cluster.node.host_memory)
                     : std::string("of memory that the description leaves out"));
   text += failures_text(cluster, timing.nodes);
-  text += message("simulated {} in {}, {} events\n",
+  text += message("simulated {} in {}, {}\n",
                   timing.simulated_pipelines == run.pipelines
                       ? std::string("every rank")
                       : std::string("one pipeline, as all do the same at the same time"),
-                  seconds_text(run.simulation_seconds), timing.events);
-  return text + '\n' + link_loads_text(timing);
+                  seconds_text(run.simulation_seconds), counted(timing.events, "event"));
+  return text + '\n' + table_text(link_columns(timing), timing.links.size());
 }
 
 /// How much slower than nominal devices are, in place of what the description says.
-void straggle(const SimulateOptions& options, Cluster& cluster) {
-  if (options.stragglers.empty()) return;
+void straggle(const ClusterOptions& options, Cluster& cluster) {
+  if (!options.stragglers) return;
   cluster.stragglers = {};
   cluster.stragglers.law = planner::StragglerLaw::kHalfNormal;
-  cluster.stragglers.spread = number_in("--stragglers", options.stragglers, 0.0, kMostStraggling);
+  cluster.stragglers.spread = *options.stragglers;
 }
 
-planner::Job job_for(const SimulateOptions& options, const ClusterRun& run) {
+planner::Job job_for(const ClusterOptions& options, const ClusterRun& run) {
   planner::Job job = planner::make_job(run.file.actions, run.file.costs, run.pipelines);
   for (planner::StageCosts& stage : job.stages) speed_up(stage, run.speedup);
-  job.order = choice_in("--placement", options.placement, kPlacements);
-  job.update = choice_in("--update", options.update, kUpdatePlaces);
-  job.swap_target = options.swap_to.empty() ? swap_target_of(run.file)
-                                            : choice_in("--swap-to", options.swap_to, kSwapTargets);
+  job.order = options.placement;
+  job.update = options.update;
+  job.swap_target = options.swap_to.value_or(swap_target_of(run.file));
   // What an update on the hosts costs, shows in the steps behind it.
   if (job.update == planner::UpdatePlace::kHost) job.repetitions = kStepsWithHosts;
   job.traced_ranks = options.trace.empty() ? 0 : kTracedRanks;
   return job;
 }
 
-void refuse_others(const SimulateOptions& options) {
-  const RateOptions& rates = options.common.rates;
-  refuse_any({{"--plan", &options.plan},
-              {"--beside", &options.beside},
-              {"--budget", &options.common.budget},
-              {"--strategy", &options.common.strategy},
-              {"--effort", &options.common.effort},
-              {"--bound", &options.common.bound},
-              {"--rates", &rates.rates},
-              {"--nvme", &rates.nvme},
-              {"--link-out", &rates.link_out},
-              {"--link-in", &rates.link_in},
-              {"--duplex", &rates.duplex},
-              {"--host-memory", &rates.host_memory},
-              {"--disk-out", &rates.disk_out},
-              {"--disk-in", &rates.disk_in},
-              {"--gpu", &rates.gpu}},
-             "has no place beside a plan for many ranks: that is the file given first, and the "
-             "machine (--cluster) has the rates");
-}
-
 /// The machine that is named, else the one that the plan was made for.
-Cluster machine_for_run(const SimulateOptions& options, const JobFile& file,
-                        const std::string& cluster_file) {
-  if (!cluster_file.empty()) return read_cluster(cluster_file);
-  if (auto cluster = machine_of(file, options.common.profile)) return *cluster;
+Cluster machine_for_run(const ClusterOptions& options, const JobFile& file) {
+  if (!options.cluster.empty()) return read_cluster(options.cluster);
+  if (auto cluster = machine_of(file, options.plan)) return *cluster;
   throw ConfigError("{} was not made for a machine, so it takes one to run it on (name it with "
                     "--cluster FILE, or by the name of one that came with the command; plans that "
-                    "spillway plan --topology makes bring theirs along)",
-                    options.common.profile);
+                    "spillway plan-job --cluster makes bring theirs along)",
+                    options.plan);
 }
 
 }  // namespace
 
-int simulate_on_cluster(const SimulateOptions& options, std::ostream& out, const Clock& clock) {
-  refuse_others(options);
-  const std::string cluster_file =
-      options.cluster.empty() ? std::string() : cluster_path("--cluster", options.cluster);
-  check_outputs({{"PLAN", options.common.profile}, {"--cluster", cluster_file}},
+int simulate_on_cluster(const ClusterOptions& options, std::ostream& out, const Clock& clock) {
+  check_outputs({{"PLAN", options.plan}, {"--cluster", options.cluster}},
                 {{"--trace", options.trace}});
   ClusterRun run;
-  run.plan_path = options.common.profile;
+  run.plan_path = options.plan;
   run.file = stored_job(stored_job_text(run.plan_path), run.plan_path);
-  run.cluster = machine_for_run(options, run.file, cluster_file);
+  run.cluster = machine_for_run(options, run.file);
   straggle(options, run.cluster);
   run.pipelines = pipelines_for(options, run.file);
-  if (!options.speedup.empty())
-    run.speedup = number_in("--speedup", options.speedup, kLeastSpeedup, kMostSpeedup);
+  run.speedup = options.speedup;
   run.job = job_for(options, run);
   const TimePoint begin = clock.now();
   run.timing = planner::simulate_job(run.job, run.cluster);
@@ -263,7 +231,7 @@ int simulate_on_cluster(const SimulateOptions& options, std::ostream& out, const
   check_room(run);
   if (!options.trace.empty())
     topology::write_file_at_once(options.trace, planner::to_chrome_trace(run.timing));
-  if (options.common.json) {
+  if (options.json) {
     out << json_text(json_of(run));
     return kDone;
   }

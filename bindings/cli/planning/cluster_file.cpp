@@ -33,7 +33,8 @@ std::string cluster_folder(const std::string& command_path) {
   return (fs::path(command_path).parent_path().parent_path() / "share/spillway/clusters").string();
 }
 
-std::string cluster_path(const char* option, const std::string& word, const std::string& folder) {
+std::string cluster_path(const std::string& option, const std::string& word,
+                         const std::string& folder) {
   std::error_code error;
   const bool is_path = word.find('/') != std::string::npos || word.ends_with(kEnding);
   if (is_path || fs::is_regular_file(word, error)) return word;
@@ -47,8 +48,12 @@ std::string cluster_path(const char* option, const std::string& word, const std:
                     known.empty() ? "it has none: name a file" : "there are:" + known);
 }
 
-std::string cluster_path(const char* option, const std::string& word) {
-  return cluster_path(option, word, cluster_folder(own_path()));
+ValueKind<std::string> clusters() {
+  const std::string folder = cluster_folder(own_path());
+  const auto read = [folder](const std::string& option, const std::string& word) {
+    return cluster_path(option, word, folder);
+  };
+  return {"FILE|NAME", read, names_in(folder)};
 }
 
 planner::Cluster read_cluster(const std::string& path) {

@@ -1,10 +1,8 @@
-#include "planning/comparison_report.h"
-
 #include <algorithm>
 
+#include "planning/job_comparison.h"
+#include "planning/job_tables.h"
 #include "planning/machine_names.h"
-#include "planning/planning_text.h"
-#include "planning/request_text.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/planner/job/job_bound.h"
@@ -15,44 +13,6 @@ using planner::JobAttempt;
 using planner::JobRequest;
 
 namespace {
-
-constexpr std::ptrdiff_t kColumnsUpToStep = 5;  // Of `titles`.
-
-std::vector<std::string> titles() {
-  return {"schedule", "partitioner", "data-parallel", "micro-batches", "step",
-          "bubble",   "waits",       "gap",           "peak"};
-}
-
-std::vector<std::string> row_of(const JobAttempt& attempt) {
-  std::vector<std::string> row{planner::schedule_text(attempt.schedule, attempt.variant),
-                               attempt.partitioner, message("{}", attempt.data_parallel),
-                               message("{}", attempt.micro_batches)};
-  if (!attempt.is_possible()) {
-    row.resize(titles().size(), "-");
-    return row;
-  }
-  row.push_back(seconds_text(attempt.step_seconds));
-  row.push_back(percent_text(attempt.bubble));
-  row.push_back(seconds_text(attempt.exposed_communication_seconds));
-  row.push_back(percent_text(attempt.gap));
-  row.push_back(to_string(attempt.peak));
-  return row;
-}
-
-/// Behind the step by links of its own, and at the end.
-void add_machine_columns(const std::string& step, const std::string& target,
-                         std::vector<std::string>& row) {
-  row.insert(row.begin() + kColumnsUpToStep, step);
-  row.push_back(target);
-}
-
-void add_machine_step(const std::optional<MachineStep>& made, std::vector<std::string>& row) {
-  if (made)
-    add_machine_columns(seconds_text(made->step_seconds),
-                        std::string(name_in(kSwapTargets, made->swap_target)), row);
-  else
-    add_machine_columns("-", "-", row);
-}
 
 JobRequest with_data_parallel(JobRequest request, std::uint32_t data_parallel) {
   request.data_parallel = data_parallel;
@@ -71,6 +31,59 @@ std::string pipelines_text(const JobRequest& request, const JobComparison& compa
   return text;
 }
 
+/// All rows, the best with any data-parallel replicas last.
+std::vector<ComparedJob> rows_of(const JobComparison& compared) {
+  std::vector<ComparedJob> rows = compared.rows;
+  if (compared.best) rows.push_back(*compared.best);
+  return rows;
+}
+
+std::vector<JobAttempt> attempts_of(const std::vector<ComparedJob>& rows) {
+  std::vector<JobAttempt> attempts;
+  for (const ComparedJob& row : rows) attempts.push_back(row.attempt);
+  return attempts;
+}
+
+/// Those of the attempts, with the step on the machine behind the step by links of its own.
+Columns compared_columns(const JobRequest& request, const JobComparison& compared,
+                         const std::vector<ComparedJob>& rows,
+                         const std::vector<JobAttempt>& attempts) {
+  const auto is_best = [&](std::size_t i) { return i >= compared.rows.size(); };
+  const auto shared = [&](std::size_t i) -> std::optional<Figure> {
+    if (!rows[i].on_machine) return std::nullopt;
+    const auto& [step_seconds, swap_target] = *rows[i].on_machine;
+    return Figure{
+        seconds_text(step_seconds),
+        {{"step_seconds", step_seconds}, {"swaps_to", name_in(kSwapTargets, swap_target)}}};
+  };
+  const auto target = [&](std::size_t i) -> std::optional<Figure> {
+    if (!rows[i].on_machine) return std::nullopt;
+    return Figure::name(name_in(kSwapTargets, rows[i].on_machine->swap_target));
+  };
+  const auto bound = [&, is_best](std::size_t i) {
+    return Figure::seconds(planner::job_bound(
+        is_best(i) ? request : with_data_parallel(request, compared.data_parallel)));
+  };
+  Columns columns = attempt_columns(attempts);
+  columns.insert(columns.end(), {{"shared", "machine", shared},
+                                 {"swaps to", "", target},
+                                 {"", "bound", bound},
+                                 {"", "has_any_data_parallel",
+                                  [=](auto i) {
+                                    return Figure{{}, is_best(i)};
+                                  }},
+                                 {"planned", "search_seconds", [&](auto i) {
+                                    return Figure::seconds(rows[i].search_seconds);
+                                  }}});
+  return columns;
+}
+
+/// What stands below a table for plans that are none.
+std::string with_reasons(const std::string& reasons) {
+  if (reasons.empty()) return {};
+  return "Reasons of those without a plan, unless they were pruned as slower:\n" + reasons;
+}
+
 }  // namespace
 
 std::string attempts_text(std::span<const JobAttempt> attempts) {
@@ -81,20 +94,12 @@ std::string attempts_text(std::span<const JobAttempt> attempts) {
     if (a.is_possible() != b.is_possible()) return a.is_possible();
     return a.is_possible() && a.step_seconds < b.step_seconds;
   });
-  std::vector<std::vector<std::string>> rows{titles()};
   std::string reasons;
-  for (const JobAttempt& each : fastest) {
-    rows.push_back(row_of(each));
+  for (const JobAttempt& each : fastest)
     if (!each.is_possible()) reasons += message("  {}: {}\n", each.schedule, each.refusal);
-  }
-  std::string text = message(
-      "\nAll schedules that were tried, each on its best number of data-parallel replicas:\n"
-      "{}",
-      table_text(rows));
-  return reasons.empty()
-             ? text
-             : text + "Reasons of those without a plan, unless they were pruned as slower:\n" +
-                   reasons;
+  return "\nAll schedules that were tried, each on its best number of data-parallel replicas:\n" +
+         table_text(attempt_columns(fastest), fastest.size(), {}, fastest.size()) +
+         with_reasons(reasons);
 }
 
 std::string job_comparison_text(const JobRequest& request, const std::string& path,
@@ -109,26 +114,28 @@ std::string job_comparison_text(const JobRequest& request, const std::string& pa
                                 seconds_text(planner::job_bound(
                                     with_data_parallel(request, compared.data_parallel)))));
   text += line("compared", pipelines_text(request, compared));
-  std::vector<std::vector<std::string>> table{titles()};
-  if (!machine.empty()) add_machine_columns("shared", "swaps to", table.front());
-  table.front().push_back("planned");
-  std::string reasons;
-  const auto add = [&](const ComparedJob& row) {
-    table.push_back(row_of(row.attempt));
-    if (!machine.empty()) add_machine_step(row.on_machine, table.back());
-    table.back().push_back(seconds_text(row.search_seconds));
-    if (!row.attempt.is_possible())
-      reasons += message("  {} with {}: {}\n", row.attempt.schedule, row.attempt.partitioner,
-                         row.attempt.refusal);
-  };
-  for (const ComparedJob& row : compared.rows) add(row);
-  if (compared.best) add(*compared.best);
+  const std::vector<ComparedJob> rows = rows_of(compared);
+  const std::vector<JobAttempt> attempts = attempts_of(rows);
+  std::vector<std::string_view> titles{"schedule", "partitioner", "data-parallel", "micro-batches",
+                                       "step"};
+  if (!machine.empty()) titles.emplace_back("shared");
+  titles.insert(titles.end(), {"bubble", "waits", "gap", "peak"});
+  if (!machine.empty()) titles.emplace_back("swaps to");
+  titles.emplace_back("planned");
   text += '\n';
-  text += table_text(table);
-  return reasons.empty()
-             ? text
-             : text + "\nReasons of those without a plan, unless they were pruned as slower:\n" +
-                   reasons;
+  text += table_text(compared_columns(request, compared, rows, attempts), rows.size(), titles,
+                     rows.size());
+  std::string reasons;
+  for (const JobAttempt& each : attempts)
+    if (!each.is_possible())
+      reasons += message("  {} with {}: {}\n", each.schedule, each.partitioner, each.refusal);
+  return reasons.empty() ? text : text + '\n' + with_reasons(reasons);
+}
+
+nlohmann::ordered_json compared_json(const JobRequest& request, const JobComparison& compared) {
+  const std::vector<ComparedJob> rows = rows_of(compared);
+  const std::vector<JobAttempt> attempts = attempts_of(rows);
+  return table_json(compared_columns(request, compared, rows, attempts), rows.size());
 }
 
 }  // namespace spillway::cli

@@ -1,15 +1,14 @@
 #include "planning/cost_command.h"
 
 #include <algorithm>
-#include <charconv>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
+#include <span>
+#include <sstream>
 
 #include "exit_codes.h"
-#include "planning/cost_report.h"
-#include "planning/job_contradictions.h"
-#include "planning/job_json.h"
-#include "planning/plan_report.h"
+#include "planning/report_table.h"
+#include "setting_values.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/planner/job/measured_model.h"
@@ -19,8 +18,85 @@ namespace spillway::cli {
 
 using nlohmann::ordered_json;
 using planner::Partitioner;
+using planner::StageEstimate;
 
 namespace {
+
+/// Cuts of a list of costs.
+struct CostCuts {
+  std::string partitioner;
+  std::string refusal;  ///< Empty: the rest holds.
+  std::vector<planner::StageEstimate> stages;
+  double worst_seconds = 0.0;
+  double all_seconds = 0.0;
+  double bound_seconds = 0.0;  ///< Seconds of the slowest stage under the best cuts.
+  double search_seconds = 0.0;
+
+  bool is_possible() const { return refusal.empty(); }
+  /// Share of all stages' time that they wait for the slowest one.
+  double bubble() const {
+    const double whole = worst_seconds * static_cast<double>(stages.size());
+    return whole > 0.0 ? std::max(0.0, 1.0 - all_seconds / whole) : 0.0;
+  }
+  double gap() const {
+    return bound_seconds > 0.0 ? std::max(0.0, worst_seconds / bound_seconds - 1.0) : 0.0;
+  }
+};
+
+constexpr std::size_t kStagesShown = 8;
+
+/// "0-3 4-11", and how many more there are.
+std::string stages_text(const std::vector<StageEstimate>& stages) {
+  std::string text;
+  for (std::size_t k = 0; k < std::min(stages.size(), kStagesShown); ++k)
+    text += message("{}{}-{}", k == 0 ? "" : " ", stages[k].first_layer, stages[k].last_layer);
+  if (stages.size() > kStagesShown) text += message(" and {} more", stages.size() - kStagesShown);
+  return text;
+}
+
+Columns stage_columns(const std::vector<StageEstimate>& stages) {
+  return {{"", "first", of(stages, &StageEstimate::first_layer, Figure::count)},
+          {"", "last", of(stages, &StageEstimate::last_layer, Figure::count)},
+          {"", "seconds", of(stages, &StageEstimate::seconds, Figure::seconds)},
+          {"", "memory_bytes", of(stages, &StageEstimate::memory, Figure::bytes)},
+          {"", "raw_memory_bytes", of(stages, &StageEstimate::raw_memory, Figure::bytes)}};
+}
+
+/// Of a refusal, only that.
+Columns columns_of(std::span<const CostCuts> cuts) {
+  const auto stages = [](const std::vector<StageEstimate>& all) {
+    return Figure{stages_text(all), table_json(stage_columns(all), all.size())};
+  };
+  return {
+      {"partitioner", "partitioner", of(cuts, &CostCuts::partitioner, Figure::name)},
+      {"", "is_possible", of(cuts, &CostCuts::is_possible, Figure::flag)},
+      {"", "refusal", of(cuts, &CostCuts::refusal, Figure::name)},
+      {"stages", "stages", if_possible(cuts, &CostCuts::stages, stages)},
+      {"slowest stage", "step_seconds",
+       if_possible(cuts, &CostCuts::worst_seconds, Figure::seconds)},
+      {"idle", "bubble", if_possible(cuts, &CostCuts::bubble, Figure::share)},
+      {"", "bound", if_possible(cuts, &CostCuts::bound_seconds, Figure::seconds)},
+      {"above the best", "gap", if_possible(cuts, &CostCuts::gap, Figure::share)},
+      {"planned", "search_seconds", if_possible(cuts, &CostCuts::search_seconds, Figure::seconds)}};
+}
+
+std::string cost_cuts_text(std::span<const CostCuts> cuts) {
+  std::vector<CostCuts> possible;
+  std::string reasons;
+  bool leaves_out = false;
+  for (const CostCuts& each : cuts) {
+    if (each.is_possible())
+      possible.push_back(each);
+    else
+      reasons += message("  {}: {}\n", each.partitioner, each.refusal);
+    leaves_out |= each.stages.size() > kStagesShown;
+  }
+  return table_text(
+             columns_of(possible), possible.size(),
+             {"partitioner", "slowest stage", "idle", "above the best", "planned", "stages"}) +
+         (leaves_out ? "--json tells all stages\n" : "") +
+         (reasons.empty() ? "" : "Why some are none:\n" + reasons);
+}
 
 CostCuts cut_with(const Partitioner& partitioner, const planner::SegmentCosts& costs,
                   double best_seconds, const Clock& clock) {
@@ -41,10 +117,6 @@ CostCuts cut_with(const Partitioner& partitioner, const planner::SegmentCosts& c
   return result;
 }
 
-}  // namespace
-
-namespace {
-
 // "1,5" is a number where the comma is the decimal sign, and two costs elsewhere.
 bool is_ambiguous(std::string_view word) {
   const std::size_t comma = word.find(',');
@@ -54,86 +126,60 @@ bool is_ambiguous(std::string_view word) {
          std::all_of(word.begin(), word.end(), [&](char c) { return c == ',' || is_digit(c); });
 }
 
-std::string_view word_at(const char* begin, const char* end) {
-  const char* const stop = std::find_if(begin, end, [](char c) {
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '#';
-  });
-  return {begin, static_cast<std::size_t>(stop - begin)};
-}
-
 }  // namespace
 
-std::vector<double> costs_in(std::string_view text, const std::string& file) {
+std::vector<double> costs_in(const std::string& text, const std::string& file) {
   std::vector<double> costs;
-  std::size_t line = 1;
-  const char* at = text.data();
-  const char* evaluated = at;  // Words before it are not ambiguous.
-  const char* const end = at + text.size();
-  const auto is_between = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == ','; };
-  while (at != end) {
-    if (*at == '\n') {
-      ++line;
-      ++at;
-    } else if (*at == '#') {
-      at = std::find(at, end, '\n');
-    } else if (is_between(*at)) {
-      ++at;
-    } else {
-      const std::string_view word = word_at(at, end);
-      if (at >= evaluated && is_ambiguous(word))
+  std::istringstream lines(text);
+  std::size_t number = 1;
+  for (std::string line; std::getline(lines, line); ++number) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    for (std::string word; words >> word;) {
+      if (is_ambiguous(word))
         throw ConfigError("{}, line {}: '{}' may be one number or two (write a decimal point, or a "
                           "blank between two costs)",
-                          file, line, shown_text(word));
-      evaluated = std::max(evaluated, word.data() + word.size());
-      const char* const stop =
-          std::find_if(at, end, [&](char c) { return c == '\n' || c == '#' || is_between(c); });
-      double value = 0.0;
-      const auto [parsed, status] = std::from_chars(at, stop, value);
-      if (status != std::errc() || parsed != stop)
-        throw ConfigError("{}, line {}: '{}' is no number (one cost for each layer, between blanks "
-                          "or commas)",
-                          file, line, shown_text({at, static_cast<std::size_t>(stop - at)}));
-      costs.push_back(value);
-      at = stop;
+                          file, number, shown_text(word));
+      for (const std::string& each : comma_separated(word)) {
+        if (each.empty()) continue;
+        const std::optional<double> cost = number_in(each);
+        if (!cost || !(*cost >= 0.0))
+          throw ConfigError("{}, line {}: '{}' is no time (one number of seconds, at least 0, for "
+                            "each layer, between blanks or commas)",
+                            file, number, shown_text(each));
+        costs.push_back(*cost);
+      }
     }
   }
   if (costs.empty()) throw ConfigError("{}: there is no number in it (one for each layer)", file);
   return costs;
 }
 
-int cut_costs(const PlanOptions& options, std::ostream& out, const Clock& clock) {
-  const JobOptions& job = options.job;
-  refuse_any(options_of_job(options), "has no place beside --costs, which is about time alone");
-  refuse_any({{"PROFILE", &options.common.profile}},
-             "has no place beside --costs: name one of both");
-  const std::uint32_t ranks = ranks_in(job);
-  const Partitioner& asked = job.partitioner.empty() ? planner::partitioners().front()
-                                                     : planner::partitioner_named(job.partitioner);
-  const std::string text = topology::text_of_file(job.costs);
+int cut_costs(const CostOptions& options, std::ostream& out, const Clock& clock) {
+  const std::string text = topology::text_of_file(options.costs);
   planner::PartitionProblem problem;
   try {
-    problem.chain = planner::chain_of_costs(costs_in(text, job.costs));
-    problem.devices.resize(ranks);
+    problem.chain = planner::chain_of_costs(costs_in(text, options.costs));
+    problem.devices.resize(options.ranks);
     check(problem);
   } catch (const ConfigError& error) {
     const std::string_view sentence = error.what();
-    throw ConfigError("{}{}", sentence.starts_with(job.costs) ? "" : job.costs + ": ", sentence);
+    throw ConfigError("{}{}", sentence.starts_with(options.costs) ? "" : options.costs + ": ",
+                      sentence);
   }
   const planner::SegmentCosts costs(std::move(problem));
   const auto best = planner::least_time_cuts(costs);
   std::vector<CostCuts> cuts;
   for (const Partitioner& each : planner::partitioners())
-    if (job.compare || each.name == asked.name)
+    if (options.compare || each.name == options.partitioner)
       cuts.push_back(cut_with(each, costs, best ? best->worst : 0.0, clock));
-  if (!job.compare && !cuts.front().refusal.empty())
-    throw PlanError("{}: {}", asked.name, cuts.front().refusal);
-  if (!options.common.json) {
+  if (!options.compare && !cuts.front().refusal.empty())
+    throw PlanError("{}: {}", options.partitioner, cuts.front().refusal);
+  if (!options.json) {
     out << cost_cuts_text(cuts);
     return kDone;
   }
-  auto list = ordered_json::array();
-  for (const CostCuts& each : cuts) list.push_back(cost_cuts_json(each));
-  out << json_text(job.compare ? list : list.front());
+  const ordered_json list = table_json(columns_of(cuts), cuts.size());
+  out << json_text(options.compare ? list : list.front());
   return kDone;
 }
 

@@ -30,12 +30,8 @@ Frontier plan_frontier(
 std::string frontier_text(const PlanningStep& step, const ChosenRates& rates,
                           const Frontier& frontier);
 
-/// Writes the picture to a file that ends in .svg, or in .png with the help of `rsvg-convert`.
-/// Throws ConfigError for other endings and UnsupportedError without that program, IoError.
-void write_picture(const PlanningStep& step, const ChosenRates& rates, const Frontier& frontier,
-                   const std::string& path);
-
-/// Throws as `write_picture` for a path it could not write, before there is a picture.
-void check_picture_path(const std::string& path);
+/// The picture of all plans.
+std::string frontier_svg(const PlanningStep& step, const ChosenRates& rates,
+                         const Frontier& frontier);
 
 }  // namespace spillway::cli

@@ -13,13 +13,6 @@ namespace spillway::cli {
 
 namespace {
 
-constexpr double kWidth = 900.0;
-constexpr double kHeight = 540.0;
-constexpr double kLeft = 80.0;
-constexpr double kRight = 690.0;  // The legend stands beyond.
-constexpr double kTop = 70.0;
-constexpr double kBottom = 460.0;
-constexpr double kLegendRow = 20.0;
 // A curve that is far above all others would press them onto the axis.
 constexpr double kMostTimesBest = 5.0;
 constexpr double kMostTimesNext = 2.0;
@@ -29,10 +22,12 @@ constexpr std::array<const char*, 7> kColours{"#0072B2", "#D55E00", "#009E73", "
                                               "#E69F00", "#56B4E9", "#000000"};
 constexpr std::array<const char*, 3> kDashes{"", "7 4", "2 3"};
 
-class Drawing {
+class FrontierDrawing {
  public:
-  explicit Drawing(const FrontierPicture& picture)
-      : picture_(picture), unit_(unit_for(picture.needed)), svg_(kWidth, kHeight, picture.title) {
+  explicit FrontierDrawing(const FrontierPicture& picture)
+      : picture_(picture),
+        unit_(unit_for(picture.needed)),
+        svg_(900.0, 540.0, picture.title, picture.subtitle, kLeft) {
     const auto& points = picture.bound.points;
     first_ = points.empty() ? 0.0 : in_unit(points.front().budget);
     last_ = std::max(in_unit(picture.needed), points.empty() ? 0.0 : in_unit(points.back().budget));
@@ -44,8 +39,6 @@ class Drawing {
     svg_.add(message("<clipPath id=\"plot\"><rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>"
                      "</clipPath>\n",
                      kLeft - 6, kTop - 6, kRight - kLeft + 12, kBottom - kTop + 12));
-    svg_.label(kLeft, 28, picture_.title, "start", "font-size=\"17\" font-weight=\"bold\"");
-    svg_.label(kLeft, 48, picture_.subtitle, "start", "fill=\"#555\"");
     draw_bound();
     draw_axes();
     draw_incore();
@@ -58,11 +51,19 @@ class Drawing {
   }
 
  private:
+  static constexpr double kLeft = 80.0;
+  static constexpr double kRight = 690.0;  // The legend stands beyond.
+  static constexpr double kTop = 70.0;
+  static constexpr double kBottom = 460.0;
+
   double in_unit(Bytes size) const { return static_cast<double>(size.count()) / unit_.size; }
   double x_of(double size) const {
     return kLeft + (size - first_) / (last_ - first_) * (kRight - kLeft);
   }
   double y_of(double seconds) const { return kBottom - seconds / most_ * (kBottom - kTop); }
+  std::string at(const PicturePoint& point) const {
+    return svg_point(x_of(in_unit(point.budget)), y_of(*point.seconds));
+  }
 
   void find_top() {
     double best = picture_.incore_seconds;
@@ -97,34 +98,29 @@ class Drawing {
   }
 
   void draw_bound() {
+    const auto& bound = picture_.bound.points;
+    if (bound.empty()) return;
     std::string points;
-    for (const PicturePoint& point : picture_.bound.points)
-      points +=
-          svg_number(x_of(in_unit(point.budget))) + "," + svg_number(y_of(*point.seconds)) + " ";
-    if (points.empty()) return;
-    svg_.add(message("<polygon points=\"{},{} {}{},{}\" fill=\"#e4e4e4\"/>\n",
-                     svg_number(x_of(in_unit(picture_.bound.points.front().budget))),
-                     svg_number(kBottom), points,
-                     svg_number(x_of(in_unit(picture_.bound.points.back().budget))),
-                     svg_number(kBottom)));
-    svg_.add(message("<polyline points=\"{}\" fill=\"none\" stroke=\"#777\" "
-                     "stroke-width=\"1.5\"/>\n",
-                     points));
+    for (const PicturePoint& point : bound) points += at(point) + " ";
+    const auto below = [&](const PicturePoint& point) {
+      return svg_point(x_of(in_unit(point.budget)), kBottom);
+    };
+    svg_.points("polygon", below(bound.front()) + " " + points + below(bound.back()),
+                "fill=\"#e4e4e4\"");
+    svg_.points("polyline", points, "fill=\"none\" stroke=\"#777\" stroke-width=\"1.5\"");
   }
 
   void draw_axes() {
-    const double across = nice_step(last_ - first_, 7);
-    for (double at = std::ceil(first_ / across - 1e-9) * across; at <= last_ + 1e-9; at += across) {
+    for (const double at : ticks(first_, last_, 7)) {
       svg_.line(x_of(at), kBottom, x_of(at), kBottom + 5, "stroke=\"#222\"");
       svg_.label(x_of(at), kBottom + 20, formatted("%.4g", at), "middle");
       const double share = at / in_unit(picture_.needed);
       svg_.label(x_of(at), kBottom + 36, formatted("%.0f %%", 100.0 * share), "middle",
                  "fill=\"#777\" font-size=\"11\"");
     }
-    const double unit = most_ < 1.0 ? 1e3 : 1.0;
-    const double up = nice_step(most_ * unit, 7);
-    for (double at = 0.0; at <= most_ * unit + 1e-9; at += up) {
-      const double y = y_of(at / unit);
+    const AxisUnit unit = unit_for_seconds(most_);
+    for (const double at : ticks(0.0, most_ / unit.size, 7)) {
+      const double y = y_of(at * unit.size);
       svg_.line(kLeft, y, kRight, y, "stroke=\"#000\" stroke-opacity=\"0.08\"");
       svg_.label(kLeft - 8, y + 4, formatted("%.4g", at), "end");
     }
@@ -133,7 +129,7 @@ class Drawing {
     svg_.label((kLeft + kRight) / 2, kBottom + 58,
                message("budget ({}; below: share of what the step needs)", unit_.name), "middle");
     svg_.label(
-        0, 0, message("time of a step ({})", most_ < 1.0 ? "ms" : "s"), "middle",
+        0, 0, message("time of a step ({})", unit.name), "middle",
         message("transform=\"translate(24 {}) rotate(-90)\"", svg_number((kTop + kBottom) / 2)));
   }
 
@@ -153,15 +149,14 @@ class Drawing {
     const PictureCurve& curve = picture_.curves[index];
     std::string run;
     const auto finish = [&] {
-      if (!run.empty()) svg_.add(message("<polyline points=\"{}\" {}/>\n", run, style_of(index)));
+      if (!run.empty()) svg_.points("polyline", run, style_of(index));
       run.clear();
     };
     for (const PicturePoint& point : curve.points) {
-      if (!point.seconds) {
+      if (point.seconds)
+        run += at(point) + " ";
+      else
         finish();
-        continue;
-      }
-      run += svg_number(x_of(in_unit(point.budget))) + "," + svg_number(y_of(*point.seconds)) + " ";
     }
     finish();
     for (const PicturePoint& point : curve.points) {
@@ -175,6 +170,7 @@ class Drawing {
   }
 
   void draw_legend() {
+    constexpr double kLegendRow = 20.0;
     double y = kTop + 6;
     const double from = kRight + 24;
     for (std::size_t i = 0; i < picture_.curves.size(); ++i, y += kLegendRow) {
@@ -183,8 +179,7 @@ class Drawing {
         svg_.label(from + 36, y + 4, message("{}: {}", name, reason), "start", "fill=\"#777\"");
         continue;
       }
-      svg_.add(message("<polyline points=\"{},{} {},{}\" {}/>\n", svg_number(from), svg_number(y),
-                       svg_number(from + 28), svg_number(y), style_of(i)));
+      svg_.points("polyline", svg_point(from, y) + " " + svg_point(from + 28, y), style_of(i));
       svg_.label(from + 36, y + 4, name, "start");
     }
     svg_.add(message("<rect x=\"{}\" y=\"{}\" width=\"28\" height=\"12\" fill=\"#e4e4e4\"/>\n",
@@ -202,7 +197,7 @@ class Drawing {
   }
 
   const FrontierPicture& picture_;
-  const SizeUnit unit_;
+  const AxisUnit unit_;
   double first_ = 0.0;
   double last_ = 1.0;
   double most_ = 1.0;
@@ -212,6 +207,6 @@ class Drawing {
 
 }  // namespace
 
-std::string to_svg(const FrontierPicture& picture) { return Drawing(picture).draw(); }
+std::string to_svg(const FrontierPicture& picture) { return FrontierDrawing(picture).draw(); }
 
 }  // namespace spillway::cli

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "planning/progress_line.h"
+#include "progress_line.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/machine/machine_search.h"
 #include "spillway/planner/machine/machine_share.h"
@@ -15,7 +15,6 @@ namespace spillway::cli {
 using planner::Cluster;
 using planner::JobAttempt;
 using planner::JobChoice;
-using planner::JobPlan;
 using planner::JobRequest;
 using planner::MachineAttempt;
 using planner::Partitioner;
@@ -78,12 +77,13 @@ class Comparison {
   /// Each as it is best.
   std::vector<ComparedJob> schedules(const Partitioner& partitioner) {
     std::vector<Made> best;
-    planner::try_choices(with_times_of_machine(), [&](const JobChoice& choice) {
-      Made tried = planned(partitioner, choice);
-      const JobAttempt attempt = tried.row.attempt;
-      if (!attempt.is_given_up()) keep_better(best, std::move(tried));
-      return attempt;
-    });
+    const JobRequest request = with_times_of_machine();
+    planner::CandidateList candidates(request);
+    while (const std::optional<JobChoice> choice = candidates.next()) {
+      Made tried = planned(partitioner, *choice);
+      candidates.add(tried.row.attempt);
+      if (!tried.row.attempt.is_given_up()) keep_better(best, std::move(tried));
+    }
     std::vector<ComparedJob> rows;
     for (Made& each : best) {
       run_on_machine(each);
@@ -140,8 +140,9 @@ class Comparison {
       tried.on_machine = planner::try_choice_on(request_, *machine_, partitioner, choice);
       tried.row.attempt = tried.on_machine.attempt;
     } else {
-      std::optional<JobPlan> plan;
-      tried.row.attempt = planner::try_choice(request_, partitioner, choice, plan);
+      planner::PlanMemo memo;
+      tried.row.attempt = planner::attempt_of(
+          request_, partitioner, choice, planner::plan_choice(request_, partitioner, choice, memo));
     }
     tried.row.search_seconds = seconds(clock_.now() - begin);
     return tried;
@@ -168,16 +169,16 @@ class Comparison {
                              choice.data_parallel));
     };
     ComparedJob best;
-    try {
-      if (machine_) {
-        const planner::MachineSearch found = planner::search_job_on(asked, *machine_, show);
-        best.attempt = planner::figures_of(found.search.plan);
-        best.on_machine = MachineStep{found.timing.step_seconds, found.swap_target};
-      } else {
-        best.attempt = planner::figures_of(planner::search_job(asked, show).plan);
-      }
-    } catch (const PlanError&) {
-      return std::nullopt;  // The rows say why.
+    // The rows say why there is none.
+    if (machine_) {
+      const auto found = planner::search_job_on(asked, *machine_, show);
+      if (!found) return std::nullopt;
+      best.attempt = planner::figures_of(found->search.plan);
+      best.on_machine = MachineStep{found->timing.step_seconds, found->swap_target};
+    } else {
+      const auto found = planner::search_job(asked, show);
+      if (!found) return std::nullopt;
+      best.attempt = planner::figures_of(found->plan);
     }
     best.search_seconds = seconds(clock_.now() - begin);
     return best;

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "spillway/base/clock.h"
@@ -43,8 +46,21 @@ struct JobComparison {
 /// the links that it leaves each rank, and the rows run there: what its ranks share says which is
 /// fastest. Shows what it does on the terminal.
 ///
-/// Throws ConfigError for a machine with fewer devices than ranks, and what `try_choices` throws.
+/// Throws ConfigError for a machine with fewer devices than ranks, and what `check(JobRequest)`
+/// throws.
 JobComparison compared_jobs(const planner::JobRequest& request,
                             const std::optional<planner::Cluster>& machine, const Clock& clock);
+
+/// The best attempt of each schedule as a table, fastest first, and why some are none; nothing
+/// where there is one attempt.
+std::string attempts_text(std::span<const planner::JobAttempt> attempts);
+
+/// All rows as a table, the best with data-parallel replicas last, and why some are none.
+/// `machine`: on which they were run; empty without one.
+std::string job_comparison_text(const planner::JobRequest& request, const std::string& path,
+                                const JobComparison& compared, const std::string& machine);
+/// An array of objects with the keys that planning_output.md describes.
+nlohmann::ordered_json compared_json(const planner::JobRequest& request,
+                                     const JobComparison& compared);
 
 }  // namespace spillway::cli

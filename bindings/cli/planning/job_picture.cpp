@@ -1,10 +1,8 @@
-#include "planning/job_picture.h"
-
 #include <algorithm>
 #include <array>
 #include <vector>
 
-#include "planning/step_curve.h"
+#include "planning/job_report.h"
 #include "planning/svg_drawing.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
@@ -19,10 +17,6 @@ using planner::MemoryMoment;
 
 namespace {
 
-constexpr double kWidth = 1100.0;
-constexpr double kLeft = 90.0;
-constexpr double kRight = 980.0;  // Peaks stand beyond.
-constexpr double kTop = 96.0;
 constexpr std::uint32_t kMostRows = 64;
 constexpr double kLeastWidth = 0.15;         // Of a bar that anyone can see.
 constexpr double kLeastWidthOfBorder = 1.5;  // Of a bar, of which a border leaves some.
@@ -81,16 +75,14 @@ std::vector<std::uint32_t> shown_ranks(std::uint32_t count) {
   return ranks;
 }
 
-class Drawing {
+class JobDrawing {
  public:
-  Drawing(const JobPlan& plan, const std::string& title)
+  JobDrawing(const JobPlan& plan, const std::string& title)
       : plan_(plan),
         ranks_(shown_ranks(plan.actions.rank_count())),
         row_(row_of(ranks_.size())),
         bottom_(kTop + row_.all() * static_cast<double>(ranks_.size())),
-        svg_(kWidth, bottom_ + 60.0, title) {
-    svg_.label(kLeft, 28, title, "start", "font-size=\"17\" font-weight=\"bold\"");
-    svg_.label(kLeft, 48, subtitle(), "start", "fill=\"#555\"");
+        svg_(1100.0, bottom_ + 60.0, title, subtitle(), kLeft) {
     most_seconds_ = std::max(1e-12, plan.step_seconds);
     const bool shows_limit =
         plan.device_memory != planner::kNoLimit &&
@@ -115,6 +107,10 @@ class Drawing {
   }
 
  private:
+  static constexpr double kLeft = 90.0;
+  static constexpr double kRight = 980.0;  // Peaks stand beyond.
+  static constexpr double kTop = 96.0;
+
   std::string subtitle() const {
     std::string text = message("{} on {} of {}, {}: {} per step, {} idle", plan_.schedule,
                                counted(plan_.data_parallel, "pipeline"),
@@ -165,15 +161,14 @@ class Drawing {
   }
 
   void draw_axis() {
-    const double unit = most_seconds_ < 1.0 ? 1e3 : 1.0;
-    const double step = nice_step(most_seconds_ * unit, 8);
-    for (double at = 0.0; at <= most_seconds_ * unit * (1 + 1e-9); at += step) {
-      const double x = x_of(at / unit);
+    const AxisUnit unit = unit_for_seconds(most_seconds_);
+    for (const double at : ticks(0.0, most_seconds_ / unit.size, 8)) {
+      const double x = x_of(at * unit.size);
       svg_.line(x, kTop - 6, x, bottom_, "stroke=\"#000\" stroke-opacity=\"0.08\"");
       svg_.label(x, bottom_ + 18, formatted("%.4g", at), "middle");
     }
-    svg_.label((kLeft + kRight) / 2, bottom_ + 42,
-               message("time in the step ({})", unit > 1.0 ? "ms" : "s"), "middle");
+    svg_.label((kLeft + kRight) / 2, bottom_ + 42, message("time in the step ({})", unit.name),
+               "middle");
   }
 
   void draw_bars(std::uint32_t rank, double top) {
@@ -209,9 +204,9 @@ class Drawing {
     StepCurve curve(kLeft, y_of(static_cast<double>(moments.front().bytes.count()) + fixed));
     for (const MemoryMoment& moment : moments)
       curve.step_to(x_of(moment.seconds), y_of(static_cast<double>(moment.bytes.count()) + fixed));
-    svg_.add(message("<polygon points=\"{},{}{} {},{}\" {}/>\n", svg_number(kLeft),
-                     svg_number(base), curve.finish(kRight), svg_number(kRight), svg_number(base),
-                     kMemoryStyle));
+    svg_.points("polygon",
+                svg_point(kLeft, base) + curve.finish(kRight) + " " + svg_point(kRight, base),
+                kMemoryStyle);
     if (limit_ > 0.0) svg_.line(kLeft, y_of(limit_), kRight, y_of(limit_), kLimitStyle);
     svg_.label(kRight + 8, base - 4, to_string(plan_.memory[rank].peak), "start", kPeakStyle);
   }
@@ -229,7 +224,7 @@ class Drawing {
 }  // namespace
 
 std::string job_picture(const JobPlan& plan, const std::string& title) {
-  return Drawing(plan, title).draw();
+  return JobDrawing(plan, title).draw();
 }
 
 }  // namespace spillway::cli

@@ -1,26 +1,21 @@
 #include "planning/job_report.h"
 
-#include <algorithm>
 #include <cmath>
 
-#include "planning/comparison_report.h"
-#include "planning/planning_text.h"
-#include "planning/request_text.h"
+#include "planning/job_comparison.h"
+#include "planning/job_tables.h"
+#include "planning/machine_names.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
-#include "spillway/base/shown_text.h"
-#include "spillway/planner/machine/host_memory.h"
+#include "spillway/planner/machine/machine_share.h"
 
 namespace spillway::cli {
 
+using nlohmann::ordered_json;
 using planner::JobPlan;
 using planner::JobRequest;
-using planner::StageEstimate;
 
 namespace {
-
-constexpr std::size_t kRowsShown = 64;
-constexpr std::size_t kMostLettersOfName = 44;
 
 /// What is assumed of micro-batches that nobody measured; nothing where there are none.
 std::string batch_text(const JobPlan& plan, const JobRequest& request) {
@@ -74,62 +69,11 @@ std::string order_text(const FoundJob& job) {
   return text + message("; at most {} behind the best order", percent_text(order.loss()));
 }
 
-/// "0-11" or, where branches were put apart, "0-7 12-15 20-21".
-std::string layers_text(const planner::LayerOrder& order, const StageEstimate& stage) {
-  constexpr std::size_t kRangesShown = 3;
-  const auto ranges = planner::layers_at(order, stage.first_layer, stage.last_layer);
-  std::string text;
-  for (std::size_t i = 0; i < std::min(ranges.size(), kRangesShown); ++i)
-    text += message("{}{}-{}", i == 0 ? "" : " ", ranges[i].first, ranges[i].last);
-  return ranges.size() > kRangesShown ? text + " ..." : text;
-}
-
-std::string rows_not_shown(std::size_t rows) {
-  if (rows <= kRowsShown) return {};
-  return message("and {} more; --json tells all\n", rows - kRowsShown);
-}
-
-std::string stages_table(const FoundJob& job) {
-  const JobPlan& plan = job.search.plan;
-  std::vector<std::vector<std::string>> rows{{"stage", "rank", "layers", "time", "recomputed",
-                                              "swapped", "held", "before", "parameters",
-                                              "begins with"}};
-  for (std::size_t k = 0; k < std::min(plan.stages.size(), kRowsShown); ++k) {
-    const StageEstimate& stage = plan.stages[k];
-    rows.push_back(
-        {message("{}", k), message("{}", plan.actions.rank_of(0, static_cast<std::uint32_t>(k))),
-         layers_text(plan.order.layers, stage), seconds_text(stage.seconds),
-         seconds_text(stage.recompute_seconds), to_string(stage.swapped), to_string(stage.memory),
-         to_string(stage.raw_memory), to_string(stage.parameters),
-         shown_text(
-             job.request.chain.layers[planner::layer_at(plan.order.layers, stage.first_layer)].name,
-             kMostLettersOfName)});
-  }
-  return table_text(rows) + rows_not_shown(plan.stages.size());
-}
-
-/// By class; a row sums up to its peak.
-std::string classes_table(const JobPlan& plan) {
-  std::vector<std::vector<std::string>> rows{{"rank", "weights", "gradients", "optimizer",
-                                              "buffers", "stash", "working", "relayed", "reserved",
-                                              "peak"}};
-  const std::size_t shown = std::min(plan.memory.size(), kRowsShown);
-  for (std::size_t rank = 0; rank < shown; ++rank) {
-    const planner::HeldBytes& held = plan.memory[rank].held;
-    rows.push_back({message("{}", rank), to_string(held.weights), to_string(held.gradients),
-                    to_string(held.optimizer), to_string(held.buffers), to_string(held.stash),
-                    to_string(held.working), to_string(held.relayed), to_string(held.reserved),
-                    to_string(plan.memory[rank].peak)});
-  }
-  return "\nWhat ranks hold at the moment of their peak:\n" + table_text(rows) +
-         rows_not_shown(plan.memory.size());
-}
-
 /// What the search did, so that nobody takes it for more.
 std::string search_text(const FoundJob& job) {
   std::string text = message("in {}", seconds_text(job.search_seconds));
   if (job.search.attempts.size() < 2) return text;
-  text += message(": {} plans", job.search.attempts.size());
+  text += ": " + counted(job.search.attempts.size(), "plan");
   if (job.search.pruned > 0) text += message("; {} more were pruned as slower", job.search.pruned);
   if (job.search.skipped > 0)
     text += message("; {} more were skipped (name one with --schedule)", job.search.skipped);
@@ -137,22 +81,46 @@ std::string search_text(const FoundJob& job) {
 }
 
 std::string memory_reduction_text(const JobPlan& plan) {
-  std::int64_t swaps = 0;
-  std::int64_t recomputed = 0;
-  for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank) {
+  std::uint64_t swaps = 0;
+  std::uint64_t recomputed = 0;
+  for (std::size_t rank = 0; rank < plan.memory.size(); ++rank) {
     swaps += count_of(plan, rank, planner::ActionKind::kSwapOut);
     recomputed += count_of(plan, rank, planner::ActionKind::kRecompute);
   }
   return message("{} whole stashes are swapped in idle time, {} are recomputed", swaps, recomputed);
 }
 
-}  // namespace
-
-std::int64_t count_of(const JobPlan& plan, std::uint32_t rank, planner::ActionKind kind) {
-  const auto& list = plan.actions.ranks[rank];
-  return std::count_if(list.begin(), list.end(),
-                       [&](const planner::Action& action) { return action.kind == kind; });
+ordered_json hosts_json(const FoundJob& job) {
+  ordered_json json = {
+      {"ranks_per_host", job.ranks_per_host},
+      {"memory_bytes", nullptr},
+      {"swaps_to", name_in(kSwapTargets, job.swap_target)},
+      {"peak_bytes", planner::fullest_host(job.search.plan, job.ranks_per_host).count()},
+      {"per_host_bytes", ordered_json::array()}};
+  if (job.host_memory != planner::kNoLimit) json["memory_bytes"] = job.host_memory.count();
+  for (const Bytes held : planner::host_peaks(job.search.plan, job.ranks_per_host))
+    json["per_host_bytes"].push_back(held.count());
+  return json;
 }
+
+/// Nothing is told of orders that were skipped, and JSON has no infinity.
+ordered_json order_json(const FoundJob& job) {
+  const planner::OrderChoice& order = job.search.plan.order;
+  const bool is_open = job.request.chain.may_reorder;
+  const auto known = [&](double seconds) {
+    return is_open && std::isfinite(seconds) ? ordered_json(seconds) : ordered_json();
+  };
+  return {{"name", order.name},
+          {"is_open", is_open},
+          {"is_exact", order.is_exact},
+          {"loss", known(order.loss())},
+          {"seconds", known(order.seconds)},
+          {"recorded_seconds", known(order.recorded_seconds)},
+          {"bound_seconds", known(order.bound_seconds)},
+          {"downsets", order.downsets}};
+}
+
+}  // namespace
 
 std::string job_text(const FoundJob& job) {
   const JobPlan& plan = job.search.plan;
@@ -200,10 +168,54 @@ std::string job_text(const FoundJob& job) {
   if (!plan.not_tried.empty()) text += line("offload", plan.not_tried);
   text += line("planned", search_text(job));
   text += '\n';
-  text += stages_table(job);
-  text += classes_table(plan);
+  text += table_text(stage_columns(job), plan.stages.size());
+  text += "\nWhat ranks hold at the moment of their peak:\n" +
+          table_text(rank_columns(plan), plan.memory.size());
   if (job.machine) text += machine_tables(*job.machine);
   return text + attempts_text(job.search.attempts);
+}
+
+ordered_json job_json(const FoundJob& job) {
+  const JobPlan& plan = job.search.plan;
+  const planner::Partitioner& partitioner = planner::partitioner_named(plan.partitioner);
+  ordered_json json = {{"partitioner", plan.partitioner},
+                       {"partitioner_reading", planner::to_string(partitioner.reading)},
+                       {"schedule", plan.schedule},
+                       {"variant", to_string(plan.variant)},
+                       {"ranks", plan.ranks},
+                       {"data_parallel", plan.data_parallel},
+                       {"micro_batches", plan.micro_batches},
+                       {"batch", plan.batch}};
+  if (plan.device_memory != planner::kNoLimit)
+    json["device_memory_bytes"] = plan.device_memory.count();
+  json["memory_reduction"] = planner::to_string(plan.memory_reduction);
+  json["not_tried"] = plan.not_tried;
+  json["order"] = order_json(job);
+  json["stages"] = table_json(stage_columns(job), plan.stages.size());
+  json["per_rank"] = table_json(rank_columns(plan), plan.memory.size());
+  json["hosts"] = hosts_json(job);
+  if (job.machine) json["machine"] = machine_json(*job.machine);
+  json["step_seconds"] = plan.step_seconds;
+  json["micro_batches_per_second"] = plan.micro_batches_per_second();
+  json["seconds_per_micro_batch"] = plan.seconds_per_micro_batch;
+  json["rounding_gap"] = plan.rounding_gap;
+  json["bubble"] = plan.timing.bubble;
+  json["exposed_communication_seconds"] = plan.exposed_communication_seconds();
+  json["exposed_swap_seconds"] = plan.exposed_swap_seconds();
+  json["peak_bytes"] = plan.peak().count();
+  json["bound"] = plan.bound_seconds;
+  json["gap"] = plan.gap();
+  json["search_seconds"] = job.search_seconds;
+  json["attempts"] = table_json(attempt_columns(job.search.attempts), job.search.attempts.size());
+  json["pruned"] = job.search.pruned;
+  json["skipped"] = job.search.skipped;
+  json["model"] = {{"path", job.path},
+                   {"layers", job.request.chain.layers.size()},
+                   {"micro_batch_seconds", work_of(job.request.chain)},
+                   {"update_seconds", job.request.update_seconds},
+                   {"guesses_forward", job.request.guesses_forward},
+                   {"reserved_bytes", job.request.reserved.count()}};
+  return json;
 }
 
 }  // namespace spillway::cli

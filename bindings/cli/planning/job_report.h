@@ -21,10 +21,15 @@ struct FoundJob {
   std::optional<FoundMachine> machine;
 };
 
-/// The plan as lines and a table of the stages.
+/// The plan as lines and tables.
 std::string job_text(const FoundJob& job);
 
-/// Actions of a kind in the action list of a rank.
-std::int64_t count_of(const planner::JobPlan& plan, std::uint32_t rank, planner::ActionKind kind);
+/// The keys that planning_output.md describes.
+nlohmann::ordered_json job_json(const FoundJob& job);
+
+/// A self-contained SVG of one step: for each rank what it does when, and below it what it holds,
+/// with the memory of its device. Of more than 48 ranks, some in equal distances. Replicas that
+/// share ranks are told apart by shade and by the labels of `micro_batch_label`.
+std::string job_picture(const planner::JobPlan& plan, const std::string& title);
 
 }  // namespace spillway::cli

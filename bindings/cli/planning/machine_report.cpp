@@ -1,11 +1,9 @@
 #include "planning/machine_report.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "planning/machine_names.h"
-#include "planning/planning_text.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 
@@ -14,6 +12,8 @@ namespace spillway::cli {
 using nlohmann::ordered_json;
 using planner::Cluster;
 using planner::JobTiming;
+using planner::LinkClassLoad;
+using planner::MachineRun;
 
 namespace {
 
@@ -23,6 +23,32 @@ std::string speed_text(const Cluster& cluster) {
     return message("those of the profile, on devices {} times as fast (speed_over_profile)", speed);
   return "those of the profile: the description does not say how fast its devices are beside the "
          "profile's (speed_over_profile)";
+}
+
+Columns run_columns(const std::vector<planner::MachineRun>& runs) {
+  const auto schedule = [&](std::size_t i) {
+    return Figure{planner::schedule_text(runs[i].schedule, runs[i].variant), runs[i].schedule};
+  };
+  return {{"schedule", "schedule", schedule},
+          {"", "variant", of(runs, &MachineRun::variant, Figure::name)},
+          {"data-parallel", "data_parallel", of(runs, &MachineRun::data_parallel, Figure::count)},
+          {"swaps to", "swaps_to",
+           [&](auto i) { return Figure::name(name_in(kSwapTargets, runs[i].swap_target)); }},
+          {"step alone", "planned_step_seconds",
+           of(runs, &MachineRun::planned_step_seconds, Figure::seconds)},
+          {"step shared", "step_seconds", of(runs, &MachineRun::step_seconds, Figure::seconds)}};
+}
+
+/// Of runs that go by one name, the fastest: the others are of other cuts, and read as the same.
+std::vector<MachineRun> fastest_of_each_name(const std::vector<MachineRun>& runs) {
+  std::vector<MachineRun> fastest;
+  for (const MachineRun& run : runs)
+    if (std::none_of(fastest.begin(), fastest.end(), [&](const MachineRun& faster) {
+          return faster.schedule == run.schedule && faster.variant == run.variant &&
+                 faster.data_parallel == run.data_parallel && faster.swap_target == run.swap_target;
+        }))
+      fastest.push_back(run);
+  return fastest;
 }
 
 }  // namespace
@@ -41,30 +67,19 @@ std::string failures_text(const Cluster& cluster, std::uint32_t nodes) {
                  seconds_text(planner::best_checkpoint_interval(cluster.failures, nodes)));
 }
 
-std::string link_loads_text(const JobTiming& timing) {
-  std::vector<std::vector<std::string>> rows{{"links", "count", "load", "busiest"}};
-  for (const planner::LinkClassLoad& load : timing.links)
-    rows.push_back({std::string(to_string(load.kind)), message("{}", load.links),
-                    percent_text(load.mean), percent_text(load.busiest)});
-  return table_text(rows);
-}
-
-ordered_json link_loads_json(const JobTiming& timing) {
-  auto list = ordered_json::array();
-  for (const planner::LinkClassLoad& load : timing.links)
-    list.push_back({{"class", to_string(load.kind)},
-                    {"count", load.links},
-                    {"mean_load", load.mean},
-                    {"busiest_load", load.busiest}});
-  return list;
+Columns link_columns(const JobTiming& timing) {
+  return {{"links", "class", [&](auto i) { return Figure::name(to_string(timing.links[i].kind)); }},
+          {"count", "count", of(timing.links, &LinkClassLoad::links, Figure::count)},
+          {"load", "mean_load", of(timing.links, &LinkClassLoad::mean, Figure::share)},
+          {"busiest", "busiest_load", of(timing.links, &LinkClassLoad::busiest, Figure::share)}};
 }
 
 std::string machine_text(const FoundMachine& machine) {
   const Cluster& cluster = machine.cluster;
   const JobTiming& timing = machine.timing;
   std::string text =
-      message("machine   {}: {} of its {} nodes of {} {}\n", cluster.name, timing.nodes,
-              cluster.nodes, cluster.node.devices, cluster.device.name);
+      message("machine   {}: {} of its {} of {} {}\n", cluster.name, timing.nodes,
+              counted(cluster.nodes, "node"), cluster.node.devices, cluster.device.name);
   text += message("times     {}\n", speed_text(cluster));
   text +=
       message("shared    {} per step where ranks share its links, {} idle; a rank waits for {} "
@@ -76,21 +91,13 @@ std::string machine_text(const FoundMachine& machine) {
 }
 
 std::string machine_tables(const FoundMachine& machine) {
-  std::string text = '\n' + link_loads_text(machine.timing);
-  if (machine.runs.size() < 2) return text;
-  std::vector<std::vector<std::string>> rows{
-      {"schedule", "data-parallel", "swaps to", "step alone", "step shared"}};
+  const JobTiming& timing = machine.timing;
+  const std::string text = '\n' + table_text(link_columns(timing), timing.links.size());
+  const std::vector<MachineRun> runs = fastest_of_each_name(machine.runs);
+  if (runs.size() < 2) return text;
   constexpr std::size_t kShown = 12;
-  for (std::size_t i = 0; i < std::min(kShown, machine.runs.size()); ++i) {
-    const planner::MachineRun& run = machine.runs[i];
-    rows.push_back({planner::schedule_text(run.schedule, run.variant),
-                    message("{}", run.data_parallel),
-                    std::string(name_in(kSwapTargets, run.swap_target)),
-                    seconds_text(run.planned_step_seconds), seconds_text(run.step_seconds)});
-  }
-  return text +
-         message("\nThe fastest of {} on the machine:\n", counted(machine.runs.size(), "plan")) +
-         table_text(rows);
+  return text + message("\nThe fastest of {} on the machine:\n", counted(runs.size(), "plan")) +
+         table_text(run_columns(runs), std::min(kShown, runs.size()));
 }
 
 ordered_json machine_json(const FoundMachine& machine) {
@@ -109,17 +116,10 @@ ordered_json machine_json(const FoundMachine& machine) {
        longest_wait(timing, &planner::JobRank::exposed_communication_seconds)},
       {"exposed_swap_seconds", longest_wait(timing, &planner::JobRank::exposed_swap_seconds)},
       {"useful_share", planner::useful_share(cluster.failures, timing.nodes)},
-      {"links", link_loads_json(timing)},
-      {"runs", ordered_json::array()}};
+      {"links", table_json(link_columns(timing), timing.links.size())},
+      {"runs", table_json(run_columns(machine.runs), machine.runs.size())}};
   if (cluster.device.speed_over_profile > 0.0)
     json["speed_over_profile"] = cluster.device.speed_over_profile;
-  for (const planner::MachineRun& run : machine.runs)
-    json["runs"].push_back({{"schedule", run.schedule},
-                            {"variant", run.variant},
-                            {"data_parallel", run.data_parallel},
-                            {"swaps_to", name_in(kSwapTargets, run.swap_target)},
-                            {"planned_step_seconds", run.planned_step_seconds},
-                            {"step_seconds", run.step_seconds}});
   return json;
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "planning/report_table.h"
 #include "spillway/planner/cluster/job_simulation.h"
 #include "spillway/planner/machine/machine_search.h"
 
@@ -26,7 +26,7 @@ nlohmann::ordered_json machine_json(const FoundMachine& machine);
 double longest_wait(const planner::JobTiming& timing, double planner::JobRank::*wait);
 /// Share of the time that failures of so many nodes leave; empty where the description has none.
 std::string failures_text(const planner::Cluster& cluster, std::uint32_t nodes);
-std::string link_loads_text(const planner::JobTiming& timing);
-nlohmann::ordered_json link_loads_json(const planner::JobTiming& timing);
+/// The load of links by class; what is returned refers to `timing`.
+Columns link_columns(const planner::JobTiming& timing);
 
 }  // namespace spillway::cli

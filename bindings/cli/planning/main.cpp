@@ -1,62 +1,115 @@
-// The program that `spillway plan`, `spillway simulate` and `spillway profile --import` become.
+// The program that plans, simulates and imports traces: the command becomes it.
+#include <array>
 #include <iostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "command_line.h"
 #include "exit_codes.h"
 #include "planning/import_command.h"
-#include "planning/planning_help.h"
 #include "planning/planning_options.h"
+#include "planning/stored_job.h"
+#include "planning_program.h"
 #include "profile_options.h"
 #include "spillway/base/clock.h"
 #include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
 
 namespace spillway::cli {
 namespace {
 
 using Words = std::vector<std::string>;
 
+/// Reads the options of a command and carries it out.
+template <auto kLineOf, auto kCarryOut, typename Options>
+int carried_out(const Words& words) {
+  Options options;
+  CommandLine line = kLineOf(options);
+  if (!line.parse(words)) return kDone;
+  if constexpr (std::is_invocable_v<decltype(kCarryOut), Options&, std::ostream&>)
+    return kCarryOut(options, std::cout);
+  else
+    return kCarryOut(options, std::cout, SteadyClock());
+}
+
+/// The picture stood behind --frontier once.
+void refuse_picture_of_frontier(const Words& words) {
+  constexpr std::string_view kFrontier = "--frontier";
+  for (std::size_t at = 0; at < words.size(); ++at) {
+    std::string picture;
+    if (words[at].starts_with(std::string(kFrontier) + "="))
+      picture = words[at].substr(kFrontier.size() + 1);
+    else if (words[at] == kFrontier && at + 1 < words.size() &&
+             (words[at + 1].ends_with(".svg") || words[at + 1].ends_with(".png")))
+      picture = words[at + 1];
+    if (!picture.empty())
+      throw ConfigError("--frontier takes no picture (use --frontier --picture {})", picture);
+  }
+}
+
 int plan(const Words& words) {
-  CommandLine line("plan", kPlanDescription,
-                   "spillway plan [options] PROFILE\n"
-                   "       spillway plan --ranks COUNT [options] PROFILE\n"
-                   "       spillway plan --costs FILE --ranks COUNT [--partitioner NAME]\n"
-                   "       spillway plan --check FILE",
-                   kPlanExamples);
-  PlanOptions given;
-  add_plan_options(line, given);
-  if (!line.parse(split_frontier(words))) return kDone;
-  return plan_from_profile(given, std::cout, SteadyClock());
+  refuse_picture_of_frontier(words);
+  return carried_out<&plan_line, &plan_from_profile, PlanOptions>(words);
+}
+
+/// Options of one device beside options or a plan of many: the file says which are out of place.
+[[noreturn]] void refuse_mixture(const std::string& of_step, const std::string& of_jobs,
+                                 const std::string& file, bool is_job) {
+  if (is_job)
+    throw ConfigError("{} is for a step of one device, and {} is a plan for many ranks, whose "
+                      "machine (--cluster) has the rates (leave it out)",
+                      of_step, file);
+  throw ConfigError(
+      "{} is for plans for many ranks, and {} is none (leave it out, or make one with: "
+      "spillway plan-job {} --ranks COUNT --out FILE)",
+      of_jobs, file, shell_word(file));
 }
 
 int simulate(const Words& words) {
-  CommandLine line("simulate", kSimulateDescription,
-                   "spillway simulate [options] PROFILE\n"
-                   "       spillway simulate [--cluster FILE|NAME] [options] PLAN",
-                   kSimulateExamples);
-  SimulateOptions given;
-  add_simulate_options(line, given);
+  SimulateOptions step;
+  ClusterOptions job;
+  CommandLine line = simulate_line(step, job);
   if (!line.parse(words)) return kDone;
-  return simulate_plan(given, std::cout, SteadyClock());
+  job.plan = step.common.profile;
+  const std::string of_jobs = line.given_in(kOptionsOfJobs);
+  const bool is_job = is_stored_job(job.plan);
+  if (of_jobs.empty() && !is_job) return simulate_plan(step, std::cout, SteadyClock());
+  for (const char* group : {kOptionsOfSteps, kLinksAndDisks})
+    if (const std::string given = line.given_in(group); !given.empty())
+      refuse_mixture(given, of_jobs, job.plan, is_job);
+  job.trace = step.trace;
+  job.json = step.common.json;
+  return simulate_on_cluster(job, std::cout, SteadyClock());
 }
 
 int import(const Words& words) {
   ProfileOptions given;
   CommandLine line = profile_command_line(given);
   if (!line.parse(words)) return kDone;
-  return import_profile(given, line.given_settings());
+  return import_profile(given);
 }
+
+/// As kPlanningCommands has them, and the import of profiles.
+constexpr std::array<int (*)(const Words&), kPlanningCommands.size()> kCommands{
+    &plan,
+    &carried_out<&plan_job_line, &plan_job, JobOptions>,
+    &carried_out<&check_line, &check_plan, CheckOptions>,
+    &carried_out<&rebalance_line, &rebalance_plan, RebalanceOptions>,
+    &carried_out<&costs_line, &cut_costs, CostOptions>,
+    &simulate};
 
 int dispatch(const Words& words) {
   const std::string command = words.empty() ? "" : words.front();
   const Words rest(words.empty() ? words.end() : words.begin() + 1, words.end());
-  if (command == "plan") return plan(rest);
-  if (command == "simulate") return simulate(rest);
+  std::string all;
+  for (std::size_t i = 0; i < kCommands.size(); ++i) {
+    if (command == kPlanningCommands[i]) return kCommands[i](rest);
+    all += message("`spillway {}`, ", kPlanningCommands[i]);
+  }
   if (command == "profile") return import(rest);
-  throw ConfigError(
-      "this program serves `spillway plan`, `spillway simulate` and `spillway profile "
-      "--import` (see spillway --help)");
+  throw ConfigError("this program serves {}and `spillway profile --import` (see spillway --help)",
+                    all);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/planner/clp/clp_solver.h"
 
 namespace spillway::cli {
@@ -78,15 +79,14 @@ std::string replay_text(const PlanningStep& step, const planner::ReplayError::Ca
 
 PlanningCase case_for(const PlanningStep& step, Bytes budget, const planner::SwapLimits& limits,
                       BoundEffort effort) {
-  const planner::ClpSolver solver;
-  planner::BoundOptions options;
-  if (effort == BoundEffort::kTight) options.solver = &solver;
+  const auto solver = effort == BoundEffort::kTight ? planner::make_clp_solver() : nullptr;
   try {
-    return {step, budget, limits, planner::bound_plan(step.profile.tape, limits, options)};
+    return {step, budget, limits,
+            planner::bound_plan(step.profile.tape, limits, {.solver = solver.get()})};
   } catch (const std::bad_alloc&) {
-    throw PlanError("memory ran out while the bound of a step of {} operators was computed, which "
-                    "every plan is held against (give the command more memory{})",
-                    step.profile.tape.ops.size(),
+    throw PlanError("memory ran out while the bound of a step of {} was computed, which every plan "
+                    "is held against (give the command more memory{})",
+                    counted(step.profile.tape.ops.size(), "operator"),
                     effort == BoundEffort::kTight ? ", or try --bound quick" : "");
   }
 }
@@ -131,20 +131,17 @@ EvaluatedPlan plan_with(const planner::Strategy& strategy, const PlanningCase& p
     evaluated.plan = make_plan(strategy, planning, [&] {
       return evaluated.figures.was_cut = seconds(clock.now() - begin) >= most_seconds;
     });
-    evaluated.figures.planning_seconds = seconds(clock.now() - begin);
   } catch (const planner::ReplayError& error) {
-    evaluated.figures.planning_seconds = seconds(clock.now() - begin);
     evaluated.figures.refusal = replay_text(planning.step, error.cause());
     evaluated.figures.cannot_replay = true;
   } catch (const Error& error) {
-    evaluated.figures.planning_seconds = seconds(clock.now() - begin);
     evaluated.figures.refusal = error.what();
   } catch (const std::bad_alloc&) {
-    evaluated.figures.planning_seconds = seconds(clock.now() - begin);
-    evaluated.figures.refusal = message("memory ran out while it planned a step of {} operators",
-                                        planning.step.profile.tape.ops.size());
+    evaluated.figures.refusal = message("memory ran out while it planned a step of {}",
+                                        counted(planning.step.profile.tape.ops.size(), "operator"));
     evaluated.figures.ran_out_of_memory = true;
   }
+  evaluated.figures.planning_seconds = seconds(clock.now() - begin);
   if (evaluated.figures.is_possible()) {
     PlanFigures figures = figures_of(planning, evaluated.plan);
     figures.planning_seconds = evaluated.figures.planning_seconds;

@@ -5,6 +5,7 @@
 
 #include "planning/planning_step.h"
 #include "spillway/base/clock.h"
+#include "spillway/planner/step_bound.h"
 #include "spillway/planner/step_events.h"
 #include "spillway/planner/step_plan.h"
 #include "spillway/planner/strategies.h"

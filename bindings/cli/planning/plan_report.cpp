@@ -1,9 +1,7 @@
 #include "planning/plan_report.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
-#include "planning/planning_text.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/base/shown_text.h"
@@ -16,12 +14,6 @@ namespace {
 
 constexpr std::size_t kCausesShown = 5;
 constexpr std::size_t kCausesKept = 20;  // In JSON.
-constexpr std::size_t kLabel = 10;
-
-std::string line(std::string label, const std::string& text) {
-  label.resize(kLabel, ' ');
-  return label + text + "\n";
-}
 
 std::string origin_text(const PlanningStep& step) {
   const profile::ProfileOrigin& origin = step.profile.origin;
@@ -87,9 +79,27 @@ std::string source_text(const ChosenRates& rates) {
   return message("{}; {}", rates.source, rates.far->source);
 }
 
-std::string moved_text(const ChosenRates& rates, const PlanFigures& figures) {
+/// Plans move whole pages, and runs of the last page of a tensor the part that it has: told where
+/// that makes more than a tenth of all.
+std::string pages_text(const PlanningStep& step) {
+  Bytes whole;
+  Bytes used;
+  for (std::size_t i = 0; i < step.profile.bytes_of_value.size(); ++i) {
+    whole += step.profile.page_size * step.profile.tape.values[i].pages;
+    used += step.profile.bytes_of_value[i];
+  }
+  if (10 * used >= 9 * whole) return {};
+  return message(
+      ", in whole pages of {}, of which a run moves what is in use (of all tensors {})",
+      step.profile.page_size,
+      percent_text(static_cast<double>(used.count()) / static_cast<double>(whole.count())));
+}
+
+std::string moved_text(const PlanningStep& step, const ChosenRates& rates,
+                       const PlanFigures& figures) {
   if (figures.written == Bytes(0) && figures.read == Bytes(0)) return "nothing is swapped";
-  std::string text = message("{} out, {} in per step", figures.written, figures.read);
+  std::string text =
+      message("{} out, {} in per step{}", figures.written, figures.read, pages_text(step));
   if (figures.read > figures.written)
     text += ", some of it from copies written once and still good";
   if (figures.demand_reads > 0)
@@ -126,20 +136,18 @@ std::string causes_text(const char* title, const char* each,
 
 ordered_json rates_json(const std::string& source, const profile::TransferRates& rates) {
   ordered_json json = {{"source", source}};
-  for (const profile::RateField& field : profile::kRateFields) json[field.key] = rates.*field.field;
+  json.update(profile::rates_json<ordered_json>(rates));
   return json;
 }
 
-ordered_json causes_json(const std::vector<StallCause>& causes, const char* what,
-                         const char* count) {
-  ordered_json list = ordered_json::array();
-  for (std::size_t i = 0; i < std::min(causes.size(), kCausesKept); ++i)
-    list.push_back({{what, causes[i].what},
-                    {"seconds", causes[i].seconds()},
-                    {"for_tensors_seconds", causes[i].pages_seconds},
-                    {"for_room_seconds", causes[i].room_seconds},
-                    {count, causes[i].count}});
-  return list;
+Figure causes(const std::vector<StallCause>& causes, const char* what, const char* count) {
+  const Columns columns{
+      {"", what, of(causes, &StallCause::what, Figure::name)},
+      {"", "seconds", of(causes, &StallCause::seconds, Figure::seconds)},
+      {"", "for_tensors_seconds", of(causes, &StallCause::pages_seconds, Figure::seconds)},
+      {"", "for_room_seconds", of(causes, &StallCause::room_seconds, Figure::seconds)},
+      {"", count, of(causes, &StallCause::count, Figure::count)}};
+  return {{}, table_json(columns, std::min(causes.size(), kCausesKept))};
 }
 
 /// As `spillway run --budget` takes it: of a GPU for that one alone.
@@ -174,14 +182,17 @@ std::string plan_text(const PlanningStep& step, const ChosenRates& rates,
   std::string text = step_text(step, rates);
   const double share = static_cast<double>(figures.budget.count()) /
                        static_cast<double>(std::max<std::uint64_t>(1, step.needed.count()));
-  text += line("budget", message("{}, {} of what is needed; in a run: --budget {}", figures.budget,
-                                 percent_text(share), budget_of_run(step, figures.budget)));
+  text += line("budget", message("{}, {}; in a run: --budget {}", figures.budget,
+                                 figures.budget > step.needed
+                                     ? std::string("more than is needed, so all of it fits")
+                                     : percent_text(share) + " of what is needed",
+                                 budget_of_run(step, figures.budget)));
   text += line("strategy", figures.source.empty()
                                ? figures.strategy
                                : message("{}, after {}", figures.strategy, figures.source));
   text += line("time", time_text(step, figures));
   text += line("bound", bound_text(step, figures));
-  text += line("swapped", moved_text(rates, figures));
+  text += line("swapped", moved_text(step, rates, figures));
   text += line("recompute", recompute_text(figures));
   text += line("peak", message("{} of tensors in memory", figures.peak));
   if (figures.planning_seconds > 0.0)
@@ -199,71 +210,91 @@ std::string comparison_text(const PlanningStep& step, const ChosenRates& rates,
   if (!plans.empty())
     text += line("budget", message("{}; in a run: --budget {}", plans.front().budget,
                                    budget_of_run(step, plans.front().budget)));
-  std::vector<std::vector<std::string>> rows{
-      {"strategy", "step", "x in-core", "gap", "out", "in", "recomputed", "peak", "planned"}};
-  std::string sources;
-  for (const PlanFigures& plan : plans) {
-    if (!plan.source.empty()) sources += message("  {}: {}\n", plan.strategy, plan.source);
-    if (!plan.is_possible()) {
-      rows.push_back(
-          {plan.strategy, "-", "-", "-", "-", "-", "-", "-", seconds_text(plan.planning_seconds)});
-      sources += message("  {} has no plan here: {}\n", plan.strategy, plan.refusal);
-      continue;
-    }
-    rows.push_back({plan.strategy, seconds_text(plan.step_seconds),
-                    ratio_text(plan.step_seconds, step.incore_seconds), percent_text(plan.gap()),
-                    to_string(plan.written), to_string(plan.read),
-                    seconds_text(plan.recompute_seconds), to_string(plan.peak),
-                    seconds_text(plan.planning_seconds)});
-  }
+  std::string refusals;
+  for (const PlanFigures& plan : plans)
+    if (!plan.is_possible())
+      refusals += message("{} has no plan here: {}\n", plan.strategy, plan.refusal);
   text += '\n';
-  text += table_text(rows);
-  return sources.empty() ? text : text + "\nSources:\n" + sources;
+  text += table_text(
+      plan_columns(step, rates, plans), plans.size(),
+      {"strategy", "step", "x in-core", "gap", "out", "in", "recomputed", "peak", "planned"});
+  if (!refusals.empty()) text += '\n' + refusals;
+  return text + "\nspillway plan --help says what each strategy does, and after whom\n";
+}
+
+Columns plan_columns(const PlanningStep& step, const ChosenRates& rates,
+                     std::span<const PlanFigures> plans) {
+  using Plan = PlanFigures;
+  const auto seconds = [=](double Plan::*field) {
+    return if_possible(plans, field, Figure::seconds);
+  };
+  const auto bytes = [=](auto part) { return if_possible(plans, part, Figure::bytes); };
+  const auto count = [=](std::uint64_t Plan::*field) {
+    return if_possible(plans, field, Figure::count);
+  };
+  const auto share = [=](auto part) { return if_possible(plans, part, Figure::share); };
+  const auto of_needed = [needed = static_cast<double>(step.needed.count())](Bytes budget) {
+    return Figure::share(static_cast<double>(budget.count()) / needed);
+  };
+  const auto of_incore = [incore = step.incore_seconds](double step_seconds) {
+    return Figure{ratio_text(step_seconds, incore)};
+  };
+  const auto bound_kind = [](const planner::StepBound& bound) {
+    return Figure::name(planner::name_of(bound.kind));
+  };
+  const auto operators = [](const auto& all) { return causes(all, "operator", "operators"); };
+  const auto values = [](const auto& all) { return causes(all, "value", "waits"); };
+  Columns columns{
+      {"strategy", "strategy", of(plans, &Plan::strategy, Figure::name)},
+      {"", "source", of(plans, &Plan::source, Figure::name)},
+      {"", "is_possible", of(plans, &Plan::is_possible, Figure::flag)},
+      {"", "refusal", of(plans, &Plan::refusal, Figure::name)},
+      {"budget", "budget_bytes", of(plans, &Plan::budget, Figure::bytes)},
+      {"share", "", of(plans, &Plan::budget, of_needed)},
+      {"planned", "planning_seconds", of(plans, &Plan::planning_seconds, Figure::seconds)},
+      {"", "search_was_cut", of(plans, &Plan::was_cut, Figure::flag)},
+      {"step", "step_seconds", seconds(&Plan::step_seconds)},
+      {"x in-core", "", if_possible(plans, &Plan::step_seconds, of_incore)},
+      {"bound", "bound_seconds", seconds(&Plan::bound_seconds)},
+      {"", "bound_kind", if_possible(plans, &Plan::bound, bound_kind)},
+      {"", "bound_recomputed_share",
+       share([](const Plan& plan) { return plan.bound.recomputed_share; })},
+      {"gap", "gap", share(&Plan::gap)},
+      {"peak", "peak_bytes", bytes(&Plan::peak)},
+      {"", "swapped_bytes", bytes([](const Plan& plan) { return plan.written + plan.read; })},
+      {"out", "swapped_out_bytes", bytes(&Plan::written)},
+      {"in", "swapped_in_bytes", bytes(&Plan::read)},
+      {"recomputed", "recompute_seconds", seconds(&Plan::recompute_seconds)},
+      {"", "recomputed_values", count(&Plan::recomputed_values)},
+      {"", "replayed_operators", count(&Plan::replayed_operators)},
+      {"", "stall_seconds", seconds(&Plan::stall_seconds)},
+      {"", "interference_seconds", seconds(&Plan::interference_seconds)},
+      {"", "demand_reads", count(&Plan::demand_reads)},
+      {"", "forced_out_bytes", bytes(&Plan::forced_out)},
+      {"", "is_settled", if_possible(plans, &Plan::is_settled, Figure::flag)},
+      {"", "stalls_by_operator", if_possible(plans, &Plan::stalls_by_operator, operators)},
+      {"", "stalls_by_value", if_possible(plans, &Plan::stalls_by_value, values)}};
+  if (!rates.far) return columns;
+  columns.insert(
+      columns.end(),
+      {{"", "host_out_bytes",
+        bytes([](const Plan& plan) { return plan.written - plan.far_written; })},
+       {"", "host_in_bytes", bytes([](const Plan& plan) { return plan.read - plan.far_read; })},
+       {"", "disk_out_bytes", bytes(&Plan::far_written)},
+       {"", "disk_in_bytes", bytes(&Plan::far_read)},
+       {"", "host_peak_bytes", bytes(&Plan::host_peak)}});
+  return columns;
 }
 
 ordered_json figures_json(const PlanningStep& step, const ChosenRates& rates,
                           const PlanFigures& figures) {
-  ordered_json json = {{"strategy", figures.strategy},
-                       {"source", figures.source},
-                       {"is_possible", figures.is_possible()},
-                       {"refusal", figures.refusal},
-                       {"budget_bytes", figures.budget.count()},
-                       {"needed_bytes", step.needed.count()},
-                       {"small_bytes", step.profile.small_bytes.count()},
-                       {"smallest_budget_bytes", step.smallest.count()},
-                       {"smallest_budget_operator", neediest_text(step)},
-                       {"smallest_budget_of_step_bytes", step.smallest_of_step.count()},
-                       {"incore_seconds", step.incore_seconds},
-                       {"planning_seconds", figures.planning_seconds},
-                       {"search_was_cut", figures.was_cut}};
-  if (figures.is_possible()) {
-    json["step_seconds"] = figures.step_seconds;
-    json["bound_seconds"] = figures.bound_seconds;
-    json["bound_kind"] = planner::name_of(figures.bound.kind);
-    json["bound_recomputed_share"] = figures.bound.recomputed_share;
-    json["gap"] = figures.gap();
-    json["peak_bytes"] = figures.peak.count();
-    json["swapped_bytes"] = (figures.written + figures.read).count();
-    json["swapped_out_bytes"] = figures.written.count();
-    json["swapped_in_bytes"] = figures.read.count();
-    if (rates.far) {
-      json["host_out_bytes"] = (figures.written - figures.far_written).count();
-      json["host_in_bytes"] = (figures.read - figures.far_read).count();
-      json["disk_out_bytes"] = figures.far_written.count();
-      json["disk_in_bytes"] = figures.far_read.count();
-      json["host_peak_bytes"] = figures.host_peak.count();
-    }
-    json["recompute_seconds"] = figures.recompute_seconds;
-    json["recomputed_values"] = figures.recomputed_values;
-    json["replayed_operators"] = figures.replayed_operators;
-    json["stall_seconds"] = figures.stall_seconds;
-    json["interference_seconds"] = figures.interference_seconds;
-    json["demand_reads"] = figures.demand_reads;
-    json["forced_out_bytes"] = figures.forced_out.count();
-    json["is_settled"] = figures.is_settled;
-    json["stalls_by_operator"] = causes_json(figures.stalls_by_operator, "operator", "operators");
-    json["stalls_by_value"] = causes_json(figures.stalls_by_value, "value", "waits");
-  }
+  ordered_json json = row_json(plan_columns(step, rates, {&figures, 1}), 0);
+  json["needed_bytes"] = step.needed.count();
+  json["small_bytes"] = step.profile.small_bytes.count();
+  json["smallest_budget_bytes"] = step.smallest.count();
+  json["smallest_budget_operator"] = neediest_text(step);
+  json["smallest_budget_of_step_bytes"] = step.smallest_of_step.count();
+  json["incore_seconds"] = step.incore_seconds;
   json["rates"] = rates_json(rates.source, rates.rates);
   if (rates.far) {
     json["disk_rates"] = rates_json(rates.far->source, rates.far->rates);
@@ -276,10 +307,6 @@ ordered_json figures_json(const PlanningStep& step, const ChosenRates& rates,
                      {"operators", step.profile.tape.ops.size()},
                      {"values", step.profile.tape.values.size()}};
   return json;
-}
-
-std::string json_text(const ordered_json& json) {
-  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace spillway::cli

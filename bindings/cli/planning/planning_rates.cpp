@@ -1,18 +1,15 @@
 #include "planning/planning_rates.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <initializer_list>
 #include <limits>
 #include <utility>
 #include <vector>
 
-#include "setting_values.h"
 #include "spillway/base/bytes.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/base/shown_text.h"
-#include "spillway/base/transfer_rate.h"
 #include "spillway/runtime/host_tier.h"
 #include "spillway/runtime/settings/settings.h"
 #include "spillway/runtime/settings/spill_directories.h"
@@ -24,56 +21,21 @@ using profile::TransferRates;
 
 namespace {
 
-double number_in(const std::string& text, const char* option, const char* unit) {
-  double value = 0.0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, status] = std::from_chars(text.data(), end, value);
-  if (status != std::errc() || stop != end)
-    throw ConfigError("{}: '{}' is no number{}", option, shown_text(text), unit);
-  return value;
-}
-
-double duplex_in(const std::string& text) {
-  const double share = number_in(text, "--duplex", "");
-  if (!(share >= profile::kLeastDuplexShare && share <= 1.0))
-    throw ConfigError("--duplex is {}, not from {} to 1", share, profile::kLeastDuplexShare);
-  return share;
-}
-
 ChosenRates given_rates(const RateOptions& options) {
-  for (const auto& [option, text, other] :
-       {std::tuple{"--link-out", &options.link_out, "--link-in"},
-        std::tuple{"--link-in", &options.link_in, "--link-out"}}) {
-    if (text->empty())
-      throw ConfigError("{} is missing beside {}: a link has a rate in either direction", option,
-                        other);
-  }
   TransferRates rates;
-  rates.write_bytes_per_second = rate_in(options.link_out, "--link-out");
-  rates.read_bytes_per_second = rate_in(options.link_in, "--link-in");
+  rates.write_bytes_per_second = *options.link_out;
+  rates.read_bytes_per_second = *options.link_in;
   // A link of its own beside the processors' memory: both directions at once, nobody slowed down.
-  rates.duplex_share = options.duplex.empty() ? 1.0 : duplex_in(options.duplex);
+  rates.duplex_share = options.duplex.value_or(1.0);
   rates.interference_seconds_per_byte = 0.0;
   return {rates, "given"};
 }
 
-/// As a run reads them, whose sizes mean nothing here.
-std::vector<std::string> directories_in(const std::string& text) {
-  runtime::Settings settings;
-  runtime::assign_setting(settings, "nvme", text, "--nvme");
-  if (settings.host_tier > Bytes())
-    throw ConfigError("--nvme: {} of memory before the disks are for runs: plans take them as "
-                      "--host-memory (leave the ram: out)",
-                      settings.host_tier);
-  std::vector<std::string> paths;
-  for (const swap::SpillDirectory& directory : settings.nvme) {
-    if (directory.limit > Bytes(0))
-      throw ConfigError("--nvme: {} has a size of {}, which is for runs: plans need the rates of "
-                        "{} alone (leave the size out)",
-                        directory.path, directory.limit, directory.path);
-    paths.push_back(directory.path);
-  }
-  return paths;
+/// Where nobody has named a file, nothing may have been measured so far.
+topology::DiskRates known_rates(const RateOptions& options) {
+  return options.rates.empty()
+             ? topology::DiskRates::load_if_there(topology::default_disk_rates_path())
+             : topology::DiskRates::load(options.rates);
 }
 
 std::string known_directories(const topology::DiskRates& disks) {
@@ -89,20 +51,27 @@ const topology::DiskRate& rate_of(const topology::DiskRates& disks, const std::s
   if (const auto* rate = disks.find(here.path, "")) return *rate;
   // Only the recorded rates of this machine are known to be of its mounts: a file that was named
   // may come from another one, where a directory of this name lies on another disk.
-  if (file == topology::default_disk_rates_path() && here.is_directory)
+  const bool is_own = file == topology::default_disk_rates_path();
+  if (is_own && here.is_directory)
     if (const auto* rate = disks.find(here.path, here.mount_point.value_or(""))) return *rate;
+  if (is_own && disks.all().empty())
+    throw ConfigError(
+        "--nvme {}: nobody has measured it (do so with: spillway bench-io {}; or name "
+        "its rates with --link-out and --link-in)",
+        directory, shell_word(directory));
   throw ConfigError("{} has no rates of {} (measured there:{}; measure it with: spillway bench-io "
-                    "{})",
-                    file, directory, known_directories(disks), shell_word(directory));
+                    "{}{})",
+                    file, directory, known_directories(disks),
+                    is_own ? "" : message("--rates {} ", shell_word(file)), shell_word(directory));
 }
 
 ChosenRates measured_rates(const RateOptions& options, const profile::StepProfile& profile) {
   const std::string file =
       options.rates.empty() ? topology::default_disk_rates_path() : options.rates;
-  const auto disks = topology::DiskRates::load(file);
+  const topology::DiskRates disks = known_rates(options);
   std::vector<std::string> names;
   if (!options.nvme.empty()) {
-    names = directories_in(options.nvme);
+    names = options.nvme;
   } else if (disks.all().size() == 1) {
     names = {disks.all().front().directory};
   } else if (disks.all().empty()) {
@@ -165,88 +134,43 @@ ChosenRates measured_link(const RateOptions& options) {
                     known_links(rates), shell_word(options.rates));
 }
 
-TransferRates given_disks(const RateOptions& options) {
-  TransferRates rates;
-  rates.write_bytes_per_second = rate_in(options.disk_out, "--disk-out");
-  rates.read_bytes_per_second = rate_in(options.disk_in, "--disk-in");
-  return rates;
-}
-
-/// The first option of several that was given, with its value; empty: none.
-std::string given_of(std::initializer_list<std::pair<const char*, const std::string*>> options) {
-  for (const auto& [option, text] : options)
-    if (!text->empty()) return message("{} {}", option, *text);
-  return {};
-}
-
-/// What the profile says of its disks is enough.
-bool has_tiers_of_profile(const RateOptions& options, const profile::StepProfile& profile) {
-  return profile.disks && given_of({{"--link-out", &options.link_out},
-                                    {"--link-in", &options.link_in},
-                                    {"--duplex", &options.duplex},
-                                    {"--rates", &options.rates},
-                                    {"--nvme", &options.nvme},
-                                    {"--disk-out", &options.disk_out},
-                                    {"--disk-in", &options.disk_in},
-                                    {"--gpu", &options.gpu}})
-                              .empty();
-}
-
+/// What neither the profile nor the options say, and what both a link and a file of rates say.
 void refuse_half_tiers(const RateOptions& options) {
-  const bool has_disk = !options.disk_out.empty() || !options.disk_in.empty();
-  if (options.host_memory.empty()) {
+  const bool has_link = options.link_out.has_value();
+  const bool has_file = options.has_measured_disks();
+  if (!options.host_memory) {
     if (!options.gpu.empty())
       throw ConfigError("--gpu {} belongs to --host-memory, which is missing: it is what lies "
                         "behind the link of a GPU",
                         options.gpu);
-    const std::string link =
-        given_of({{"--link-out", &options.link_out}, {"--link-in", &options.link_in}});
-    const std::string disks = given_of({{"--rates", &options.rates}, {"--nvme", &options.nvme}});
-    if (!link.empty() && !disks.empty())
-      throw ConfigError("{} and {} both say what transfers take: leave one out, or put disks "
-                        "behind a link with --host-memory SIZE",
-                        link, disks);
-    if (!has_disk) return;
-    const bool is_out = !options.disk_out.empty();
-    throw ConfigError(
-        "{} {} belongs to --host-memory, which is missing: a disk alone is --link-out "
-        "and --link-in, or --rates",
-        is_out ? "--disk-out" : "--disk-in", is_out ? options.disk_out : options.disk_in);
+    if (has_link && has_file)
+      throw ConfigError("--link-out {} and {} both say what transfers take: leave one out, or put "
+                        "disks behind a link with --host-memory SIZE",
+                        *options.link_out / 1e9,
+                        options.rates.empty() ? "--nvme" : "--rates " + options.rates);
+    return;
   }
-  const bool link_is_measured = options.link_out.empty() && options.link_in.empty();
-  if (link_is_measured && options.rates.empty())
+  const std::string size = as_option(*options.host_memory);
+  if (!has_link && options.rates.empty())
     throw ConfigError("--host-memory {} lies behind a link: name its rates with --link-out and "
                       "--link-in, or with --rates FILE (measure a GPU's with: spillway bench-io "
                       "--rates FILE --device cuda:0)",
-                      options.host_memory);
-  if (link_is_measured && !options.duplex.empty())
-    throw ConfigError("--duplex {} belongs to --link-out and --link-in, which are missing",
-                      options.duplex);
-  if (!link_is_measured && !options.gpu.empty())
-    throw ConfigError("--gpu {} names a measured link, and --link-out and --link-in name another: "
-                      "leave one out",
-                      options.gpu);
-  const bool has_file = (!options.rates.empty() && !link_is_measured) || !options.nvme.empty();
-  if (has_disk && has_file)
+                      size);
+  if (has_link && options.disk_out && has_file)
     throw ConfigError("--disk-out and --disk-in say what --rates and --nvme say, too: name one of "
                       "the two");
-  if (!has_disk && !has_file && !link_is_measured)
+  if (has_link && !options.disk_out && !has_file)
     throw ConfigError("--host-memory {} has an end, and nothing is named that takes the rest: name "
                       "disks with --disk-out and --disk-in, or with --rates; or leave it out",
-                      options.host_memory);
-  if (has_disk && (options.disk_out.empty() || options.disk_in.empty()))
-    throw ConfigError("{} is missing beside {}: a disk has a rate in either direction",
-                      options.disk_out.empty() ? "--disk-out" : "--disk-in",
-                      options.disk_out.empty() ? "--disk-in" : "--disk-out");
+                      size);
 }
 
 Bytes host_memory_in(const RateOptions& options, const profile::StepProfile& profile) {
-  const Bytes size = size_in("--host-memory", options.host_memory);
-  if (size < profile.page_size)
-    throw ConfigError("--host-memory {} holds no page of {}; without host memory, give --link-out "
-                      "and --link-in the rates of the disk",
-                      options.host_memory, profile.page_size);
-  return size;
+  if (*options.host_memory < profile.page_size)
+    throw ConfigError("--host-memory of {} holds no page of {}; without host memory, give "
+                      "--link-out and --link-in the rates of the disk",
+                      *options.host_memory, profile.page_size);
+  return *options.host_memory;
 }
 
 /// A GPU's operators run beside the disks of its host and are not slowed down by them.
@@ -254,10 +178,12 @@ DisksBehind disks_behind(const RateOptions& options, const profile::StepProfile&
   DisksBehind disks;
   disks.host_memory = host_memory_in(options, profile);
   ChosenRates chosen{{}, "given"};
-  if (options.disk_out.empty())
+  if (options.disk_out) {
+    chosen.rates.write_bytes_per_second = *options.disk_out;
+    chosen.rates.read_bytes_per_second = *options.disk_in;
+  } else {
     chosen = measured_rates(options, profile);
-  else
-    chosen.rates = given_disks(options);
+  }
   disks.rates = chosen.rates;
   disks.rates.interference_seconds_per_byte = 0.0;
   disks.source = chosen.source;
@@ -283,34 +209,23 @@ ChosenRates rates_of_profile(const TransferRates& rates) {
                          guesses_write ? "out" : "in")};
 }
 
-/// As a file of `bench-io` and the directories of `nvme` are about what a step of two tiers has.
-bool measures_tiers_of_profile(const RateOptions& options, const profile::StepProfile& profile) {
-  return profile.disks && given_of({{"--link-out", &options.link_out},
-                                    {"--link-in", &options.link_in},
-                                    {"--duplex", &options.duplex},
-                                    {"--disk-out", &options.disk_out},
-                                    {"--disk-in", &options.disk_in}})
-                              .empty();
-}
-
 /// A link and disks behind it, as the run that was recorded had them.
 ChosenRates tiers_of_profile(const RateOptions& options, const profile::StepProfile& profile) {
   const std::string source = "of the profile, from where it was recorded";
-  Bytes host_memory = profile.disks->host_pages * profile.page_size;
-  if (!options.host_memory.empty()) host_memory = host_memory_in(options, profile);
+  Bytes host_memory = profile.disks->near_pages * profile.page_size;
+  if (options.host_memory) host_memory = host_memory_in(options, profile);
   ChosenRates chosen{*profile.rates, source};
   chosen.far =
       DisksBehind{profile.disks->rates, host_memory, rates_of_profile(profile.disks->rates).source};
   return chosen;
 }
 
-/// The same, with the rates of what the file knows of: of the link, of disks, or of both.
+/// The same, with the rates of what a named file knows of: of the link, of disks, or of both.
 ChosenRates measured_tiers(const RateOptions& options, const profile::StepProfile& profile) {
   ChosenRates chosen = tiers_of_profile(options, profile);
-  const auto known = topology::DiskRates::load(
-      options.rates.empty() ? topology::default_disk_rates_path() : options.rates);
-  const bool names_link = !options.rates.empty() && !known.links().empty();
-  if (names_link || !options.gpu.empty()) {
+  if (!options.has_measured_disks()) return chosen;
+  const topology::DiskRates known = known_rates(options);
+  if ((!options.rates.empty() && !known.links().empty()) || !options.gpu.empty()) {
     const ChosenRates link = measured_link(options);
     chosen.rates = link.rates;
     chosen.source = link.source;
@@ -325,29 +240,35 @@ ChosenRates measured_tiers(const RateOptions& options, const profile::StepProfil
 
 }  // namespace
 
-double rate_in(const std::string& text, const char* option) {
-  const double rate = 1e9 * number_in(text, option, " of GB/s");
-  if (!is_transfer_rate(rate))
-    throw ConfigError("{}: {} GB/s is no rate of a link or a disk (give from {} to {})", option,
-                      shown_text(text), kLeastTransferRate / 1e9, kMostTransferRate / 1e9);
-  return rate;
+std::vector<std::string> directories_in(const std::string& text) {
+  runtime::Settings settings;
+  runtime::assign_setting(settings, "nvme", text, "--nvme");
+  if (settings.host_tier > Bytes())
+    throw ConfigError("--nvme: {} of memory before the disks are for runs: plans take them as "
+                      "--host-memory (leave the ram: out)",
+                      settings.host_tier);
+  std::vector<std::string> paths;
+  for (const swap::SpillDirectory& directory : settings.nvme) {
+    if (directory.limit > Bytes(0))
+      throw ConfigError("--nvme: {} has a size of {}, which is for runs: plans need the rates of "
+                        "{} alone (leave the size out)",
+                        directory.path, directory.limit, directory.path);
+    paths.push_back(directory.path);
+  }
+  return paths;
 }
 
 ChosenRates choose_rates(const RateOptions& options, const profile::StepProfile& profile) {
-  if (has_tiers_of_profile(options, profile)) return tiers_of_profile(options, profile);
-  if (measures_tiers_of_profile(options, profile)) return measured_tiers(options, profile);
+  const bool has_link = options.link_out.has_value();
+  if (profile.disks && !has_link && !options.disk_out) return measured_tiers(options, profile);
   refuse_half_tiers(options);
-  if (!options.host_memory.empty()) {
-    const bool link_is_measured = options.link_out.empty() && options.link_in.empty();
-    ChosenRates chosen = link_is_measured ? measured_link(options) : given_rates(options);
+  if (options.host_memory) {
+    ChosenRates chosen = has_link ? given_rates(options) : measured_link(options);
     chosen.far = disks_behind(options, profile);
     return chosen;
   }
-  if (!options.link_out.empty() || !options.link_in.empty()) return given_rates(options);
-  if (!options.duplex.empty())
-    throw ConfigError("--duplex {} belongs to --link-out and --link-in, which are missing",
-                      options.duplex);
-  if (!options.rates.empty() || !options.nvme.empty()) return measured_rates(options, profile);
+  if (has_link) return given_rates(options);
+  if (options.has_measured_disks()) return measured_rates(options, profile);
   if (profile.rates) return rates_of_profile(*profile.rates);
   return {TransferRates{}, "guesses for a fair NVMe disk; see --rates and --link-out"};
 }

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "spillway/base/bytes.h"
 #include "spillway/planner/swap_plan.h"
@@ -10,17 +11,21 @@
 
 namespace spillway::cli {
 
-/// Options about transfers, as given; an empty text: not given.
+/// Options about transfers. A link has a rate in either direction, and so have disks; both
+/// directions of one are there, or none.
 struct RateOptions {
-  std::string link_out{};  ///< GB/s, 10^9 bytes.
-  std::string link_in{};
-  std::string duplex{};  ///< In (0, 1].
-  std::string rates{};   ///< File of `bench-io`.
-  std::string nvme{};    ///< Directories, separated by commas, whose rates in that file add up.
-  std::string host_memory{};  ///< Size of the tier between the link and the disks, if there is one.
-  std::string disk_out{};     ///< GB/s, of the disks behind that tier.
-  std::string disk_in{};
+  std::optional<double> link_out{};  ///< Bytes per second.
+  std::optional<double> link_in{};
+  std::optional<double> duplex{};      ///< In (0, 1].
+  std::string rates{};                 ///< File of `bench-io`.
+  std::vector<std::string> nvme{};     ///< Directories whose rates in that file add up.
+  std::optional<Bytes> host_memory{};  ///< Size of the tier between the link and the disks.
+  std::optional<double> disk_out{};    ///< Bytes per second, of the disks behind that tier.
+  std::optional<double> disk_in{};
   std::string gpu{};  ///< Whose link in the file of --rates it is; empty: the only one.
+
+  bool operator==(const RateOptions&) const = default;
+  bool has_measured_disks() const { return !rates.empty() || !nvme.empty(); }
 };
 
 /// Disks behind a link, and how much the host memory between them holds.
@@ -40,12 +45,13 @@ struct ChosenRates {
 /// defaults. With host memory there are two tiers: the link first, which may be that of a measured
 /// GPU, and the disks behind it; those of a profile that has both, of which a file
 /// of rates and the size of the host memory take the place of what they name. Throws ConfigError
-/// for words that contradict each other, for rates that no link or disk has, with their value, and
-/// for a directory that was not measured; IoError for a file that is not there.
+/// for options that contradict each other with this profile, and for a directory that was not
+/// measured; IoError for a file that is not there.
 ChosenRates choose_rates(const RateOptions& options, const profile::StepProfile& profile);
 
-/// A rate in GB/s as bytes per second. Throws ConfigError with option and text.
-double rate_in(const std::string& text, const char* option);
+/// Directories as a run reads them. Throws ConfigError for those with sizes, which mean nothing
+/// here.
+std::vector<std::string> directories_in(const std::string& text);
 
 /// The disks as the planner sees them; none without host memory.
 std::optional<planner::FarTier> far_tier(const ChosenRates& rates, Bytes page_size);

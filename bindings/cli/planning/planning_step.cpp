@@ -58,27 +58,31 @@ Bytes in_memory(const PlanningStep& step, std::uint64_t pages) {
   return pages * step.profile.page_size + step.profile.small_bytes;
 }
 
-Bytes budget_in(const PlanningStep& step, std::string_view text) {
-  runtime::Settings settings;
-  try {
-    runtime::assign_setting(settings, "budget", text, "--budget");
-  } catch (const ConfigError&) {
-    throw ConfigError(
-        "--budget: '{}' is neither a size (4GiB) nor a share above 0 of the {} that the "
-        "step needs (50%)",
-        shown_text(text), step.needed);
-  }
-  const runtime::BudgetRequest& asked = settings.budget;
-  if (!settings.device_budgets.empty())
-    throw ConfigError("--budget: '{}' names devices, which is for runs; a plan is for one device "
-                      "(give a size, 4GiB, or a share of the {} that the step needs, 50%)",
-                      shown_text(text), step.needed);
-  if (asked.kind == runtime::BudgetRequest::Kind::kAuto)
-    throw ConfigError("--budget: 'auto' is for runs; a plan needs a size (4GiB) or a share of the "
-                      "{} that the step needs (50%)",
-                      step.needed);
+ValueKind<StepBudget> budgets() {
+  return {"SIZE|PERCENT%", [](const std::string& option, const std::string& text) {
+            runtime::Settings settings;
+            bool is_read = true;
+            try {
+              runtime::assign_setting(settings, "budget", text, option);
+            } catch (const ConfigError&) {
+              is_read = false;
+            }
+            const bool names_devices = !settings.device_budgets.empty();
+            if (is_read && !names_devices && settings.budget.kind != StepBudget::Kind::kAuto)
+              return settings.budget;
+            throw ConfigError("{}: '{}' is neither a size (4GiB) nor a share above 0 of what the "
+                              "step needs (50%){}",
+                              option, shown_text(text),
+                              !is_read        ? ""
+                              : names_devices ? "; budgets by device are for runs, a plan is for "
+                                                "one device"
+                                              : "; auto is for runs");
+          }};
+}
+
+Bytes budget_in(const PlanningStep& step, const StepBudget& asked) {
   Bytes budget = asked.size;
-  if (asked.kind == runtime::BudgetRequest::Kind::kPercent)
+  if (asked.kind == StepBudget::Kind::kPercent)
     budget = Bytes(static_cast<std::uint64_t>(
         std::floor(asked.percent / 100.0 * static_cast<double>(step.needed.count()))));
   // What the rest of the program needs is told, but known from above only: less may do.

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "planning/planning_rates.h"
+#include "setting_values.h"
 #include "spillway/base/bytes.h"
 #include "spillway/planner/swap_plan.h"
 #include "spillway/profile/step_profile.h"
@@ -31,9 +32,15 @@ PlanningStep to_step(profile::StepProfile profile, std::string path);
 /// Bytes in memory when so many pages are.
 Bytes in_memory(const PlanningStep& step, std::uint64_t pages);
 
-/// "4GiB", or "50%" of what the step needs. Throws ConfigError for other words and BudgetError,
-/// naming the smallest one and the operator that sets it, for a budget that is too small.
-Bytes budget_in(const PlanningStep& step, std::string_view text);
+/// A size, or a share of what a step needs.
+using StepBudget = runtime::BudgetRequest;
+
+/// "4GiB" or "50%", as --budget has it.
+ValueKind<StepBudget> budgets();
+
+/// In bytes. Throws BudgetError, naming the smallest one and the operator that sets it, for a
+/// budget that is too small.
+Bytes budget_in(const PlanningStep& step, const StepBudget& asked);
 
 /// Where tensors too small for the profile to list are much of what the step needs: their bytes,
 /// and what plans and runs make of them. Empty elsewhere.

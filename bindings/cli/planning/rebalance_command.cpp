@@ -1,178 +1,337 @@
 #include "planning/rebalance_command.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
+#include <vector>
 
 #include "exit_codes.h"
-#include "planning/job_contradictions.h"
+#include "output_files.h"
 #include "planning/job_machine.h"
-#include "planning/plan_report.h"
-#include "planning/progress_line.h"
-#include "planning/rebalance_report.h"
+#include "planning/job_tables.h"
+#include "planning/planning_step.h"
 #include "planning/stored_job.h"
-#include "setting_values.h"
+#include "progress_line.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/base/shown_text.h"
+#include "spillway/planner/job/job_rebalance.h"
 #include "spillway/planner/job/measured_model.h"
 
 namespace spillway::cli {
 
+using nlohmann::ordered_json;
+using planner::JobFileStage;
+using planner::JobPlan;
 using planner::JobRequest;
+using planner::LayerIndex;
+using planner::RankMove;
+using planner::RebalanceChoice;
+using planner::StageEstimate;
 
 namespace {
 
-constexpr std::uint32_t kMostStepsLeft = 1'000'000'000;
+/// A stored plan that was taken up with a new profile.
+struct RebalanceReport {
+  std::string profile;  ///< Path.
+  std::string path;     ///< Path of the stored plan.
+  std::optional<double> steps_left;
+  planner::JobFile stored;
+  planner::JobRequest request;
+  planner::RebalancedJob job;
+  double search_seconds = 0.0;
 
-/// What makes a plan of its own, or is about links that the stored plan has.
-void refuse_beside_rebalance(const PlanOptions& options) {
-  const JobOptions& job = options.job;
-  const RateOptions& rates = options.common.rates;
-  refuse_any({{"--check", &job.check},
-              {"--costs", &job.costs},
-              {"--partitioner", &job.partitioner},
-              {"--order", &job.order},
-              {"--svg", &job.picture},
-              {"--topology", &job.topology},
-              {"--ranks-per-host", &job.ranks_per_host},
-              {"--rates", &rates.rates},
-              {"--nvme", &rates.nvme},
-              {"--disk-out", &rates.disk_out},
-              {"--disk-in", &rates.disk_in}},
-             "has no place beside --rebalance, which goes on with a stored plan and its links");
-  if (job.compare) throw ConfigError("--compare has no place beside --rebalance");
-}
-
-/// Words about what the plan holds, which may be repeated but say nothing else.
-class HeldWords {
- public:
-  HeldWords(const PlanOptions& options, const JobRequest& stored)
-      : words_(options), path_(options.job.rebalance), stored_(stored) {}
-
-  void require_counts() const {
-    const JobOptions& job = words_.job;
-    require_count("--ranks", job.ranks, stored_.ranks);
-    require_count("--micro-batches", job.micro_batches, stored_.micro_batches);
-    require_count("--batch", job.batch, stored_.batch);
-    require_count("--data-parallel", job.data_parallel, stored_.data_parallel);
+  /// The moves to make; null where the stages stay.
+  const planner::RebalanceChoice* chosen() const {
+    return job.chosen ? &job.choices[*job.chosen] : nullptr;
   }
-
-  void require_schedule() const {
-    const std::string& text = words_.job.schedule;
-    if (text.empty()) return;
-    const std::string held = planner::schedule_text(stored_.schedule, stored_.variant);
-    const planner::NamedSchedule named =
-        text == planner::kAnySchedule ? planner::NamedSchedule{} : planner::schedule_in(text);
-    const bool is_same =
-        named.generator != nullptr && named.generator->name == stored_.schedule &&
-        (named.variant == planner::JobVariant{} || named.variant == stored_.variant);
-    require(is_same, "--schedule", text, held);
-  }
-
-  /// A limit that the plan has not may be said now.
-  void limit(const char* option, const std::string& text, Bytes& held) const {
-    if (text.empty()) return;
-    const Bytes size = size_in(option, text);
-    require(held == planner::kNoLimit || held == size, option, text, to_string(held));
-    held = size;
-  }
-
-  /// So may a link. `is_known`: the plan has one.
-  void link(const char* option, const std::string& text, double rate, bool is_known,
-            double& held) const {
-    constexpr double kRounding = 1e-9;
-    require(!is_known || std::abs(rate - held) <= kRounding * held, option, text, gb_per_s(held));
-    held = rate;
-  }
-
- private:
-  void require_count(const char* option, const std::string& text, std::uint32_t held) const {
-    if (text.empty()) return;
-    require(count_in(option, text, 1, planner::kMostRanksOfJob) == held, option, text,
-            message("{}", held));
-  }
-
-  void require(bool is_same, const char* option, const std::string& text,
-               const std::string& held) const {
-    if (!is_same)
-      throw ConfigError("{} {} contradicts {}, which has {} (leave it out, or plan anew without "
-                        "--rebalance)",
-                        option, shown_text(text), path_, held);
-  }
-
-  const PlanOptions& words_;
-  const std::string& path_;
-  const JobRequest& stored_;
 };
 
-void hold_to_options(const PlanOptions& options, const profile::StepProfile& profile,
-                     JobRequest& request) {
-  const RateOptions& rates = options.common.rates;
-  const HeldWords held(options, request);
-  held.require_counts();
-  held.require_schedule();
-  held.limit("--device-memory", options.job.device_memory, request.device_memory);
-  if (!options.job.link.empty())
-    held.link("--link", options.job.link, rate_in(options.job.link, "--link"),
-              !std::isinf(request.link.bytes_per_second), request.link.bytes_per_second);
-  RateOptions host;
-  host.link_out = rates.link_out;
-  host.link_in = rates.link_in;
-  host.duplex = rates.duplex;
-  if (!(host.link_out + host.link_in + host.duplex).empty())
-    held.link("--link-out", host.link_out, swap_rates(host, 1, profile).host,
-              request.swap_bytes_per_second > 0.0, request.swap_bytes_per_second);
-  if (!rates.host_memory.empty() && request.swap_bytes_per_second == 0.0)
+std::string steps_text(double count) { return counted(static_cast<std::uint64_t>(count), "step"); }
+
+const std::string& name_at(const RebalanceReport& report, LayerIndex place) {
+  return report.request.chain.layers[planner::layer_at(report.stored.order, place)].name;
+}
+
+Figure range_figure(LayerIndex first, LayerIndex last) { return {message("{}-{}", first, last)}; }
+
+/// "aten::convolution #4 to aten::relu #5"
+std::string names_text(const RebalanceReport& report, const RankMove& move) {
+  const std::string first = shown_text(name_at(report, move.first_layer), kMostLettersOfLayer);
+  if (move.first_layer == move.last_layer) return first;
+  return first + " to " + shown_text(name_at(report, move.last_layer), kMostLettersOfLayer);
+}
+
+/// "pays after 3 steps, and gains 1.20 s in 100 steps"
+std::string pays_text(const RebalanceReport& report, const RebalanceChoice& choice) {
+  if (!report.job.before) return "pays at once: without it nothing runs";
+  const double before = report.job.step_before();
+  std::string text = message("pays after {}", steps_text(choice.pays_after(before).value_or(0.0)));
+  if (!report.steps_left) return text + " (--steps-left names how many are left)";
+  const double gained = *report.steps_left * (before - choice.step_seconds) - choice.move_seconds;
+  return text +
+         message(", and gains {} in {}", seconds_text(gained), steps_text(*report.steps_left));
+}
+
+/// What a step took and takes, and what it costs to get there.
+std::string times_text(const RebalanceReport& report) {
+  std::string text =
+      message("a step took {} when it was planned", seconds_text(report.stored.step_seconds));
+  const RebalanceChoice* const choice = report.chosen();
+  const double before = report.job.step_before();
+  if (report.job.before)
+    text += message(", takes {} now as it is cut", seconds_text(before));
+  else
+    text += message("; as it is cut it does not run any more: {}", report.job.refusal);
+  if (!choice) return text + ", and stays so";
+  text += message(", {} re-balanced", seconds_text(choice->step_seconds));
+  if (report.job.before)
+    text += message(" ({})", signed_percent_text(choice->step_seconds / before - 1.0));
+  return text + message("; the flush takes {}, which {}", seconds_text(choice->move_seconds),
+                        pays_text(report, *choice));
+}
+
+/// Why the stages stay.
+std::string stay_text(const RebalanceReport& report) {
+  if (report.job.choices.empty() && report.job.without_room > 0)
+    return message(
+        "nothing: ranks have no room for layers on the way to what would be quicker ({})",
+        counted(report.job.without_room, "choice"));
+  if (report.job.choices.empty()) return "nothing: no move of layers makes the step quicker";
+  double soonest = report.job.choices.front().pays_after(report.job.step_before()).value_or(0.0);
+  for (const RebalanceChoice& each : report.job.choices)
+    soonest = std::min(soonest, each.pays_after(report.job.step_before()).value_or(soonest));
+  return message("nothing: the first move to pay does so after {}, and {} left",
+                 steps_text(soonest),
+                 steps_text(*report.steps_left) + (*report.steps_left == 1.0 ? " is" : " are"));
+}
+
+std::string whole_text(const RebalanceReport& report, const RebalanceChoice& choice) {
+  const auto messages = std::count_if(choice.moves.begin(), choice.moves.end(),
+                                      [](const RankMove& each) { return each.bytes > Bytes(0); });
+  std::string text = message("{} in {}, {} at the end of a step", to_string(choice.bytes),
+                             counted(static_cast<std::size_t>(messages), "message"),
+                             counted(choice.rounds, "round"));
+  if (report.request.data_parallel > 1)
+    text += message("; each of {} pipelines does the same", report.request.data_parallel);
+  if (std::isinf(report.request.link.bytes_per_second))
+    text += "; messages take no time in this plan (--link names a rate)";
+  return text;
+}
+
+/// Null for what is not known.
+Figure seconds_if_known(double seconds) {
+  return std::isfinite(seconds) ? Figure::seconds(seconds) : Figure{"-"};
+}
+
+Figure pays_after(const RebalanceReport& report, const RebalanceChoice& choice) {
+  const auto steps = choice.pays_after(report.job.step_before());
+  if (!steps) return {steps_text(0.0)};
+  return {steps_text(*steps), static_cast<std::uint64_t>(*steps)};
+}
+
+Columns move_columns(const RebalanceReport& report, const std::vector<RankMove>& moves) {
+  return {
+      {"round", "round", of(moves, &RankMove::round, Figure::count)},
+      {"from rank", "from_rank", of(moves, &RankMove::from_rank, Figure::count)},
+      {"to rank", "to_rank", of(moves, &RankMove::to_rank, Figure::count)},
+      {"layers", "",
+       [&](auto i) { return range_figure(moves[i].first_layer, moves[i].last_layer); }},
+      {"", "first", of(moves, &RankMove::first_layer, Figure::count)},
+      {"", "last", of(moves, &RankMove::last_layer, Figure::count)},
+      {"", "first_name",
+       [&](auto i) { return Figure::name(name_at(report, moves[i].first_layer)); }},
+      {"", "last_name", [&](auto i) { return Figure::name(name_at(report, moves[i].last_layer)); }},
+      {"bytes", "bytes", of(moves, &RankMove::bytes, Figure::bytes)},
+      {"time", "seconds", of(moves, &RankMove::seconds, Figure::seconds)},
+      {"which are", "", [&](auto i) { return Figure{names_text(report, moves[i])}; }}};
+}
+
+Columns stage_columns(const RebalanceReport& report) {
+  const JobPlan& plan = report.job.plan;
+  const std::vector<StageEstimate>& stages = plan.stages;
+  const std::vector<JobFileStage>& stored = report.stored.stages;
+  const auto before = [&](std::size_t k) {
+    return report.job.before ? seconds_if_known(report.job.before->stages[k].seconds) : Figure{"-"};
+  };
+  return {{"stage", "", [](auto k) { return Figure::count(k); }},
+          {"rank", "rank",
+           [&](auto k) {
+             return Figure::count(plan.actions.rank_of(0, static_cast<std::uint32_t>(k)));
+           }},
+          {"layers", "",
+           [&](auto k) { return range_figure(stages[k].first_layer, stages[k].last_layer); }},
+          {"", "first", of(stages, &StageEstimate::first_layer, Figure::count)},
+          {"", "last", of(stages, &StageEstimate::last_layer, Figure::count)},
+          {"before", "", [&](auto k) { return range_figure(stored[k].first, stored[k].last); }},
+          {"", "first_before", of(stored, &JobFileStage::first, Figure::count)},
+          {"", "last_before", of(stored, &JobFileStage::last, Figure::count)},
+          {"time", "seconds", of(stages, &StageEstimate::seconds, Figure::seconds)},
+          {"before", "seconds_before", before},
+          {"held", "memory_bytes", of(stages, &StageEstimate::memory, Figure::bytes)}};
+}
+
+Columns choice_columns(const RebalanceReport& report) {
+  const std::vector<RebalanceChoice>& choices = report.job.choices;
+  return {
+      {"step", "step_seconds", of(choices, &RebalanceChoice::step_seconds, Figure::seconds)},
+      {"moves", "moved_bytes", of(choices, &RebalanceChoice::bytes, Figure::bytes)},
+      {"rounds", "rounds", of(choices, &RebalanceChoice::rounds, Figure::count)},
+      {"flush", "move_seconds", of(choices, &RebalanceChoice::move_seconds, Figure::seconds)},
+      {"pays after", "pays_after_steps", [&](auto i) { return pays_after(report, choices[i]); }}};
+}
+
+/// The step before and after, each move, whether it pays, other choices, and the stages.
+std::string rebalance_text(const RebalanceReport& report) {
+  const planner::JobRequest& request = report.request;
+  const RebalanceChoice* const choice = report.chosen();
+  std::string text = line("model", message("{}, {}, {} for a micro-batch", report.profile,
+                                           counted(request.chain.layers.size(), "layer"),
+                                           seconds_text(work_of(request.chain))));
+  text += line("plan", message("{}: {} on {} of {}, {} per step", report.path,
+                               planner::schedule_text(request.schedule, request.variant),
+                               counted(request.data_parallel, "pipeline"),
+                               counted(report.stored.actions.rank_count(), "rank"),
+                               counted(request.micro_batches, "micro-batch")));
+  text += line("times", times_text(report));
+  text += line("moves", choice ? whole_text(report, *choice) : stay_text(report));
+  text += line("peak", message("{} on the fullest rank", report.job.plan.peak()));
+  text += line("planned", message("in {}", seconds_text(report.search_seconds)));
+  if (choice)
+    text += "\nMoves:\n" + table_text(move_columns(report, choice->moves), choice->moves.size());
+  text += "\nStages, on the times of the new profile:\n" +
+          table_text(stage_columns(report), report.job.plan.stages.size());
+  const std::size_t choices = report.job.choices.size();
+  if (choices < (choice ? 2U : 1U)) return text;
+  return text + "\nAll choices:\n" + table_text(choice_columns(report), choices, {}, choices);
+}
+
+/// The keys that planning_output.md describes.
+ordered_json rebalance_json(const RebalanceReport& report) {
+  const planner::JobRequest& request = report.request;
+  const RebalanceChoice* const choice = report.chosen();
+  const double before = report.job.step_before();
+  ordered_json json = {{"plan", report.path},
+                       {"partitioner", request.partitioner},
+                       {"schedule", planner::schedule_text(request.schedule, request.variant)},
+                       {"ranks", request.ranks},
+                       {"data_parallel", request.data_parallel},
+                       {"micro_batches", request.micro_batches},
+                       {"batch", request.batch},
+                       {"planned_step_seconds", report.stored.step_seconds},
+                       {"step_seconds_before", seconds_if_known(before).json},
+                       {"refusal_before", report.job.refusal},
+                       {"step_seconds", report.job.plan.step_seconds},
+                       {"bound", report.job.plan.bound_seconds},
+                       {"peak_bytes", report.job.plan.peak().count()}};
+  json["steps_left"] = report.steps_left
+                           ? ordered_json(static_cast<std::uint64_t>(*report.steps_left))
+                           : ordered_json();
+  json["pays"] = choice != nullptr;
+  json["pays_after_steps"] = choice ? pays_after(report, *choice).json : ordered_json();
+  json["gained_seconds"] = choice && report.steps_left && report.job.before
+                               ? ordered_json(*report.steps_left * (before - choice->step_seconds) -
+                                              choice->move_seconds)
+                               : ordered_json();
+  json["moved_bytes"] = choice ? choice->bytes.count() : 0;
+  json["move_seconds"] = choice ? choice->move_seconds : 0.0;
+  json["rounds"] = choice ? choice->rounds : 0;
+  json["moves"] = choice ? table_json(move_columns(report, choice->moves), choice->moves.size())
+                         : ordered_json::array();
+  json["stages"] = table_json(stage_columns(report), report.job.plan.stages.size());
+  json["choices"] = table_json(choice_columns(report), report.job.choices.size());
+  json["choices_without_room"] = report.job.without_room;
+  json["search_seconds"] = report.search_seconds;
+  json["model"] = {{"path", report.profile},
+                   {"layers", request.chain.layers.size()},
+                   {"micro_batch_seconds", work_of(request.chain)}};
+  return json;
+}
+
+void require_same(bool is_same, const char* option, const std::string& said,
+                  const std::string& held, const std::string& plan) {
+  if (!is_same)
+    throw ConfigError("{} of {} contradicts {}, which has {} (leave it out, or plan anew with: "
+                      "spillway plan-job)",
+                      option, said, plan, held);
+}
+
+/// A limit that the plan has not may be said now.
+void hold_limit(const char* option, const std::optional<Bytes>& said, const std::string& plan,
+                Bytes& held) {
+  if (!said) return;
+  require_same(held == planner::kNoLimit || held == *said, option, to_string(*said),
+               to_string(held), plan);
+  held = *said;
+}
+
+/// So may a link. `is_known`: the plan has one.
+void hold_link(const char* option, double rate, bool is_known, const std::string& plan,
+               double& held) {
+  constexpr double kRounding = 1e-9;
+  require_same(!is_known || std::abs(rate - held) <= kRounding * held, option, gb_per_s(rate),
+               gb_per_s(held), plan);
+  held = rate;
+}
+
+void hold_to_options(const RebalanceOptions& options, const planner::JobFile& stored,
+                     const profile::StepProfile& profile, JobRequest& request) {
+  const RateOptions& rates = options.rates;
+  hold_limit("--device-memory", options.device_memory, options.plan, request.device_memory);
+  if (options.link)
+    hold_link("--link", *options.link, !std::isinf(request.link.bytes_per_second), options.plan,
+              request.link.bytes_per_second);
+  if (rates.link_out)
+    hold_link("--link-out", swap_rates(rates, 1, profile).host, request.swap_bytes_per_second > 0.0,
+              options.plan, request.swap_bytes_per_second);
+  if (rates.host_memory && stored.swaps_to_disks)
+    throw ConfigError(
+        "--host-memory {} has no place beside {}, which swaps to disks (leave it out)",
+        as_option(*rates.host_memory), options.plan);
+  if (rates.host_memory && request.swap_bytes_per_second == 0.0)
     throw ConfigError(
         "--host-memory {} is for what is swapped, and {} has no link to the host (add "
         "--link-out and --link-in)",
-        rates.host_memory, options.job.rebalance);
-  held.limit("--host-memory", rates.host_memory, request.host_memory);
+        as_option(*rates.host_memory), options.plan);
+  hold_limit("--host-memory", rates.host_memory, options.plan, request.host_memory);
 }
 
 }  // namespace
 
-int rebalance_plan(const PlanOptions& options, std::ostream& out, const Clock& clock) {
-  const std::string& path = options.job.rebalance;
-  refuse_beside_rebalance(options);
-  if (options.common.profile.empty())
-    throw ConfigError("PROFILE is missing: the step of one micro-batch as it runs now, recorded "
-                      "since {} was made (see spillway plan --help)",
-                      path);
-  std::optional<double> steps_left;
-  if (!options.job.steps_left.empty())
-    steps_left = count_in("--steps-left", options.job.steps_left, 1, kMostStepsLeft);
-  std::vector<NamedFile> read = files_read(options.common);
-  read.push_back({"--rebalance", path});
-  check_outputs(read, {{"--out", options.out}});
-
+int rebalance_plan(const RebalanceOptions& options, std::ostream& out, const Clock& clock) {
+  const std::string& path = options.plan;
+  check_outputs({{"PLAN", path}, {"PROFILE", options.profile}}, {{"--out", options.out}});
+  if (is_stored_job(options.profile) && !is_stored_job(path))
+    throw ConfigError(
+        "{} is a plan for many ranks, and stands in the place of the profile (spillway "
+        "rebalance {} {})",
+        options.profile, shell_word(options.profile), shell_word(path));
   const planner::JobFile stored = stored_job(stored_job_text(path), path);
-  const profile::StepProfile profile = load_step(options.common.profile).profile;
+  const profile::StepProfile profile = load_step(options.profile).profile;
   RebalanceReport report;
-  report.profile = options.common.profile;
+  report.profile = options.profile;
   report.path = path;
-  report.steps_left = steps_left;
+  if (options.steps_left) report.steps_left = *options.steps_left;
   report.stored = stored;
   report.request =
-      planner::request_of(stored, path, planner::measured_model(profile), options.common.profile);
-  if (stored.swaps_to_disks)
-    refuse_any({{"--host-memory", &options.common.rates.host_memory}},
-               "has no place beside --rebalance of a plan that swaps to disks");
-  hold_to_options(options, profile, report.request);
+      planner::request_of(stored, path, planner::measured_model(profile), options.profile);
+  hold_to_options(options, stored, profile, report.request);
   const TimePoint begin = clock.now();
   {
     ProgressLine progress;
-    progress.show(message("re-balancing {} layers on {} ranks", report.request.chain.layers.size(),
-                          report.request.ranks));
-    report.job = planner::rebalance_job(report.request, steps_left);
+    progress.show(message("re-balancing {} on {}",
+                          counted(report.request.chain.layers.size(), "layer"),
+                          counted(report.request.ranks, "rank")));
+    report.job = planner::rebalance_job(report.request, report.steps_left);
     progress.clear();
   }
   report.search_seconds = seconds(clock.now() - begin);
   if (!options.out.empty())
     store_job(report.job.plan, report.request.chain, swap_target_of(stored), stored.cluster,
               options.out);
-  if (options.common.json) {
+  if (options.json) {
     out << json_text(rebalance_json(report));
     return kDone;
   }

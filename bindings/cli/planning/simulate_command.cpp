@@ -3,13 +3,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
-#include <tuple>
 
 #include "exit_codes.h"
-#include "planning/cluster_command.h"
 #include "planning/plan_report.h"
 #include "planning/step_trace.h"
-#include "planning/stored_job.h"
 #include "planning/trace_overlay.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
@@ -29,12 +26,6 @@ struct Simulated {
   ChosenRates rates;
 };
 
-bool names_rates(const RateOptions& options) {
-  return !(options.link_out + options.link_in + options.duplex + options.rates + options.nvme +
-           options.host_memory + options.disk_out + options.disk_in)
-              .empty();
-}
-
 /// That the plan counts on other tensors beside its own than the profile has.
 std::string text_of_other_small(const planner::PlanFile& file, const std::string& name,
                                 const PlanningStep& step) {
@@ -51,14 +42,6 @@ std::string text_of_other_small(const planner::PlanFile& file, const std::string
 }
 
 Simulated stored_plan(const SimulateOptions& options, const PlanningStep& step) {
-  for (const auto& [option, text, reason] :
-       {std::tuple{"--budget", &options.common.budget, "has its own"},
-        std::tuple{"--strategy", &options.common.strategy, "has its own"},
-        std::tuple{"--effort", &options.common.effort, "is not searched for"}}) {
-    if (!text->empty())
-      throw ConfigError("{} {} has no place beside --plan: a stored plan {} (leave it out)", option,
-                        *text, reason);
-  }
   const std::string text = topology::text_of_file(
       options.plan, message("spillway plan {} --budget SIZE --out {}",
                             shell_word(options.common.profile), shell_word(options.plan)));
@@ -69,7 +52,7 @@ Simulated stored_plan(const SimulateOptions& options, const PlanningStep& step) 
     simulated.rates.far =
         DisksBehind{file.far->rates, file.far->near_pages * file.page_size, "of the plan"};
   // Other rates than the plan was made for: what it does on another machine.
-  if (names_rates(options.common.rates))
+  if (options.common.rates != RateOptions{})
     simulated.rates = choose_rates(options.common.rates, step.profile);
   simulated.limits = file.limits();
   simulated.limits.rates = simulated.rates.rates;
@@ -78,27 +61,23 @@ Simulated stored_plan(const SimulateOptions& options, const PlanningStep& step) 
   simulated.plan =
       planner::fit_plan(file, options.plan, profile.tape, profile.page_size, simulated.limits,
                         [&](profile::OpIndex op) { return profile.kinds[profile.kind_of_op[op]]; });
-  simulated.figures =
-      figures_of(case_for(step, file.budget, simulated.limits, bound_effort(options.common.bound)),
-                 simulated.plan);
+  simulated.figures = figures_of(
+      case_for(step, file.budget, simulated.limits, options.common.bound), simulated.plan);
   if (file.small_bytes != step.profile.small_bytes)
     log_warning("{}", text_of_other_small(file, options.plan, step));
   return simulated;
 }
 
 Simulated new_plan(const SimulateOptions& options, const PlanningStep& step, const Clock& clock) {
-  if (options.common.budget.empty())
+  if (!options.common.budget)
     throw ConfigError("name what to simulate: a plan with --plan FILE, or a budget to plan for "
                       "with --budget SIZE");
-  if (options.common.strategy == "all")
-    throw ConfigError("one plan is simulated at a time: name one strategy instead of 'all'");
   Simulated simulated;
   simulated.rates = choose_rates(options.common.rates, step.profile);
-  const Bytes budget = budget_in(step, options.common.budget);
+  const Bytes budget = budget_in(step, *options.common.budget);
   simulated.limits = limits_for(step, budget, simulated.rates);
   EvaluatedPlan evaluated = plan_asked_for(
-      options.common, case_for(step, budget, simulated.limits, bound_effort(options.common.bound)),
-      clock);
+      options.common, case_for(step, budget, simulated.limits, options.common.bound), clock);
   simulated.plan = std::move(evaluated.plan);
   simulated.figures = std::move(evaluated.figures);
   return simulated;
@@ -137,9 +116,7 @@ std::optional<profile::StepTrace> trace_of_run(const std::string& file, const Pl
 }  // namespace
 
 int simulate_plan(const SimulateOptions& options, std::ostream& out, const Clock& clock) {
-  if (options.has_machine() || is_stored_job(options.common.profile))
-    return simulate_on_cluster(options, out, clock);
-  std::vector<NamedFile> read = files_read(options.common);
+  std::vector<NamedFile> read = files_read(options.common.profile, options.common.rates);
   read.push_back({"--plan", options.plan});
   read.push_back({"--beside", options.beside});
   check_outputs(read, {{"--trace", options.trace}});
@@ -165,8 +142,8 @@ int simulate_plan(const SimulateOptions& options, std::ostream& out, const Clock
     return kDone;
   }
   out << plan_text(step, simulated.rates, simulated.figures)
-      << message("model     {} for one simulation of {} operators\n", seconds_text(model),
-                 simulated.plan.steps.tape.ops.size());
+      << message("model     {} for one simulation of {}\n", seconds_text(model),
+                 counted(simulated.plan.steps.tape.ops.size(), "operator"));
   if (beside) out << overlay_text(step, *beside);
   if (!options.trace.empty())
     out << "trace written to " << options.trace << "; open it in https://ui.perfetto.dev or "

@@ -1,12 +1,13 @@
 #include "planning/stored_job.h"
 
-#include <algorithm>
 #include <array>
-#include <cctype>
+#include <filesystem>
 #include <fstream>
 #include <string_view>
 
+#include "output_files.h"
 #include "spillway/base/error.h"
+#include "spillway/base/file_format.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/schedule/schedule_csv.h"
 #include "spillway/topology/atomic_file.h"
@@ -15,12 +16,7 @@ namespace spillway::cli {
 
 namespace {
 
-bool is_action_csv(const std::string& path) {
-  std::string ending = path.substr(path.size() - std::min<std::size_t>(4, path.size()));
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  return ending == ".csv";
-}
+bool is_action_csv(const std::string& path) { return ending_of(path) == ".csv"; }
 
 /// Whose action lists are in a file of actions.
 std::string readers_text(const planner::JobPlan& plan) {
@@ -37,10 +33,15 @@ std::string readers_text(const planner::JobPlan& plan) {
 
 std::string stored_job_text(const std::string& path) {
   return topology::text_of_file(
-      path, message("spillway plan PROFILE --ranks COUNT --out {}", shell_word(path)));
+      path, message("spillway plan-job PROFILE --ranks COUNT --out {}", shell_word(path)));
 }
 
 planner::JobFile stored_job(const std::string& text, const std::string& path) {
+  if (is_action_csv(path))
+    throw ConfigError(
+        "{} has lists of actions alone, without memory and time (store the plan under "
+        "a name that ends in .json: spillway plan-job PROFILE --ranks COUNT --out {})",
+        path, shell_word(std::filesystem::path(path).replace_extension(".json").string()));
   planner::JobFile file = planner::parse_job_file(text, path);
   if (const auto fault = planner::job_fault(file)) throw PlanError("{}: {}", path, *fault);
   machine_of(file, path);
@@ -48,11 +49,12 @@ planner::JobFile stored_job(const std::string& text, const std::string& path) {
 }
 
 bool is_stored_job(const std::string& path) {
+  if (is_action_csv(path)) return true;
   std::array<char, 256> begin{};
   std::ifstream file(path, std::ios::binary);
   file.read(begin.data(), begin.size());
   const std::string_view text(begin.data(), static_cast<std::size_t>(file.gcount()));
-  return text.find("\"spillway-job-plan\"") != std::string_view::npos;
+  return text.find(message("\"{}\"", kJobPlanFormat.name)) != std::string_view::npos;
 }
 
 std::optional<planner::Cluster> machine_of(const planner::JobFile& file, const std::string& path) {
@@ -78,7 +80,7 @@ void store_job(const planner::JobPlan& plan, const planner::ModelChain& chain,
 
 std::string stored_text(const planner::JobPlan& plan, const std::string& path) {
   const bool is_action_csv_path = is_action_csv(path);
-  return message("\n{} stored in {}{}; check {} with: spillway plan --check {}\n",
+  return message("\n{} stored in {}{}; check {} with: spillway check {}\n",
                  is_action_csv_path ? "actions" : "plan", path,
                  is_action_csv_path ? readers_text(plan) : "", is_action_csv_path ? "them" : "it",
                  shell_word(path));

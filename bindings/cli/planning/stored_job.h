@@ -16,8 +16,8 @@ std::string stored_job_text(const std::string& path);
 /// `job_fault` finds.
 planner::JobFile stored_job(const std::string& text, const std::string& path);
 
-/// Whether there is a plan for many ranks in this file, by its first lines; not in one that cannot
-/// be read.
+/// Whether there is a plan for many ranks in this file, or its lists of actions: by its first
+/// lines, and by the ending of its name. Not in one that cannot be read.
 bool is_stored_job(const std::string& path);
 
 /// The machine that a plan was made for, where it was made for one. Throws what `parse_cluster`

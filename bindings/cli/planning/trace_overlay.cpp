@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 
-#include "planning/planning_text.h"
+#include "planning/report_table.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 
@@ -107,6 +106,17 @@ std::vector<double> operator_seconds(const PlanningStep& step, const StepTrace& 
   return times;
 }
 
+Columns operator_columns(const PlanningStep& step, const TraceOverlay& overlay) {
+  const std::vector<OperatorTimes>& times = overlay.operators;
+  return {
+      {"differs most", "operator",
+       [&](auto i) { return Figure::name(operator_text(step, times[i].op)); }},
+      {"planned", "planned_seconds", of(times, &OperatorTimes::planned_seconds, Figure::seconds)},
+      {"measured", "measured_seconds",
+       of(times, &OperatorTimes::measured_seconds, Figure::seconds)},
+      {"number", "number", of(times, &OperatorTimes::op, Figure::count)}};
+}
+
 }  // namespace
 
 TraceOverlay overlay(const PlanningStep& step, const StepTrace& predicted, const StepTrace& run,
@@ -133,10 +143,11 @@ TraceOverlay overlay(const PlanningStep& step, const StepTrace& predicted, const
                      });
     return result;
   }
-  throw PlanError("{}: none of its {} whole steps has the {} operators of {} (trace a run of the "
+  throw PlanError("{}: of its {} none has the {} of {} (trace a run of the "
                   "program that was profiled, with the same shapes, and with --plan where it has "
                   "tensors below --min-storage: spillway run --plan FILE --trace FILE)",
-                  name, steps.size(), step.profile.tape.ops.size(), step.path);
+                  name, counted(steps.size(), "whole step"),
+                  counted(step.profile.tape.ops.size(), "operator"), step.path);
 }
 
 std::string overlay_text(const PlanningStep& step, const TraceOverlay& overlay) {
@@ -148,29 +159,17 @@ std::string overlay_text(const PlanningStep& step, const TraceOverlay& overlay) 
     text += message("          {} of what is planned is the slowdown by transfers, in no operator "
                     "below\n",
                     seconds_text(overlay.spread_slowdown_seconds));
-  std::vector<std::vector<std::string>> rows{{"differs most", "planned", "measured", "number"}};
-  for (const OperatorTimes& each : overlay.operators) {
-    if (rows.size() > kShown) break;
-    rows.push_back({operator_text(step, each.op), seconds_text(each.planned_seconds),
-                    seconds_text(each.measured_seconds), std::to_string(each.op)});
-  }
-  return text + table_text(rows);
+  return text +
+         table_text(operator_columns(step, overlay), std::min(kShown, overlay.operators.size()));
 }
 
 nlohmann::ordered_json overlay_json(const PlanningStep& step, const TraceOverlay& overlay) {
   constexpr std::size_t kMostListed = 20;
-  auto list = nlohmann::ordered_json::array();
-  for (const OperatorTimes& each : overlay.operators) {
-    if (list.size() == kMostListed) break;
-    list.push_back({{"number", each.op},
-                    {"operator", operator_text(step, each.op)},
-                    {"planned_seconds", each.planned_seconds},
-                    {"measured_seconds", each.measured_seconds}});
-  }
   return {{"step", overlay.step},
           {"step_seconds", overlay.measured_seconds},
           {"planned_slowdown_seconds", overlay.spread_slowdown_seconds},
-          {"largest_differences", std::move(list)}};
+          {"largest_differences", table_json(operator_columns(step, overlay),
+                                             std::min(kMostListed, overlay.operators.size()))}};
 }
 
 }  // namespace spillway::cli

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "first_rank.h"
@@ -11,6 +13,17 @@ namespace spillway::split {
 namespace {
 
 using Text = std::array<char, 2048>;
+
+struct Word {
+  Text refusal{};
+  Text gpus{};
+  bool has_share = false;
+};
+
+struct Answer {
+  Text refusal{};
+  CommonGpus gpus;
+};
 
 void wait_at_start(const device::Event& event, Rank /*peer*/) {
   const device::Outcome outcome = event.wait();
@@ -25,29 +38,57 @@ Text text_of(std::string_view words) {
 }
 
 /// Of the first rank that has one; without its name where all have that one.
-Text first_of(const std::vector<Text>& all, const std::vector<std::string>& hosts) {
-  const auto first =
-      std::find_if(all.begin(), all.end(), [](const Text& text) { return text.front() != '\0'; });
-  if (first == all.end() || std::count(all.begin(), all.end(), *first) == std::ssize(all))
-    return all.front();
+Text first_of(const std::vector<Word>& all, const std::vector<std::string>& hosts) {
+  const auto first = std::find_if(all.begin(), all.end(),
+                                  [](const Word& word) { return word.refusal.front() != '\0'; });
+  const auto is_same = [&](const Word& word) { return word.refusal == first->refusal; };
+  if (first == all.end() || std::all_of(all.begin(), all.end(), is_same))
+    return all.front().refusal;
   const auto rank = static_cast<std::size_t>(first - all.begin());
-  return text_of(message("rank {} ({}): {}", rank, hosts[rank], first->data()));
+  return text_of(message("rank {} ({}): {}", rank, hosts[rank], first->refusal.data()));
+}
+
+/// Of each rank.
+std::vector<CommonGpus> common_gpus(const std::vector<Word>& all,
+                                    const std::vector<std::string>& hosts) {
+  std::map<std::pair<std::string_view, std::string_view>, std::vector<std::size_t>> by_name;
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (const std::string_view gpus = all[rank].gpus.data(); !gpus.empty())
+      by_name[{hosts[rank], gpus}].push_back(rank);
+  std::vector<CommonGpus> common(all.size());
+  bool are_asked_for = false;
+  for (const auto& [name, ranks] : by_name) {
+    if (ranks.size() == 1) continue;
+    for (const std::size_t rank : ranks) {
+      common[rank].has_mine = true;
+      are_asked_for |= all[rank].has_share;
+    }
+  }
+  for (CommonGpus& each : common) each.are_asked_for = are_asked_for;
+  return common;
 }
 
 }  // namespace
 
-void agree_on_refusals(transport::MpiTransport& transport, const std::string& mine) {
-  const std::vector<Text> all = gathered(transport, kRefusal, text_of(mine), &wait_at_start);
-  Text answer{};
+CommonGpus agree_on_refusals(transport::Transport& transport, const std::vector<std::string>& hosts,
+                             const std::string& mine, const RankGpus& gpus) {
+  const std::vector<Word> all = gathered(
+      transport, kRefusal, Word{text_of(mine), text_of(gpus.name), gpus.has_share}, &wait_at_start);
+  Answer answer{};
   if (transport.rank() == kFirst) {
-    answer = first_of(all, transport.job().hosts);
-    for (std::uint32_t rank = 1; rank < transport.ranks(); ++rank)
+    answer.refusal = first_of(all, hosts);
+    const std::vector<CommonGpus> common = common_gpus(all, hosts);
+    for (std::uint32_t rank = 1; rank < transport.ranks(); ++rank) {
+      answer.gpus = common[rank];
       wait_at_start(transport.send(Rank(rank), kRefusalOfAll, device::host_span_of(answer)),
                     Rank(rank));
+    }
+    answer.gpus = common.front();
   } else {
     wait_at_start(transport.receive(kFirst, kRefusalOfAll, device::host_span_of(answer)), kFirst);
   }
-  if (answer.front() != '\0') throw AgreedError("{}", answer.data());
+  if (answer.refusal.front() != '\0') throw AgreedError("{}", answer.refusal.data());
+  return answer.gpus;
 }
 
 }  // namespace spillway::split

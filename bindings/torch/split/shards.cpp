@@ -55,7 +55,7 @@ void Shards::agree_on(transport::Transport& group, const pipeline::JobFacts& fac
   } catch (const ConfigError& error) {
     objection = error.what();
   }
-  agree_on_refusals(whole_, objection);
+  agree_on_refusals(whole_, whole_.job().hosts, objection);
 }
 
 /// Of hosts: a job names its ranks by their numbers in the group.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/planner/schedule/generators.h"
 #include "spillway/schedule/execution_plan.h"
@@ -24,9 +25,9 @@ planner::ScheduleRequest request_for(std::uint32_t ranks, std::uint64_t micro_ba
 pipeline::Placement generated(const runtime::Settings& settings, std::uint32_t ranks) {
   const std::uint32_t replicas = settings.replicas;
   if (ranks % replicas != 0)
-    throw ConfigError("--replicas {}: the {} ranks of the job do not divide into so many pipelines "
-                      "(start {} ranks, or {})",
-                      replicas, ranks, replicas, 2 * replicas);
+    throw ConfigError("--replicas {}: a job of {} does not divide into so many pipelines (start {} "
+                      "ranks, or {})",
+                      replicas, counted(ranks, "rank"), replicas, 2 * replicas);
   // The placement of later micro-batches repeats.
   const planner::ScheduleRequest request = request_for(ranks / replicas, 2 * (ranks / replicas));
   const planner::ScheduleGenerator& generator =
@@ -34,10 +35,11 @@ pipeline::Placement generated(const runtime::Settings& settings, std::uint32_t r
   const std::uint64_t stages = generator.stage_count(request);
   if (settings.stages != 0 && settings.stages != stages)
     throw ConfigError(
-        "--stages {}: with --schedule {} and --replicas {}, {} ranks compute {} stages "
-        "(start {} ranks, or leave --stages out)",
-        settings.stages, settings.schedule, replicas, ranks, stages,
-        settings.stages * replicas * request.ranks / stages);
+        "--stages {}: with --schedule {} and --replicas {}, {} compute {} (start {}, or leave "
+        "--stages out)",
+        settings.stages, settings.schedule, replicas, counted(ranks, "rank"),
+        counted(stages, "stage"),
+        counted(settings.stages * replicas * request.ranks / stages, "rank"));
   schedule::Schedule schedule = generator.generate(request);
   schedule.data_parallel = replicas;
   return pipeline::Placement(schedule);
@@ -46,13 +48,13 @@ pipeline::Placement generated(const runtime::Settings& settings, std::uint32_t r
 schedule::ExecutionPlan plan_of(const runtime::Settings& settings, std::uint32_t ranks) {
   const std::string& file = settings.plan;
   const std::string command =
-      message("spillway plan PROFILE --ranks {} --out {}", ranks, shell_word(file));
+      message("spillway plan-job PROFILE --ranks {} --out {}", ranks, shell_word(file));
   schedule::ExecutionPlan plan =
       schedule::parse_execution_plan(topology::text_of_file(file, command), file);
   if (plan.rank_count() != ranks)
-    throw ConfigError("{}: this plan is for {} ranks, and the job has {} (start as many, or plan "
-                      "anew: {})",
-                      file, plan.rank_count(), ranks, command);
+    throw ConfigError(
+        "{}: this plan is for {}, and the job has {} (start as many, or plan anew: {})", file,
+        counted(plan.rank_count(), "rank"), ranks, command);
   if (!plan.order.empty())
     throw ConfigError("{}: this plan runs layers in another order than the program, which cannot "
                       "be split so (plan anew without --order any: {})",
@@ -127,9 +129,10 @@ Layout layout_of(const runtime::Settings& settings, std::uint32_t ranks) {
 
 std::uint32_t ranks_of_shard(const runtime::Settings& settings, std::uint32_t ranks) {
   if (ranks % settings.shards != 0)
-    throw ConfigError("--shards {}: the {} ranks of the job do not divide into so many shards "
-                      "(start {} ranks, or {})",
-                      settings.shards, ranks, settings.shards, 2 * settings.shards);
+    throw ConfigError(
+        "--shards {}: a job of {} does not divide into so many shards (start {} ranks, "
+        "or {})",
+        settings.shards, counted(ranks, "rank"), settings.shards, 2 * settings.shards);
   return ranks / settings.shards;
 }
 

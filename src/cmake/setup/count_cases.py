@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Prints how many test cases each group has and how they ended, why some were skipped, and the
-last words of those that failed.
+"""Prints how many test cases each group has and how they ended, why some were skipped, and of those
+that failed what GoogleTest found wrong and the last words.
 
   count_cases.py [--exceptions-only] <build folder> <JUnit file of the run>
 
@@ -19,8 +19,9 @@ SHOWN_NAMES = 3
 SHOWN_LINES = 30
 PARAMETER = re.compile(r"/[^/.]+$")
 # What GoogleTest, unittest and the scripts say of a case that they skip.
-GTEST_REASON = re.compile(r": Skipped\n(.*?)\n?\[  SKIPPED \]", re.DOTALL)
+GTEST_REASON = re.compile(r": Skipped\n(.*?)\n?\[  SKIPPED \] ?(\S*)", re.DOTALL)
 UNITTEST_REASON = re.compile(r"""\.\.\. skipped (['"].*['"])$""", re.MULTILINE)
+GTEST_FAILURE = re.compile(r"^\S+:\d+: Failure\n(?:(?!\[ ).*\n?)*", re.MULTILINE)
 SCRIPT_REASON = re.compile(r"^skipped: (.+)$", re.MULTILINE)
 
 
@@ -54,6 +55,15 @@ def reason_of(case):
     return "switched off" if case.get("status") == "disabled" else "no reason given"
 
 
+def skipped_in(case):
+    """(name, reason) of each case that was skipped: the case, or some of an executable that is one case for ctest."""
+    if outcome_of(case) == "skipped":
+        return [(case.get("name"), reason_of(case))]
+    executable = case.get("name").removesuffix(".cases")
+    return [(f"{executable}.{name}", " ".join(reason.split()) or "no reason given")
+            for reason, name in GTEST_REASON.findall(case.findtext("system-out") or "")]
+
+
 def print_counts(counts):
     """`counts`: by group and part, a Counter of outcomes."""
     rows, total = [], collections.Counter()
@@ -74,9 +84,8 @@ def print_counts(counts):
 
 def print_skipped(cases):
     reasons = collections.defaultdict(list)
-    for case in cases:
-        if outcome_of(case) == "skipped":
-            reasons[reason_of(case)].append(PARAMETER.sub("", case.get("name")))
+    for name, reason in (skipped for case in cases for skipped in skipped_in(case)):
+        reasons[reason].append(PARAMETER.sub("", name))
     if not reasons:
         print("no case was skipped")
     for reason, names in sorted(reasons.items()):
@@ -93,9 +102,13 @@ def print_failed(cases):
     for case in cases:
         if outcome_of(case) != "failed":
             continue
-        output = (case.findtext("system-out") or "").strip().splitlines()
+        output = case.findtext("system-out") or ""
+        failures = "".join(GTEST_FAILURE.findall(output)).splitlines()
+        last_words = [line for line in output.strip().splitlines() if not line.startswith("[  SKIPPED ]")]
         print(f"failed: {case.get('name')}")
-        print("\n".join(f"  {line}" for line in output[-SHOWN_LINES:] or ["no output"]))
+        shown = last_words[-SHOWN_LINES:]
+        for line in [*(line for line in failures[:SHOWN_LINES] if line not in shown), *shown] or ["no output"]:
+            print(f"  {line}")
 
 
 def main():

@@ -17,6 +17,7 @@ packages_of() {
     demo) echo mricron-data ;;
     test) echo libgtest-dev libgmock-dev clang-format mricron-data \
       mpich openmpi-bin libmpich-dev libopenmpi-dev \
+      bash-completion zsh fish man-db groff-base \
       lomiri-wallpapers-16.04 lomiri-wallpapers-20.04 ;;
     bench) echo libbenchmark-dev fio python3-matplotlib ;;
     *) echo "install_packages.sh: unknown group '$1'; groups: build demo test bench" >&2; exit 2 ;;

@@ -14,29 +14,34 @@
 namespace spillway::device {
 namespace {
 
-std::string why_none(const CudaFunctions& cuda, cudaError_t error) {
-  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  const bool are_none = error == cudaSuccess || error == cudaErrorNoDevice ||
-                        (error == cudaErrorInvalidDevice && visible != nullptr);
-  if (error != cudaSuccess && !are_none)
-    return message("CUDA cannot be used: {}; nvidia-smi may tell more", cuda.text_of(error));
-  cuda.cudaGetLastError();
-  if (visible == nullptr)
-    return "the driver of NVIDIA sees no GPU: nvidia-smi shows those of the machine; in a "
-           "container, start it with access to them";
-  if (*visible == '\0')
-    return "CUDA_VISIBLE_DEVICES is empty, which hides all GPUs: unset it, or name some of those "
-           "that nvidia-smi lists";
-  return message("CUDA_VISIBLE_DEVICES={} names no GPU that is there: unset it, or name some of "
-                 "those that nvidia-smi lists",
-                 visible);
-}
-
 struct FoundDevices {
   const CudaFunctions* cuda = nullptr;
   std::vector<DeviceId> devices;
   std::string reason;
+  bool names_none = false;
 };
+
+FoundDevices none_of(const CudaFunctions& cuda, cudaError_t error) {
+  const auto none = [&](const std::string& why) { return FoundDevices{&cuda, {}, why}; };
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const bool are_none = error == cudaSuccess || error == cudaErrorNoDevice ||
+                        (error == cudaErrorInvalidDevice && visible != nullptr);
+  if (error != cudaSuccess && !are_none)
+    return none(message("CUDA cannot be used: {}; nvidia-smi may tell more", cuda.text_of(error)));
+  cuda.cudaGetLastError();
+  if (visible == nullptr)
+    return none("the driver of NVIDIA sees no GPU: nvidia-smi shows those of the machine; in a "
+                "container, start it with access to them");
+  if (*visible == '\0')
+    return none("CUDA_VISIBLE_DEVICES is empty, which hides all GPUs: unset it, or name some of "
+                "those that nvidia-smi lists");
+  FoundDevices found =
+      none(message("CUDA_VISIBLE_DEVICES={} names no GPU that is there: unset it, or name some of "
+                   "those that nvidia-smi lists",
+                   visible));
+  found.names_none = true;
+  return found;
+}
 
 // Makes no context, which would take memory of each of them.
 FoundDevices find_devices() {
@@ -44,8 +49,7 @@ FoundDevices find_devices() {
   if (found.functions == nullptr) return {nullptr, {}, found.reason};
   int count = 0;
   const cudaError_t error = found.functions->cudaGetDeviceCount(&count);
-  if (error != cudaSuccess || count == 0)
-    return {found.functions, {}, why_none(*found.functions, error)};
+  if (error != cudaSuccess || count == 0) return none_of(*found.functions, error);
   FoundDevices all{found.functions, {}, {}};
   for (int i = 0; i < count; ++i)
     all.devices.push_back({DeviceKind::kCuda, static_cast<std::uint16_t>(i)});
@@ -175,6 +179,7 @@ CudaFacts cuda_facts() {
   const FoundDevices found = find_devices();
   CudaFacts facts;
   facts.reason = found.reason;
+  facts.names_none = found.names_none;
   if (found.cuda == nullptr) return facts;
   facts.driver = release_by(found.cuda->cudaDriverGetVersion);
   facts.runtime = release_by(found.cuda->cudaRuntimeGetVersion);
@@ -199,6 +204,12 @@ bool is_captured(const Queue& queue) {
   const auto* const cuda = dynamic_cast<const CudaQueue*>(&queue);
   if (cuda == nullptr) throw Error("a queue of {} is no stream of CUDA", queue.device());
   return cuda->is_captured();
+}
+
+std::string failure_so_far(Queue& queue) {
+  auto* const cuda = dynamic_cast<CudaQueue*>(&queue);
+  if (cuda == nullptr) throw Error("a queue of {} is no stream of CUDA", queue.device());
+  return cuda->failure_so_far();
 }
 
 bool is_stream_captured(void* stream) {

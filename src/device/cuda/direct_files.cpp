@@ -1,8 +1,6 @@
 // Files that a GPU reads and writes itself, by NVIDIA's libcufile.
 #include "direct_files.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -13,6 +11,7 @@
 #include <utility>
 
 #include "spillway/base/error.h"
+#include "spillway/base/shared_library.h"
 #include "spillway/device/cuda/cuda_backend.h"
 
 namespace spillway::device {
@@ -79,22 +78,18 @@ std::string cufile_text(int error) {
   return message("cuFile error {}", error);
 }
 
-template <typename Function>
-bool look_up(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(library, name));
-  return function != nullptr;
-}
-
 /// Fills `found`, or says why it cannot.
 std::string open_cufile(Cufile& found) {
-  void* const library = ::dlopen(kCufileLibrary, RTLD_LAZY);
+  std::string why;  // Of no help: it is mostly not installed.
+  void* const library = load_library(kCufileLibrary, why);
   if (library == nullptr)
     return message("{} is not there: install NVIDIA's GDS tools", kCufileLibrary);
-  if (look_up(library, "cuFileDriverOpen", found.open_driver) &&
-      look_up(library, "cuFileDriverGetProperties", found.properties) &&
-      look_up(library, "cuFileHandleRegister", found.add_file) &&
-      look_up(library, "cuFileHandleDeregister", found.remove_file) &&
-      look_up(library, "cuFileRead", found.read) && look_up(library, "cuFileWrite", found.write)) {
+  if (find_function(library, "cuFileDriverOpen", found.open_driver) &&
+      find_function(library, "cuFileDriverGetProperties", found.properties) &&
+      find_function(library, "cuFileHandleRegister", found.add_file) &&
+      find_function(library, "cuFileHandleDeregister", found.remove_file) &&
+      find_function(library, "cuFileRead", found.read) &&
+      find_function(library, "cuFileWrite", found.write)) {
     const int error = found.open_driver().error;
     constexpr int kIsOpen = 5026;
     if (error == 0 || error == kIsOpen) return {};

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "spillway/base/error.h"
+#include "spillway/base/shared_library.h"
 
 namespace spillway::device {
 namespace {
@@ -24,7 +25,8 @@ constexpr std::array kOfALostDevice{
     cudaErrorLaunchTimeout,       cudaErrorContextIsDestroyed,  cudaErrorAssert,
     cudaErrorHardwareStackError,  cudaErrorIllegalInstruction,  cudaErrorMisalignedAddress,
     cudaErrorInvalidAddressSpace, cudaErrorInvalidPc,           cudaErrorLaunchFailure,
-    cudaErrorExternalDevice,      cudaErrorTensorMemoryLeak};
+    cudaErrorExternalDevice,      cudaErrorTensorMemoryLeak,    cudaErrorContained,
+    cudaErrorMpsClientTerminated};
 
 struct Library {
   void* handle = nullptr;
@@ -42,42 +44,39 @@ Library refused(const std::string& name) {
 /// The runtime under another name, which LibTorch's zip archives give it
 /// (libcudart-1a2b3c4d.so.13), or as a part of the program. None: no handle, and no reason.
 Library find_renamed() {
-  void* const symbol = ::dlsym(RTLD_DEFAULT, "cudaRuntimeGetVersion");
-  Dl_info info{};
-  if (symbol == nullptr || ::dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return {};
-  const std::string path = info.dli_fname;
+  decltype(CudaFunctions::cudaRuntimeGetVersion) ask = nullptr;
+  if (!find_function(RTLD_DEFAULT, "cudaRuntimeGetVersion", ask)) return {};
+  const std::string path = library_of(reinterpret_cast<const void*>(ask));
+  if (path.empty()) return {};
   const std::string name = path.substr(path.rfind('/') + 1);
   int version = 0;
-  const auto ask = reinterpret_cast<decltype(CudaFunctions::cudaRuntimeGetVersion)>(symbol);
   if (ask(&version) != cudaSuccess || version / 1000 != kServed)
     return refused(message("{} (CUDA {})", name, release_of(version)));
-  return {::dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD), name, {}};
+  return {loaded_library(path), name, {}};
 }
 
 Library open_library() {
-  if (void* const loaded = ::dlopen(kLibrary, RTLD_LAZY | RTLD_NOLOAD))
-    return {loaded, kLibrary, {}};
+  if (void* const loaded = loaded_library(kLibrary)) return {loaded, kLibrary, {}};
   if (Library renamed = find_renamed(); renamed.handle != nullptr || !renamed.reason.empty())
     return renamed;
   for (const char* other : kOthers) {
-    void* const loaded = ::dlopen(other, RTLD_LAZY | RTLD_NOLOAD);
+    void* const loaded = loaded_library(other);
     if (loaded == nullptr) continue;
     ::dlclose(loaded);
     return refused(other);
   }
-  if (void* const found = ::dlopen(kLibrary, RTLD_LAZY)) return {found, kLibrary, {}};
-  const char* const why = ::dlerror();
+  std::string why;
+  if (void* const found = load_library(kLibrary, why)) return {found, kLibrary, {}};
   return {nullptr, kLibrary,
           message("CUDA's runtime cannot be loaded ({}): take a LibTorch with CUDA 13, or name the "
                   "folder of {} in LD_LIBRARY_PATH",
-                  why == nullptr ? kLibrary : why, kLibrary)};
+                  why, kLibrary)};
 }
 
 // The name of a function of the runtime that is missing; null: all are there.
 const char* find_runtime(void* library, CudaFunctions& found) {
-#define SPILLWAY_FIND(name)                                                     \
-  found.name = reinterpret_cast<decltype(found.name)>(::dlsym(library, #name)); \
-  if (found.name == nullptr) return #name;
+#define SPILLWAY_FIND(name) \
+  if (!find_function(library, #name, found.name)) return #name;
   SPILLWAY_CUDA_RUNTIME(SPILLWAY_FIND)
 #undef SPILLWAY_FIND
   return nullptr;
@@ -97,12 +96,10 @@ const char* find_driver(CudaFunctions& found) {
   return nullptr;
 }
 
-std::string why_no_driver(const CudaFunctions& cuda) {
+std::string why_no_fitting_driver(const CudaFunctions& cuda) {
   int version = 0;
   if (cuda.cudaDriverGetVersion(&version) != cudaSuccess) version = 0;
-  if (version == 0)
-    return "no driver of NVIDIA is loaded: install one of release 580 or later (nvidia-smi then "
-           "shows the GPUs); in a container, start it with access to the GPUs";
+  if (version == 0) return why_no_driver(topology::discover_gpus());
   if (version < kOldestDriver)
     return message("the driver of NVIDIA serves CUDA up to {}, and CUDA {} is needed: install a "
                    "driver of release 580 or later",
@@ -114,7 +111,7 @@ std::string why_no_driver(const CudaFunctions& cuda) {
 std::string why_incomplete(const Library& library, CudaFunctions& found) {
   if (const char* const missing = find_runtime(library.handle, found))
     return message("{} has no {}: take that of CUDA 13", library.name, missing);
-  if (std::string why = why_no_driver(found); !why.empty()) return why;
+  if (std::string why = why_no_fitting_driver(found); !why.empty()) return why;
   if (const char* const missing = find_driver(found))
     return message("the driver of NVIDIA has no {}: install one of release 580 or later", missing);
   return {};
@@ -141,6 +138,15 @@ std::string told(DeviceId device, const CudaFunctions& cuda, cudaError_t error) 
 
 }  // namespace
 
+std::string why_no_driver(const std::optional<std::vector<topology::Gpu>>& gpus) {
+  if (gpus && gpus->empty())
+    return "this machine has no GPU of NVIDIA on its PCI bus: train on one that has; a virtual "
+           "machine has to be started with access to one";
+  return message("no driver of NVIDIA is loaded{}: install one of release 580 or later (nvidia-smi "
+                 "then shows the GPUs); in a container, start it with access to the GPUs",
+                 gpus ? message(" for the GPU at {}", gpus->front().bus_address) : std::string());
+}
+
 std::string CudaFunctions::text_of(cudaError_t error) const {
   std::string text = meaning_of(*this, error);
   cudaGetLastError();
@@ -163,10 +169,10 @@ bool CudaFunctions::is_of_a_lost_device(CUresult result) { return is_lost(error_
 
 bool CudaFunctions::is_captured(cudaStream_t stream) const {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  if (cudaStreamIsCapturing(stream, &status) == cudaSuccess)
-    return status != cudaStreamCaptureStatusNone;
+  const cudaError_t error = cudaStreamIsCapturing(stream, &status);
+  if (error == cudaSuccess) return status != cudaStreamCaptureStatusNone;
   cudaGetLastError();  // LibTorch would take it for its own.
-  return true;
+  return !is_lost(error);
 }
 
 FoundCuda find_cuda() {

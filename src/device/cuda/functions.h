@@ -3,9 +3,12 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "spillway/device/device_span.h"
+#include "spillway/topology/machine.h"
 
 namespace spillway::device {
 
@@ -81,7 +84,8 @@ struct CudaFunctions {
   static bool is_of_a_lost_device(cudaError_t error);
   static bool is_of_a_lost_device(CUresult result);
 
-  /// Whether a graph is made of what the stream is given; also where CUDA does not tell.
+  /// Whether a graph is made of what the stream is given; also where CUDA does not tell, but for a
+  /// device that is lost.
   bool is_captured(cudaStream_t stream) const;
 };
 
@@ -93,6 +97,9 @@ struct FoundCuda {
 /// Looks for the runtime among what the process has loaded, and then where the system finds
 /// libraries. Once found it is kept; what was not is looked for again. Any thread.
 FoundCuda find_cuda();
+
+/// Of a machine with these GPUs; nothing: it cannot be told.
+std::string why_no_driver(const std::optional<std::vector<topology::Gpu>>& gpus);
 
 /// "13.0" of 13000.
 std::string release_of(int version);

@@ -36,11 +36,14 @@ class CudaMoment final : public EventState {
     if (event_ == nullptr) return false;
     const OnDevice on(*context_);
     const cudaError_t error = cuda().cudaEventQuery(event_);
+    refusal_.store(error == cudaErrorNotReady ? cudaSuccess : error);
+    if (error == cudaSuccess) {
+      is_done_.store(true, std::memory_order_release);
+      return true;
+    }
+    cuda().cudaGetLastError();
     // A device that is lost reaches no more events, and `wait` says so.
-    if (error != cudaSuccess) cuda().cudaGetLastError();
-    if (error == cudaErrorNotReady) return false;
-    if (error == cudaSuccess) is_done_.store(true, std::memory_order_release);
-    return true;
+    return CudaFunctions::is_of_a_lost_device(error);
   }
 
   Outcome wait() const override {
@@ -54,8 +57,12 @@ class CudaMoment final : public EventState {
   }
 
   std::string obstacle() const override {
-    if (event_ != nullptr || is_past()) return {};
-    return message("{} has refused an event", device());
+    if (is_past()) return {};
+    if (event_ == nullptr) return message("{} has refused an event", device());
+    // As of an event that has become a part of a graph.
+    const cudaError_t refusal = refusal_.load();
+    if (refusal == cudaSuccess || CudaFunctions::is_of_a_lost_device(refusal)) return {};
+    return message("{} tells nothing of an event: {}", device(), cuda().text_of(refusal));
   }
 
   Duration time_since(const EventState& earlier) const override {
@@ -78,6 +85,7 @@ class CudaMoment final : public EventState {
   cudaEvent_t const event_;
   const std::shared_ptr<const CudaFailures> failures_;
   mutable std::atomic<bool> is_done_;
+  mutable std::atomic<cudaError_t> refusal_{cudaSuccess};  ///< Of the latest question.
 };
 
 std::string error_of(const std::function<Outcome()>& work) {
@@ -144,6 +152,11 @@ CudaQueue::~CudaQueue() {
   const OnDevice on(*context_);
   if (context_->cuda().cudaStreamDestroy(stream_) != cudaSuccess)
     context_->cuda().cudaGetLastError();
+}
+
+std::string CudaQueue::failure_so_far() {
+  const std::lock_guard lock(mutex_);
+  return failures_->first();
 }
 
 bool CudaQueue::is_captured() const {

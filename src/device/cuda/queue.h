@@ -35,6 +35,8 @@ class CudaQueue final : public Queue {
 
   cudaStream_t stream() const { return stream_; }
   bool is_captured() const;
+  /// Of the work since the latest event.
+  std::string failure_so_far();
 
  private:
   struct Work;

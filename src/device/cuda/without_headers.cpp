@@ -37,6 +37,10 @@ bool is_captured(const Queue& queue) {
   throw Error("a queue of {} is no stream of CUDA", queue.device());
 }
 
+std::string failure_so_far(Queue& queue) {
+  throw Error("a queue of {} is no stream of CUDA", queue.device());
+}
+
 bool is_stream_captured(void* /*stream*/) {
   throw Error("streams of CUDA are not known: {}", kReason);
 }

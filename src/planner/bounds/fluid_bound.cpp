@@ -1,11 +1,10 @@
-#include "fluid_bound.h"
+#include "partial_bounds.h"
 
 #include <algorithm>
 #include <array>
 #include <span>
 
 #include "fluid_groups.h"
-#include "window_bound.h"
 
 namespace spillway::planner {
 namespace {
@@ -48,6 +47,7 @@ CutMoments choose_moments(const StepTape& tape, const std::vector<std::uint32_t>
     all_time += seconds(tape.ops[op].time);
     all_needs += needs[op];
   }
+  // The rest of the cuts is for the ends of long operators, at which another one may hold most.
   const std::size_t parts = 2 * needs.size() <= count ? needs.size() : count * 3 / 4;
   std::vector<OpIndex> chosen{0};
   double weight = 0.0;
@@ -56,8 +56,9 @@ CutMoments choose_moments(const StepTape& tape, const std::vector<std::uint32_t>
     const bool begins_part = parts == needs.size() || weight >= due;
     if (begins_part) due = weight + 2.0 / static_cast<double>(parts);
     if (op == 0) continue;
-    if (begins_part || chosen.back() == 0)
-      chosen.push_back(op);
+    // The first cut stays at the begin of the step, where repetitions meet.
+    if (begins_part || chosen.back() == 0) chosen.push_back(op);
+    // A cut tells most where most is alive, so each part is represented by its fullest operator.
     else if (levels[op] > levels[chosen.back()])
       chosen.back() = op;
     weight += seconds(tape.ops[op].time) / all_time + needs[op] / all_needs;
@@ -82,7 +83,11 @@ std::size_t size_of(const std::vector<FluidGroup>& groups) {
 }
 
 /// Writes the program down, with times in a unit near the shorter ones of the step, because solvers
-/// take little for nothing.
+/// take little for nothing. By the names of bounds.md:
+///
+///     columns    τ_b (the first ones), T_b and the stocks of it that wait, x_s, e, w_s, r_s, q_s
+///     rows       what τ_b must cover (computing_, writing_, reading_) and T_b (due_, released_),
+///                what must be away at a cut (memory_), x_s from the one before it (of a stretch)
 class FluidProgram {
  public:
   FluidProgram(const StepTape& tape, const std::vector<std::uint32_t>& needs,
@@ -96,6 +101,8 @@ class FluidProgram {
     if (compute > 0.0) unit_ = std::min(unit_, compute / static_cast<double>(count_));
     read_time_ = page / limits.rates.read_bytes_per_second / unit_;
     write_time_ = page / limits.rates.write_bytes_per_second / unit_;
+    // What it takes more to move a page while the other direction is busy. A share below a half is
+    // slower than one after the other, which a plan can do instead.
     beside_ = std::min(1.0, 1.0 / limits.rates.duplex_share - 1.0);
     compute_.assign(count_, 0.0);
     for (std::uint32_t bucket = 0; bucket < count_; ++bucket) {
@@ -110,6 +117,8 @@ class FluidProgram {
     for (const FluidGroup& group : groups) {
       for (const IdleStretch& stretch : group.stretches) {
         for (std::uint32_t s = 0; s < stretch.visits; ++s)
+          // Stretches longer than a step meet the same cut several times, once for each of their
+          // copies.
           excess_[(stretch.first + s) % count_] += group.pages;
       }
     }
@@ -149,6 +158,8 @@ class FluidProgram {
  private:
   void add_buckets(const std::vector<FluidGroup>& groups) {
     double most = 0.0;  // Nothing takes longer than all that there is, one after the other.
+    // Columns need a limit, because the bound that any prices prove multiplies by it (see
+    // `proven_least`).
     for (const double each : compute_) most += each;
     for (const FluidGroup& group : groups) {
       for (const IdleStretch& stretch : group.stretches) {
@@ -160,14 +171,18 @@ class FluidProgram {
     for (std::uint32_t bucket = 0; bucket < count_; ++bucket) {
       computing_.push_back(add_row(program_, compute_[bucket], false));
       writing_.push_back(add_row(program_, 0.0, false));
+      // A link that only does one after the other has a single row: the two would be equal.
       reading_.push_back(beside_ < 1.0 ? add_row(program_, 0.0, false) : writing_.back());
       due_.push_back(add_row(program_, 0.0, false));
       released_.push_back(add_row(program_, 0.0, false));
+      // Where all fits nothing has to be away, and a row that always holds only costs time.
       memory_.push_back(excess_[bucket] > 0.0 ? add_row(program_, excess_[bucket], false) : kNoRow);
     }
     for (std::uint32_t bucket = 0; bucket < count_; ++bucket) {
       std::vector<Entry> entries{{computing_[bucket], 1.0}, {writing_[bucket], 1.0}};
       if (beside_ < 1.0) entries.push_back({reading_[bucket], 1.0});
+      // The first columns are the times of the buckets, in order: `bound` reads them by their
+      // number.
       program_.column_cost[add_column(program_, most, entries)] = 1.0;
     }
     for (std::uint32_t bucket = 0; bucket < count_; ++bucket) {
@@ -204,6 +219,7 @@ class FluidProgram {
         if (memory != kNoRow) entries.push_back({memory, 1.0});
         add_column(program_, group.pages, entries);
       }
+      // What has a copy leaves for nothing, at the first cut: later would not be better.
       if (group.has_copy)
         add_column(program_, group.pages, std::array<Entry, 1>{{{rows[0], -1.0}}});
       if (!group.has_copy && i > 0)
@@ -212,6 +228,7 @@ class FluidProgram {
       if (!group.has_copy)
         add_writes(group, stretch, next_bucket, rows,
                    {can_copy.begin() + static_cast<std::ptrdiff_t>(i), can_copy.end()});
+      // A write for the next stretch may begin where this one ends.
       next_bucket = stretch.first + stretch.visits - 1;
       if (stretch.is_used) add_returns(group, stretch, rows);
     }
@@ -239,6 +256,7 @@ class FluidProgram {
       read_columns_.push_back(add_column(program_, group.pages, entries));
     }
     for (const RecomputeClass& each : stretch.classes) {
+      // Rows are of the form at-least, so a limit stands there with its sign changed.
       const std::uint32_t most = add_row(program_, -each.pages, false);
       for (std::uint32_t s = 0; s < each.besides.size(); ++s) {
         const double besides = each.besides[s] / unit_;
@@ -246,6 +264,8 @@ class FluidProgram {
                                    {rows[s + 1], 1.0},
                                    {computing_[stretch.first + s], -each.at_return / unit_},
                                    {most, -1.0}};
+        // Nobody knows where in the interval the others run: stocks of time carry what is due from
+        // one bucket to the next.
         if (besides > 0.0) {
           entries.push_back({due_[stretch.first + stretch.visits - 1], -besides});
           entries.push_back({released_[each.from], -besides});
@@ -287,8 +307,12 @@ class FluidProgram {
 
 double proven_least(const LinearProgram& program, const std::vector<double>& row_prices) {
   std::vector<double> prices = row_prices;
+  // Wider than the solver's numbers: thousands of terms of both signs are summed, and the sum is to
+  // be a proof.
   long double least = 0.0L;
   for (std::size_t row = 0; row < program.rows(); ++row) {
+    // A negative price would pay for breaking the row. Solvers return some a little below zero, so
+    // they are mended instead of refused.
     if (!program.row_is_equal[row]) prices[row] = std::max(prices[row], 0.0);
     least += static_cast<long double>(prices[row]) * program.row_least[row];
   }
@@ -308,6 +332,7 @@ StepBound bound_fluid(const StepTape& tape, const std::vector<std::uint32_t>& ne
   for (const std::size_t count : kCutCounts) {
     const CutMoments cuts = choose_moments(tape, needs, levels, count);
     const std::vector<FluidGroup> groups = find_groups(tape, touches, cuts, options.most_parents);
+    // Fewer cuts give a smaller program and a bound that holds as well, only lower.
     if (size_of(groups) > options.most_columns && count != kCutCounts.back()) continue;
     const FluidProgram program(tape, needs, limits, cuts, groups);
     if (!program.has_excess()) break;

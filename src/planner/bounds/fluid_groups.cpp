@@ -15,6 +15,8 @@ constexpr double kGroupRatio = 1.25;
 std::int32_t class_of(double seconds) {
   return seconds <= 0.0
              ? std::numeric_limits<std::int32_t>::min()
+             // By powers of the ratio, so that the class of a cost does not depend on which others
+             // there are.
              : static_cast<std::int32_t>(std::floor(std::log(seconds) / std::log(kGroupRatio)));
 }
 
@@ -52,6 +54,9 @@ struct GroupKey {
   auto operator<=>(const GroupKey&) const = default;
 };
 
+/// The linear program sees a step at some dozens of cuts only. What happens to a page between two
+/// of them it cannot tell, so intervals become the lists of cuts at which they are idle, and values
+/// with equal lists are added up.
 class GroupFinder {
  public:
   GroupFinder(const StepTape& tape, const TouchIntervals& touches, const CutMoments& cuts,
@@ -66,6 +71,8 @@ class GroupFinder {
   std::vector<FluidGroup> find() {
     std::vector<std::uint32_t> order;
     for (std::uint32_t i = 0; i < touches_.intervals.size(); ++i) order.push_back(i);
+    // The intervals of an epoch in the order of time: pages that have a copy from an earlier one
+    // leave a later one for free.
     std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
       const Interval& left = touches_.intervals[a];
       const Interval& right = touches_.intervals[b];
@@ -108,6 +115,8 @@ class GroupFinder {
     std::vector<std::uint32_t> members;
     for (const std::uint32_t i : intervals) {
       const Interval& interval = touches_.intervals[i];
+      // Intervals know their operator within the step; here they are counted on from the write of
+      // their epoch.
       op = next_run(interval.begin, op);
       const auto [first, visits] = visits_of(interval, op);
       op += interval.covered_ops + 1;
@@ -116,11 +125,15 @@ class GroupFinder {
       const bool is_free = !is_used && (key.has_copy || costs_[i].is_possible ||
                                         interval.end == IntervalEnd::kStays);
       if (visits == 0 || is_free) continue;
+      // Whether it can be recomputed is part of what tells groups apart, how dearly is not: that
+      // makes classes.
       key.stretches.insert(key.stretches.end(), {first, visits, is_used, costs_[i].is_possible});
       added.stretches.push_back({first, visits, is_used, {}});
       members.push_back(i);
     }
     if (members.empty()) return;
+    // Values that are idle at the same cuts are one to the program, so it grows with the cuts and
+    // not with the tensors of the step.
     const auto [place, is_new] = numbers_.emplace(key, groups_.size());
     if (is_new) {
       added.has_copy = key.has_copy;
@@ -146,6 +159,7 @@ class GroupFinder {
     auto next = cost.parents.begin();
     for (std::uint32_t s = 0; s < stretch.visits; ++s) {
       const std::uint64_t moment = circle_.moment(stretch.first + s);
+      // From here on some input has ended that nothing brings back.
       if (cost.return_before != kNoOp && moment > CutCircle::begin_of(cost.return_before)) break;
       for (; next != cost.parents.end() && CutCircle::end_of(next->from) <= moment; ++next)
         besides += next->seconds_per_page;
@@ -163,6 +177,7 @@ class GroupFinder {
       return;
     }
     place->pages += added.pages;
+    // The least of a class stands for all, so that the bound can only become lower.
     place->at_return = std::min(place->at_return, added.at_return);
     place->from = std::min(place->from, added.from);
     for (std::size_t s = 0; s < added.besides.size(); ++s)

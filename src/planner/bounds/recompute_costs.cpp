@@ -83,6 +83,12 @@ struct Content {
 };
 
 /// Contents of all values, in the order of their writers.
+///
+///     value        birth    write    write        death
+///     contents       | 0 ---- | 1 ---- | 2 -------- |
+///
+/// A replay asks for contents and not for values: it must find what its first run found. Content i
+/// is made by the birth and the first i writes, all of them.
 class Contents {
  public:
   Contents(const StepTape& tape, std::size_t most_parents)
@@ -131,11 +137,13 @@ class Contents {
     for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
       for (const TapeUse& use : uses_of(tape_, op)) {
         auto& all = writers[use.value];
+        // An operator that writes a value by two of its arguments has written it once.
         if (use.writes && (all.empty() || all.back() != op)) all.push_back(op);
       }
     }
     for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
       first_[i] = static_cast<std::uint32_t>(contents_.size());
+      // Replays do not reach over the end of the step, so for them survivors last for ever.
       const OpIndex death = tape_.values[i].death == kSurvives ? kAlways : tape_.values[i].death;
       for (std::size_t w = 0; w < writers[i].size(); ++w) {
         const bool is_last = w + 1 == writers[i].size();
@@ -167,16 +175,20 @@ class Contents {
     Content& content = contents_[index];
     const TapeValue& value = tape_.values[content.value];
     const bool is_birth = index == first_[content.value];
+    // One link of the chain of writers that may not run again, and no content behind it comes back.
     if (value.birth == kCarriedIn || !tape_.ops[content.begin].is_replayable) return;
     if (!is_birth && !contents_[index - 1].is_replayable) return;
     content.is_replayable = true;
     if (!is_birth) content.inputs_end = contents_[index - 1].inputs_end;
     for (const TapeUse& use : uses_of(tape_, content.begin)) {
+      // The content before it, which its own writers bring back: `each_writer` counts these.
       if (use.value == content.value) continue;
       const std::uint32_t input = before(use.value, content.begin);
+      // An input that can be recomputed after its end is never missing, only dearer.
       if (input == kNone || !contents_[input].returns)
         content.inputs_end = std::min(content.inputs_end, end_of(use.value, input));
     }
+    // What never ends need not come back.
     content.returns = content.end != kAlways && content.inputs_end > content.end;
     if (content.returns && most_parents_ > 0) gather(index);
   }
@@ -195,6 +207,7 @@ class Contents {
       replays.add({writer, 0, content.ends_by_death});
       for (const std::uint32_t input : inputs_[writer]) {
         const Content& read = contents_[input];
+        // What is still readable when this content has ended is there, and charges nobody.
         if (read.value == content.value || read.end > content.end) continue;
         for (const LaterReplay& replay : read.replays) replays.add(replay);
       }
@@ -293,11 +306,15 @@ class Shares {
     for (const OpIndex op : claim.own) {
       const Pages& claimed = claimed_[op];
       const double share = time(op) / (is_single(op) ? claimed.own + claimed.overwritten : all(op));
+      // The dearest writer is charged at the return, where the linear program knows the moment; the
+      // others anywhere in the interval.
       cost.other_writers += std::min(share, cost.at_return);
       cost.at_return = std::max(share, cost.at_return);
     }
     for (const LaterReplay& other : claim.others) {
       const Pages& claimed = claimed_[other.op];
+      // One run cannot serve the living value and the dead one, so each of the two sorts of claims
+      // has its whole time to divide.
       const bool is_apart = other.is_after_death && is_single(other.op);
       const double pages = is_apart ? claimed.after_death + claimed.overwritten : all(other.op);
       cost.parents.push_back({other.from, time(other.op) / pages});
@@ -339,10 +356,13 @@ std::vector<RecomputeCost> recompute_costs(const StepTape& tape, const TouchInte
   const std::vector<bool> is_read = read_by_replays(tape);
   for (std::uint32_t i = 0; i < costs.size(); ++i) {
     const Interval& interval = touches.intervals[i];
+    // What dies unused may be dropped for nothing only if a plan could drop it at all.
     if (interval.end != IntervalEnd::kUsed && !is_read[interval.value]) continue;
     const std::uint32_t index = content_to_return(tape, contents, interval);
     if (index == Contents::kNone) continue;
     costs[i].is_possible = true;  // For what dies without another use: free.
+    // An interval that no cut meets asks for nothing, and a claim of it would only make those of
+    // others smaller.
     if (!is_counted[i] || interval.end != IntervalEnd::kUsed) continue;
     claims.emplace_back(i, claim_of(contents, index, interval, most_parents));
     shares.add(claims.back().second, interval);
@@ -377,6 +397,8 @@ WalkCosts walk_costs(const StepTape& tape, const TouchIntervals& touches,
     if (tape.values[interval.value].birth == interval.begin)
       walk.drops_after_birth[interval.value] = true;
     if (interval.end != IntervalEnd::kUsed) continue;
+    // Windows look at pages by cost, cheapest first, for each of thousands of windows: so they are
+    // sorted into a limited number of classes once.
     const bool is_new =
         walk.class_seconds.empty() || cost_of(i) > walk.class_seconds.back() * kClassRatio;
     if (is_new && walk.class_seconds.size() < kMostClasses)

@@ -1,11 +1,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "fluid_bound.h"
+#include "partial_bounds.h"
 #include "recompute_costs.h"
 #include "spillway/planner/swap_plan.h"
 #include "touch_intervals.h"
-#include "window_bound.h"
 
 namespace spillway::planner {
 namespace {
@@ -31,9 +30,11 @@ class CutBound {
     pages_[group] = interval.pages;
     copies_[group] += static_cast<std::uint32_t>(interval.covered_ops / op_count_);
     const std::size_t rest = interval.covered_ops % op_count_;
+    // It is out at every cut alike.
     if (rest == 0) return;
     const std::size_t first = (interval.begin + std::size_t{1}) % op_count_;
     const std::size_t end = first + rest;
+    // Open where the sweep begins, since it goes over the end of the step.
     if (end > op_count_) ++copies_[group];
     change(first, group, 1);
     if (end != op_count_) change(end % op_count_, group, -1);
@@ -45,6 +46,8 @@ class CutBound {
     const PerOp changes = group_by_op(change_ops_, op_count_);
     std::uint64_t most = 0;
     for (OpIndex op = 0; op < op_count_; ++op) {
+      // Only what changes is counted anew, so that all cuts together take as long as the intervals
+      // are many.
       for (const std::uint32_t i : changes.of(op)) {
         const Change& change = changes_[i];
         count(change.group, -1);
@@ -76,6 +79,8 @@ class CutBound {
   std::uint64_t moved_at_cut(std::int64_t room) const {
     room = std::max<std::int64_t>(room, 0);
     std::int64_t moved = 0;
+    // Fewest copies first: a page of room saves a whole transfer there, and a part of one
+    // elsewhere.
     for (std::size_t copies = 1; copies < idle_pages_.size(); ++copies) {
       const auto each = static_cast<std::int64_t>(copies);
       // Rounded in favour of the plan, whose repetitions need not be equal.
@@ -109,10 +114,10 @@ void take(const StepBound& larger, StepBound& bound) {
 
 /// The groups of all cuts; those that can be recomputed belong to none.
 CutBound read_groups(const StepTape& tape, const TouchIntervals& touches,
-                     const std::vector<RecomputeCost>* costs) {
+                     const std::vector<RecomputeCost>& costs) {
   CutBound reads(tape.ops.size(), touches.intervals.size());
   for (std::uint32_t i = 0; i < touches.intervals.size(); ++i) {
-    if (costs != nullptr && (*costs)[i].is_possible) continue;
+    if (costs[i].is_possible) continue;
     const Interval& interval = touches.intervals[i];
     if (interval.end == IntervalEnd::kUsed) reads.add(i, interval);
   }
@@ -120,10 +125,10 @@ CutBound read_groups(const StepTape& tape, const TouchIntervals& touches,
 }
 
 CutBound write_groups(const StepTape& tape, const TouchIntervals& touches,
-                      const std::vector<RecomputeCost>* costs) {
+                      const std::vector<RecomputeCost>& costs) {
   CutBound writes(tape.ops.size(), touches.epoch_count);
   for (std::uint32_t i = 0; i < touches.intervals.size(); ++i) {
-    if (costs != nullptr && (*costs)[i].is_possible) continue;
+    if (costs[i].is_possible) continue;
     const Interval& interval = touches.intervals[i];
     if (interval.epoch != kNeverWritten) writes.add(interval.epoch, interval);
   }
@@ -131,28 +136,25 @@ CutBound write_groups(const StepTape& tape, const TouchIntervals& touches,
 }
 
 /// Compute, transfers and windows.
-StepBound quick_bound(const StepTape& tape, const SwapLimits& limits, bool may_recompute) {
+StepBound quick_bound(const StepTape& tape, const SwapLimits& limits) {
   StepBound bound;
   for (const auto& op : tape.ops) bound.compute_seconds += seconds(op.time);
   bound.step_seconds = bound.compute_seconds;
   if (tape.ops.empty()) return bound;
   const TouchIntervals touches = find_intervals(tape);
-  std::vector<RecomputeCost> costs;
-  WalkCosts walk;
-  if (may_recompute) {
-    // Nothing here charges for parents, so none takes a share.
-    costs = recompute_costs(tape, touches, std::vector<bool>(touches.intervals.size(), true), 0);
-    walk = walk_costs(tape, touches, costs);
-  }
+  // Nothing here charges for parents, so none takes a share.
+  const std::vector<RecomputeCost> costs =
+      recompute_costs(tape, touches, std::vector<bool>(touches.intervals.size(), true), 0);
   std::vector<std::int64_t> rooms;
   const std::vector<std::uint32_t> needs = needs_of_ops(tape);
+  // Below zero where an operator alone exceeds the budget: then no plan exists, and a bound need
+  // not be tight.
   for (const std::uint32_t need : needs) rooms.push_back(std::int64_t{limits.budget_pages} - need);
-  const auto* const some_costs = may_recompute ? &costs : nullptr;
-  const StepBound windows = bound_windows(tape, needs, limits, may_recompute ? &walk : nullptr);
+  const StepBound windows = bound_windows(tape, needs, limits, walk_costs(tape, touches, costs));
   bound.written_pages =
-      std::max(write_groups(tape, touches, some_costs).most_moved(rooms), windows.written_pages);
+      std::max(write_groups(tape, touches, costs).most_moved(rooms), windows.written_pages);
   bound.read_pages =
-      std::max(read_groups(tape, touches, some_costs).most_moved(rooms), windows.read_pages);
+      std::max(read_groups(tape, touches, costs).most_moved(rooms), windows.read_pages);
   const double moving = transfer_seconds(static_cast<double>(bound.written_pages),
                                          static_cast<double>(bound.read_pages), limits);
   if (is_larger(moving, bound.step_seconds)) {
@@ -183,24 +185,15 @@ SwapLimits far_limits(const SwapLimits& limits) {
   far.far.reset();
   far.rates = rates_behind(limits.rates, limits.far->rates);
   const std::uint64_t pages = std::uint64_t{limits.budget_pages} + limits.far->near_pages;
+  // Host memory may hold more pages than a budget can count.
   constexpr std::uint64_t kMost = std::numeric_limits<std::int32_t>::max();
   far.budget_pages = static_cast<std::uint32_t>(std::min(pages, kMost));
   return far;
 }
 
-/// The larger of what `bound` says of the link and of what passes the far tier, if there is one.
-template <typename Bound>
-StepBound bound_of_tiers(const SwapLimits& limits, const Bound& bound) {
-  StepBound near = bound(limits);
-  if (!limits.far) return near;
-  StepBound far = bound(far_limits(limits));
-  far.is_of_far_tier = true;
-  return is_larger(far.step_seconds, near.step_seconds) ? far : near;
-}
-
 StepBound bound_one_tier(const StepTape& tape, const SwapLimits& limits,
                          const BoundOptions& options) {
-  StepBound bound = quick_bound(tape, limits, true);
+  StepBound bound = quick_bound(tape, limits);
   if (options.solver == nullptr || tape.ops.empty()) return bound;
   const StepBound fluid = bound_fluid(tape, needs_of_ops(tape), limits, options);
   if (is_larger(fluid.step_seconds, bound.step_seconds)) take(fluid, bound);
@@ -209,14 +202,12 @@ StepBound bound_one_tier(const StepTape& tape, const SwapLimits& limits,
 
 }  // namespace
 
-StepBound bound_step(const StepTape& tape, const SwapLimits& limits) {
-  return bound_of_tiers(limits,
-                        [&](const SwapLimits& one) { return quick_bound(tape, one, false); });
-}
-
 StepBound bound_plan(const StepTape& tape, const SwapLimits& limits, const BoundOptions& options) {
-  return bound_of_tiers(limits,
-                        [&](const SwapLimits& one) { return bound_one_tier(tape, one, options); });
+  StepBound near = bound_one_tier(tape, limits, options);
+  if (!limits.far) return near;
+  StepBound far = bound_one_tier(tape, far_limits(limits), options);
+  far.is_of_far_tier = true;
+  return is_larger(far.step_seconds, near.step_seconds) ? far : near;
 }
 
 std::uint32_t smallest_budget(const StepTape& tape) {

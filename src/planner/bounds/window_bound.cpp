@@ -1,4 +1,4 @@
-#include "window_bound.h"
+#include "partial_bounds.h"
 
 #include <algorithm>
 
@@ -24,6 +24,11 @@ struct Cut {
 };
 
 /// One number per window from cut `from` over `length` cuts, around the step.
+///
+///     S(i, j) = max( alone(i, j), max over k of S(i, k) + S(k, j) )
+///
+/// For every begin, since the step is a circle: which of them the best partition of the whole step
+/// begins with is not known before.
 template <typename Number>
 class PerWindow {
  public:
@@ -74,11 +79,11 @@ class PerWindow {
 class WindowSweep {
  public:
   WindowSweep(const StepTape& tape, const std::vector<std::uint32_t>& needs,
-              std::uint32_t budget_pages, const WalkCosts* costs)
+              std::uint32_t budget_pages, const WalkCosts& costs)
       : tape_(tape),
         budget_(budget_pages),
         costs_(costs),
-        wanted_recomputed_(costs != nullptr ? costs->class_seconds.size() : 0, 0),
+        wanted_recomputed_(costs.class_seconds.size(), 0),
         births_(births_per_op(tape)),
         deaths_(deaths_per_op(tape)),
         needs_(needs),
@@ -89,6 +94,7 @@ class WindowSweep {
         counted_in_(tape.values.size() * 2, 0) {
     for (ValueIndex i = 0; i < tape.values.size(); ++i) {
       const TapeValue& value = tape.values[i];
+      // A window may go over the end of the step, where a storage gets another number.
       if (value.becomes != kNoValue) predecessors_[value.becomes] = i;
       if (value.becomes == kNoValue && value.death == kSurvives) ends_at_boundary_.push_back(i);
     }
@@ -100,6 +106,8 @@ class WindowSweep {
     is_next_period_ = false;
     wanted_ = changed_ = 0;
     std::fill(wanted_recomputed_.begin(), wanted_recomputed_.end(), 0);
+    // What the first operator uses is there at the cut: it holds its need then, so nothing of that
+    // is read in the window.
     for (const auto& use : touches_of(tape_, op)) wanted_in_[use.value] = sweep_;
   }
 
@@ -110,6 +118,8 @@ class WindowSweep {
     if (++op_ == tape_.ops.size()) {
       op_ = 0;
       is_next_period_ = true;
+      // What survives and is nothing in the next step has ended there, so it need not be written
+      // for later.
       for (const ValueIndex value : ends_at_boundary_) forget(value);
     }
     want_uses(op_);
@@ -137,6 +147,7 @@ class WindowSweep {
       counted_in_[storage] = count_;
       used += tape_.values[value].pages;
     }
+    // What the operator at the end uses is in memory; the room that it leaves is for the others.
     const std::uint32_t idle = changed_ - used;
     return idle - std::min(idle, room(op_));
   }
@@ -156,9 +167,10 @@ class WindowSweep {
       if (!lived_at_begin(value) || wanted_in_[storage] == sweep_) continue;
       wanted_in_[storage] = sweep_;
       const std::uint32_t use = tape_.ops[op].first_use + i;
-      const bool can_return = costs_ != nullptr && costs_->return_before_use[use] > begin_;
+      // An input that ends before the window is no longer there for a replay in it.
+      const bool can_return = costs_.return_before_use[use] > begin_;
       const std::uint8_t recomputed =
-          can_return ? costs_->class_before_use[use] : WalkCosts::kOnlyRead;
+          can_return ? costs_.class_before_use[use] : WalkCosts::kOnlyRead;
       (recomputed == WalkCosts::kOnlyRead ? wanted_ : wanted_recomputed_[recomputed]) +=
           tape_.values[value].pages;
     }
@@ -169,11 +181,9 @@ class WindowSweep {
       const ValueIndex value = use_of(op, i).value;
       const bool is_changed = use_of(op, i).writes || changed_in_[storage_of(value)] == sweep_;
       const std::uint32_t use = tape_.ops[op].first_use + i;
-      if (is_changed) change(value, costs_ != nullptr && costs_->drops_after_use[use]);
+      if (is_changed) change(value, costs_.drops_after_use[use]);
     }
-    for (const ValueIndex born : births_.of(op)) {
-      change(born, costs_ != nullptr && costs_->drops_after_birth[born]);
-    }
+    for (const ValueIndex born : births_.of(op)) change(born, costs_.drops_after_birth[born]);
     for (const ValueIndex died : deaths_.of(op)) forget(died);
   }
 
@@ -192,6 +202,8 @@ class WindowSweep {
   /// Written, born, or touched after that. What may be dropped need not be written to leave.
   void change(ValueIndex value, bool may_drop) {
     const std::size_t storage = storage_of(value);
+    // Each storage counts once, as it was left last: a second write replaces what the first would
+    // have had to move.
     take_back(storage, value);
     changed_in_[storage] = sweep_;
     may_drop_[storage] = may_drop;
@@ -206,6 +218,7 @@ class WindowSweep {
   void forget(ValueIndex value) {
     // Survivors without a successor end with the period in which they lived.
     const bool is_survivor = tape_.values[value].death == kSurvives;
+    // The walk has just entered the next period, and this storage belongs to the one before.
     const std::size_t storage = is_survivor ? value : storage_of(value);
     take_back(storage, value);
     changed_in_[storage] = 0;
@@ -213,7 +226,7 @@ class WindowSweep {
 
   const StepTape& tape_;
   const std::uint32_t budget_;
-  const WalkCosts* costs_;
+  const WalkCosts& costs_;
   std::vector<std::uint32_t> wanted_recomputed_;  ///< Per class of costs.
   const PerOp births_;
   const PerOp deaths_;
@@ -250,6 +263,7 @@ std::vector<Cut> choose_cuts(const StepTape& tape, const std::vector<std::uint32
       begins.push_back(op);
       due = weight + 2.0 / static_cast<double>(kMostBegins);
     }
+    // By time and by needs: long operators hide transfers, large ones ask for them.
     weight += seconds(tape.ops[op].time) / all_time + needs[op] / all_needs;
   }
   std::vector<OpIndex> longest = begins;
@@ -308,10 +322,8 @@ struct WindowTime {
 /// Least over the pages that are recomputed, the cheapest ones first: computing takes longer
 /// with each of them, moving shorter.
 WindowTime window_time(double compute, std::uint32_t written, WindowSweep& sweep,
-                       const WalkCosts* costs, const SwapLimits& limits) {
+                       const WalkCosts& costs, const SwapLimits& limits) {
   const double read = sweep.read_pages();
-  WindowTime best{std::max(compute, transfer_seconds(written, read, limits)), 0.0, 0.0};
-  if (costs == nullptr) return best;
   double pages = 0.0;
   for (const std::uint32_t each : sweep.wanted_recomputed()) pages += each;
   const double away = pages - std::min<double>(pages, sweep.room_for_recomputed());
@@ -320,9 +332,9 @@ WindowTime window_time(double compute, std::uint32_t written, WindowSweep& sweep
   const auto moving = [&](double computed) {
     return transfer_seconds(written, read + away - computed, limits);
   };
-  for (std::size_t i = 0; i < costs->class_seconds.size() && recomputed < away; ++i) {
+  for (std::size_t i = 0; i < costs.class_seconds.size() && recomputed < away; ++i) {
     const double more = std::min<double>(sweep.wanted_recomputed()[i], away - recomputed);
-    const double each = costs->class_seconds[i];
+    const double each = costs.class_seconds[i];
     if (compute + recompute_seconds + more * each <= moving(recomputed + more)) {
       recomputed += more;
       recompute_seconds += more * each;
@@ -331,20 +343,23 @@ WindowTime window_time(double compute, std::uint32_t written, WindowSweep& sweep
     // Where computing begins to take longer than moving, from both sides.
     double low = 0.0;
     double high = more;
+    // The two sides are monotone in the pages that are recomputed, so bisection finds where they
+    // meet, to 1e-9 of them.
     for (int round = 0; round < 30; ++round) {
       const double middle = (low + high) / 2;
       const bool is_less =
           compute + recompute_seconds + middle * each < moving(recomputed + middle);
       (is_less ? low : high) = middle;
     }
+    // Rounded in favour of the plan on both sides: as little is computed, and as little moved, as
+    // bisection leaves open.
     recompute_seconds += low * each;
     recomputed += high;
     break;
   }
-  best.seconds = std::max(compute + recompute_seconds, moving(recomputed));
-  best.recompute_seconds = recompute_seconds;
-  best.recomputed_share = recomputed > 0.0 ? recomputed / (read + away) : 0.0;
-  return best;
+  return {.seconds = std::max(compute + recompute_seconds, moving(recomputed)),
+          .recompute_seconds = recompute_seconds,
+          .recomputed_share = recomputed > 0.0 ? recomputed / (read + away) : 0.0};
 }
 
 /// The window of the best partition that takes most beyond its operators.
@@ -363,6 +378,7 @@ WorstWindow worst_window(PerWindow<double>& alone, PerWindow<double>& sums,
     open.pop_back();
     const double sum = sums.at(from, length);
     std::size_t split = length;
+    // The sums do not note how they came about; this finds it again for the few windows on the way.
     for (std::size_t i = 1; i < length && alone.at(from, length) < sum && split == length; ++i)
       if (sums.at(from, i) + sums.at(from + i, length - i) == sum) split = i;
     if (split < length) {
@@ -379,7 +395,7 @@ WorstWindow worst_window(PerWindow<double>& alone, PerWindow<double>& sums,
 }  // namespace
 
 StepBound bound_windows(const StepTape& tape, const std::vector<std::uint32_t>& needs,
-                        const SwapLimits& limits, const WalkCosts* costs) {
+                        const SwapLimits& limits, const WalkCosts& costs) {
   const std::vector<Cut> cuts = choose_cuts(tape, needs);
   const std::size_t all = cuts.size();
   PerWindow<std::uint32_t> written(all);
@@ -413,6 +429,7 @@ StepBound bound_windows(const StepTape& tape, const std::vector<std::uint32_t>& 
   }
   read.add_up();
   written.add_up();
+  // Only now, since what a window moves may itself be the sum over smaller ones within it.
   PerWindow<double> sums = alone;
   for (std::size_t from = 0; from < all; ++from) {
     for (std::size_t length = 1; length <= all; ++length) {

@@ -8,6 +8,12 @@
 #include "spillway/base/error.h"
 
 namespace spillway::planner {
+namespace {
+
+class ClpSolver final : public LinearSolver {
+ public:
+  Solution solve(const LinearProgram& program, std::size_t most_iterations) const override;
+};
 
 LinearSolver::Solution ClpSolver::solve(const LinearProgram& program,
                                         std::size_t most_iterations) const {
@@ -41,5 +47,9 @@ LinearSolver::Solution ClpSolver::solve(const LinearProgram& program,
   return {.row_prices = {prices, prices + program.rows()},
           .columns = {columns, columns + program.columns()}};
 }
+
+}  // namespace
+
+std::unique_ptr<LinearSolver> make_clp_solver() { return std::make_unique<ClpSolver>(); }
 
 }  // namespace spillway::planner

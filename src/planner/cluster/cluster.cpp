@@ -15,6 +15,7 @@ constexpr std::uint32_t kMostDisks = 1024;
 constexpr double kLeastRate = 1.0;
 constexpr double kMostRate = 1e18;
 constexpr double kMostSeconds = 1e12;
+// Factors beyond these are slips of units.
 constexpr double kLeastSpeed = 1e-3;
 constexpr double kMostSpeed = 1e3;
 constexpr double kMostSpread = 1e3;
@@ -80,6 +81,7 @@ void check_node(const Cluster& cluster) {
   if (node.host_update_parameters_per_second != 0.0)
     check_rate(cluster, "the optimizer of a host", node.host_update_parameters_per_second,
                "parameters/s");
+  // Rates of disks that are not there need not be given, and are 0.
   if (node.disks == 0) return;
   if (node.disks > kMostDisks)
     throw ConfigError("cluster {}: a node cannot have {} disks (give 0 to {})", cluster.name,
@@ -94,6 +96,7 @@ void check_network(const Cluster& cluster) {
     throw ConfigError("cluster {}: a node of {} devices cannot have {} network cards (give 16 a "
                       "device at most)",
                       cluster.name, cluster.node.devices, cluster.node.nics);
+  // One node has no network, so nothing of it is looked at.
   if (cluster.nodes == 1) return;
   if (cluster.node.nics == 0)
     throw ConfigError("cluster {}: {} nodes have no network card that connects them (give nics 1 "
@@ -122,6 +125,7 @@ class Draws {
     mixed = (mixed ^ (mixed >> 30U)) * 0xbf58476d1ce4e5b9U;
     mixed = (mixed ^ (mixed >> 27U)) * 0x94d049bb133111ebU;
     mixed ^= mixed >> 31U;
+    // Neither 0 nor 1, as laws take its logarithm.
     return (static_cast<double>(mixed >> 12U) + 0.5) * 0x1p-52;
   }
 
@@ -175,6 +179,7 @@ std::vector<double> device_slowdowns(const Cluster& cluster) {
   const std::uint32_t together = stragglers.is_by_node ? cluster.node.devices : 1;
   for (std::uint32_t first = 0; first < cluster.device_count(); first += together) {
     const bool is_slow = draws.next() < stragglers.share;
+    // Drawn for fast ones, too: with another share, the others stay as slow as they were.
     const double slowdown = 1.0 + stragglers.spread * drawn(stragglers.law, draws);
     for (std::uint32_t i = first; i < first + together; ++i)
       slowdowns[i] = is_slow ? slowdown : 1.0;
@@ -186,8 +191,10 @@ double useful_share(const Failures& failures, std::uint32_t nodes) {
   const double work = failures.checkpoint_interval_seconds;
   if (work == 0.0) return 1.0;
   const double segment = work + failures.checkpoint_seconds;
+  // Without failures only checkpoints cost time.
   if (failures.node_mean_seconds == 0.0) return work / segment;
   const double mean = failures.node_mean_seconds / nodes;
+  // A segment is short beside the mean of good nodes, where exp(x) - 1 would have no digits left.
   return work / (mean * std::exp(failures.restart_seconds / mean) * std::expm1(segment / mean));
 }
 

@@ -30,18 +30,22 @@ ClusterLinks::ClusterLinks(const Cluster& cluster) : cluster_(cluster) {
                  node.uplink.bytes_per_second);
   if (node.disks > 0) {
     disks_ = add(LinkClass::kDisk, cluster_.nodes, node.disks * node.disk_write_bytes_per_second);
+    // Disks write and read at unlike rates, and files lie on all disks of a node at once.
     for (std::uint32_t i = 0; i < cluster_.nodes; ++i)
       rates_[disks_ + 2 * i + 1] = node.disks * node.disk_read_bytes_per_second;
   }
   if (node.host_update_parameters_per_second > 0.0) {
+    // An optimizer has no direction. What it carries is parameters, not bytes.
     updates_ = size();
     rates_.resize(size() + cluster_.nodes, node.host_update_parameters_per_second);
     kinds_.resize(rates_.size(), LinkClass::kHostUpdate);
   }
+  // Without a network there are no cards to number; routes within a node never ask for them.
   if (cluster_.nodes == 1) return;
   nics_ = add(LinkClass::kNic, cluster_.nodes * node.nics, node.nic.bytes_per_second);
   const ClusterNetwork& network = cluster_.network;
   const std::uint32_t last_leaf = leaf_of(cluster_.nodes * node.nics - 1);
+  // With rails, a leaf has one card of each of its nodes, else all of them.
   const double below = static_cast<double>(network.nodes_per_leaf) *
                        (network.has_rails ? 1.0 : node.nics) * node.nic.bytes_per_second;
   spine_ = add(LinkClass::kSpine, last_leaf + 1, below / network.oversubscription);
@@ -49,6 +53,8 @@ ClusterLinks::ClusterLinks(const Cluster& cluster) : cluster_(cluster) {
 
 std::uint32_t ClusterLinks::add(LinkClass kind, std::uint32_t count, double rate) {
   const std::uint32_t first = size();
+  // Two for each, as links carry both ways at full rate: 2i away from the device, switch or node,
+  // 2i + 1 towards it.
   rates_.resize(first + 2 * std::size_t{count}, rate);
   kinds_.resize(rates_.size(), kind);
   return first;
@@ -56,6 +62,7 @@ std::uint32_t ClusterLinks::add(LinkClass kind, std::uint32_t count, double rate
 
 std::uint32_t ClusterLinks::nic_of(std::uint32_t device) const {
   const ClusterNode& node = cluster_.node;
+  // Neighbours share a card, since a card is near the switch of the devices that use it.
   return node_of(device) * node.nics + (device % node.devices) * node.nics / node.devices;
 }
 
@@ -73,6 +80,8 @@ std::uint32_t ClusterLinks::switch_of_nic(std::uint32_t nic) const {
 
 std::uint32_t ClusterLinks::leaf_of(std::uint32_t nic) const {
   const std::uint32_t nics = cluster_.node.nics;
+  // Rails: cards of one number are on one leaf, so that devices of one number meet there without
+  // the spine.
   const std::uint32_t group = nic / nics / cluster_.network.nodes_per_leaf;
   return cluster_.network.has_rails ? group * nics + nic % nics : group;
 }
@@ -97,6 +106,7 @@ NodeRange ClusterLinks::nodes_behind(std::uint32_t link) const {
 
 void ClusterLinks::pass(Route& route, std::uint32_t link, double latency) const {
   route.latency_seconds += latency;
+  // Twice over a link is half of its rate, not a second flow.
   for (LinkUse& use : route.uses)
     if (use.link == link) {
       ++use.streams;
@@ -111,6 +121,7 @@ void ClusterLinks::leave(Route& route, Endpoint from) const {
   const std::uint32_t to = switch_of_nic(nic_of(from.device));
   if (!from.is_host) {
     pass(route, pcie_ + 2 * from.device, node.pcie.latency_seconds);
+    // The card reads the device's memory through their switch, without the host.
     if (switch_of(from.device) == to) return;
     pass(route, uplinks_ + 2 * switch_of(from.device), node.uplink.latency_seconds);
   }
@@ -120,6 +131,7 @@ void ClusterLinks::leave(Route& route, Endpoint from) const {
 void ClusterLinks::enter(Route& route, Endpoint to) const {
   const ClusterNode& node = cluster_.node;
   const std::uint32_t from = switch_of_nic(nic_of(to.device));
+  // As on the way out.
   if (!to.is_host && switch_of(to.device) == from)
     return pass(route, pcie_ + 2 * to.device + 1, node.pcie.latency_seconds);
   pass(route, uplinks_ + 2 * from, node.uplink.latency_seconds);
@@ -142,15 +154,18 @@ Route ClusterLinks::route(Endpoint from, Endpoint to) const {
       pass(route, spine_ + 2 * leaf_of(out), hop);
       pass(route, spine_ + 2 * leaf_of(in) + 1, hop);
     }
+    // The latency from card to card was counted on the way out.
     pass(route, nics_ + 2 * in + 1, 0.0);
     enter(route, to);
     return route;
   }
+  // Within a host's memory, and below within a device's, nothing passes a link.
   if (from.is_host && to.is_host) return route;
   if (!from.is_host && !to.is_host) {
     if (from.device == to.device) return route;
     if (node.nvlink) {
       pass(route, nvlinks_ + 2 * from.device, node.nvlink->latency_seconds);
+      // NVLink has one latency from device to device, counted on the way out.
       pass(route, nvlinks_ + 2 * to.device + 1, 0.0);
       return route;
     }
@@ -175,6 +190,7 @@ Route ClusterLinks::disk_route(std::uint32_t device, bool is_write) const {
                       "host)",
                       cluster_.name);
   const Endpoint host{device, /*is_host=*/true};
+  // Pages pass the host's memory on their way, so they share its links with copies that stay there.
   Route way = is_write ? route({device}, host) : route(host, {device});
   pass(way, disks_ + 2 * node_of(device) + (is_write ? 0 : 1), 0.0);
   return way;

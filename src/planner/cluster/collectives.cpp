@@ -20,6 +20,7 @@ class Streams {
     const Route route = links_.route(from, to);
     for (const LinkUse& use : route.uses) {
       uses_[use.link] += use.streams;
+      // Which links a pair passes is kept, as its rate is known when all streams are there.
       pair_links_.push_back(use.link);
     }
     pair_ends_.push_back(pair_links_.size());
@@ -41,6 +42,7 @@ class Streams {
     return phase(bytes_per_stream, rounds * mean_pair(), mean);
   }
   CollectivePhase tree_phase(double bytes_per_stream, double rounds) const {
+    // The levels of a tree wait for each other, and the slowest pair is on some way through it.
     const auto [mean, slowest] = pair_seconds();
     return phase(bytes_per_stream, rounds * slowest_pair(), slowest);
   }
@@ -162,8 +164,11 @@ std::vector<CollectivePhase> hierarchical_phases(CollectiveKind kind, const Clus
     for (const Group& each : nodes) ring.push_back(each[i]);
     across.add_ring(ring);
   }
+  // A sum for all is a scattered sum and a gathering, each once around.
   const double turns = kind == CollectiveKind::kAllReduce ? 2.0 : 1.0;
   const CollectivePhase within = inside.ring_phase((g - 1.0) / g, g - 1.0);
+  // Each member of a node has its share of the node's sum, and its own ring to the other nodes. So
+  // all cards work.
   const CollectivePhase between =
       across.ring_phase(turns * (count - 1.0) / count / g, turns * (count - 1.0));
   std::vector<CollectivePhase> phases;
@@ -177,6 +182,7 @@ std::optional<Collective> try_collective(CollectiveKind kind, CollectiveAlgorith
                                          const ClusterLinks& links,
                                          std::span<const Endpoint> members) {
   Collective collective{kind, algorithm, {}};
+  // One member has its sum already.
   if (members.size() < 2) return collective;
   const std::vector<Group> nodes = nodes_of(links, members);
   const std::size_t group = members_per_node(nodes);
@@ -184,6 +190,7 @@ std::optional<Collective> try_collective(CollectiveKind kind, CollectiveAlgorith
   const double turns = kind == CollectiveKind::kAllReduce ? 2.0 : 1.0;
   switch (algorithm) {
     case CollectiveAlgorithm::kRing: {
+      // Nodes of unequal numbers share one ring: a second one could not enter each node elsewhere.
       const std::size_t count = std::clamp<std::size_t>(group, 1, kMostRings);
       const Streams streams = rings(links, nodes, count);
       collective.phases = {streams.ring_phase(turns * (n - 1.0) / n / static_cast<double>(count),
@@ -191,6 +198,7 @@ std::optional<Collective> try_collective(CollectiveKind kind, CollectiveAlgorith
       break;
     }
     case CollectiveAlgorithm::kTree: {
+      // A tree brings everything to its root, which is what the other two avoid.
       if (kind != CollectiveKind::kAllReduce) return std::nullopt;
       const Streams streams = trees(links, nodes);
       const auto levels = static_cast<double>(std::bit_width(members.size() - 1));
@@ -198,6 +206,7 @@ std::optional<Collective> try_collective(CollectiveKind kind, CollectiveAlgorith
       break;
     }
     case CollectiveAlgorithm::kHierarchical:
+      // Rings between nodes need a member of each number in every node.
       if (group == 0) return std::nullopt;
       collective.phases = hierarchical_phases(kind, links, nodes, group);
       break;

@@ -23,6 +23,8 @@ FairFlows::FairFlows(std::vector<double> rates) : links_(rates.size()) {
   }
 }
 
+// Where all flows fit at the most that each can have, the link slows nobody. Changes do not spread
+// over it, which is what keeps large machines affordable.
 bool FairFlows::hinders(const Link& link) const {
   return link.wanted > link.rate * (1.0 + kRounding);
 }
@@ -50,6 +52,7 @@ void FairFlows::start(std::span<const LinkUse> route, double bytes, std::uint32_
   flow.tag = tag;
   flow.is_alive = true;
   flow.most = kInfinite;
+  // Alone on its route, a flow is as fast as the slowest link lets it be.
   for (const LinkUse& use : route)
     flow.most = std::min(flow.most, links_[use.link].rate / use.streams);
   for (std::uint32_t slot = 0; slot < route.size(); ++slot) {
@@ -59,6 +62,7 @@ void FairFlows::start(std::span<const LinkUse> route, double bytes, std::uint32_
     link.wanted += flow.most * route[slot].streams;
     touch(route[slot].link);
   }
+  // It ends at once, but in its turn among the ends of this moment.
   if (route.empty() || bytes <= 0.0)
     ends_.push({now, flow.number, id, ++flow.version});
   else
@@ -73,12 +77,14 @@ void FairFlows::remove(FlowId id) {
     touch(use.link);  // Those whom it hindered may go on faster.
     link.carried += flow.bytes * use.streams;
     link.wanted -= flow.most * use.streams;
+    // The last one takes its place: the order of flows on a link has no meaning.
     const Passage last = link.flows.back();
     link.flows[flow.places[slot]] = last;
     flows_[last.flow].places[last.slot] = flow.places[slot];
     link.flows.pop_back();
     if (link.flows.empty()) link.wanted = 0.0;  // Lest rounding adds up.
   }
+  // Its end is still in the queue, and must not be taken for that of the next flow of this number.
   ++flow.version;
   flow.is_alive = false;
   free_.push_back(id);
@@ -122,6 +128,7 @@ void FairFlows::collect() {
 
 void FairFlows::set_rate(FlowId id, double rate, double now) {
   Flow& flow = flows_[id];
+  // Its end stays where it is in the queue, and so do the digits of its moment.
   if (flow.rate == rate) return;
   flow.left = std::max(0.0, flow.left - flow.rate * (now - flow.since));
   flow.since = now;
@@ -153,6 +160,7 @@ void FairFlows::fill(double now) {
       if (flow.mark != round_ || flow.is_fixed) continue;
       flow.is_fixed = true;
       --unfixed;
+      // What it takes at its level is gone for the flows that go on to higher ones.
       for (const LinkUse& use : flow.route) {
         links_[use.link].left -= level * use.streams;
         links_[use.link].streams -= use.streams;
@@ -169,11 +177,14 @@ void FairFlows::settle(double now) {
 }
 
 double FairFlows::next_end() {
+  // A queue cannot change an entry. Ends of rates that were replaced are dropped when they come up.
   while (!ends_.empty() && ends_.top().version != flows_[ends_.top().flow].version) ends_.pop();
   return ends_.empty() ? kInfinite : ends_.top().seconds;
 }
 
 void FairFlows::take_ended(double now, std::vector<std::uint32_t>& tags) {
+  // Transfers that end together but for rounding are taken together. Else each would get new rates
+  // for a moment of no length.
   const double until = now + kSameMoment * now;
   while (next_end() <= until) {
     const FlowId id = ends_.top().flow;
@@ -181,12 +192,6 @@ void FairFlows::take_ended(double now, std::vector<std::uint32_t>& tags) {
     tags.push_back(flows_[id].tag);
     remove(id);
   }
-}
-
-double FairFlows::rate_of_tag(std::uint32_t tag) const {
-  for (const Flow& flow : flows_)
-    if (flow.is_alive && flow.tag == tag) return flow.rate;
-  return 0.0;
 }
 
 }  // namespace spillway::planner

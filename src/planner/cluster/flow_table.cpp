@@ -20,6 +20,7 @@ std::uint32_t FlowTable::find_or_add(Key key, const MakeRoute& make_route) {
   for (const std::uint32_t kind : kinds_of_[key.from])
     if (kinds_[kind].key == key) return kind;
   Kind& added = kinds_.emplace_back(Kind{key, {}});
+  // The same ranks on other devices: what is alike about these routes is found by `colours_of`.
   for (std::uint32_t pipeline = 0; pipeline < pipelines_; ++pipeline)
     added.routes.push_back(make_route(pipeline));
   kinds_of_[key.from].push_back(kind_count() - 1);
@@ -44,6 +45,7 @@ std::uint32_t FlowTable::copy(std::uint32_t rank, bool is_out, bool is_disk) {
 }
 
 std::uint32_t FlowTable::add_shared(const CollectivePhase& phase) {
+  // One sum is for all pipelines, and every one is a kind of its own.
   kinds_.push_back({{kNobody, kNobody}, {{phase.uses, phase.latency_seconds}}});
   return kind_count() - 1;
 }
@@ -79,6 +81,7 @@ LinkColours colours_of(const FlowTable& flows) {
   for (std::uint32_t link = 0; link < links.size(); ++link) {
     if (signatures[link].empty()) continue;
     const auto colour = static_cast<std::uint32_t>(colours.rates.size());
+    // Links of unlike rates are full at unlike moments, whatever passes them.
     const auto [found, is_new] =
         known.try_emplace({links.kind(link), links.rate(link), signatures[link]}, colour);
     colours.colour_of[link] = found->second;
@@ -100,12 +103,15 @@ LinkColours colours_of(const FlowTable& flows) {
     for (std::uint32_t pipeline = 1; !flows.is_shared(kind) && pipeline < flows.pipelines();
          ++pipeline) {
       const Route& other = flows.route(kind, pipeline);
+      // A pipeline of other latencies would run ahead of the rest, although its links are as full.
       colours.are_alike = colours.are_alike && colours_passed(other) == passed &&
                           other.latency_seconds == first.latency_seconds;
     }
     std::vector<LinkUse>& uses = colours.routes[kind];
     for (const auto& [colour, streams] : passed) {
+      // A signature has all passages of the kind over the colour in one entry.
       if (!uses.empty() && uses.back().link == colour) continue;
+      // The pipeline that is simulated stands for all, on links that all of them load.
       const Signature& signature = signatures[first_links[colour]];
       const auto entry = std::find_if(signature.begin(), signature.end(),
                                       [&](const auto& each) { return each.first == kind; });

@@ -6,6 +6,7 @@
 
 #include "spillway/planner/cluster/cluster_links.h"
 #include "spillway/planner/cluster/collectives.h"
+#include "spillway/planner/cluster/job_simulation.h"
 
 namespace spillway::planner {
 
@@ -76,5 +77,16 @@ struct LinkColours {
 };
 
 LinkColours colours_of(const FlowTable& flows);
+
+/// A step of how the gradients of a stage are summed, or become its new weights on the hosts.
+struct SumPhase {
+  std::uint32_t lane = 0;  ///< See UpdatePhase.
+  std::uint32_t flow = 0;
+  double bytes = 0.0;  ///< Of each stream.
+  double least_seconds = 0.0;
+};
+
+/// Adds all that the action lists of a job move to the table. Returns the phases of sums by stage.
+std::vector<std::vector<SumPhase>> add_flows(const Job& job, FlowTable& flows);
 
 }  // namespace spillway::planner

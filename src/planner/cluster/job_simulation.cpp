@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <utility>
 
+#include "fair_links.h"
 #include "flow_table.h"
-#include "fullest_host.h"
-#include "job_run.h"
-#include "job_tasks.h"
-#include "link_loads.h"
+#include "job_loads.h"
 #include "spillway/base/error.h"
 
 namespace spillway::planner {
@@ -24,6 +23,7 @@ ScheduleCosts nominal_costs(const Job& job, const Cluster& cluster) {
   costs.memory = job.memory;
   if (job.update == UpdatePlace::kHost)
     for (StageCosts& stage : costs.stages)
+      // Gradients leave as soon as they are summed, and the rest lives on the hosts.
       stage.gradients = stage.optimizer_state = stage.update_peak = Bytes(0);
   const ClusterNode& node = cluster.node;
   costs.peer = cluster.nodes > 1 ? node.nic : node.nvlink ? *node.nvlink : node.pcie;
@@ -44,7 +44,7 @@ void check_job(const Job& job) {
     throw ConfigError("a parameter cannot have {} bytes (give 2 or 4)", job.bytes_per_parameter);
 }
 
-/// The tasks of so many actions, and what they wait for, take some 4 GiB.
+/// The states of so many actions take some 4 GiB.
 void check_size(const Job& job, std::uint32_t pipelines) {
   constexpr double kMostActions = 5e7;
   double actions = 0.0;
@@ -67,7 +67,7 @@ std::vector<std::uint32_t> nodes_of(const ClusterLinks& links,
 
 /// Of the links of a colour, one carries what each of them does.
 std::vector<double> spread_over_links(const LinkColours& colours, const ClusterLinks& links,
-                                      const JobRun& run) {
+                                      const FairLinks& run) {
   std::vector<double> carried(links.size(), 0.0);
   for (std::uint32_t link = 0; link < links.size(); ++link)
     if (colours.colour_of[link] != LinkColours::kNoColour)
@@ -123,93 +123,141 @@ static Schedule without_steps(Schedule schedule) {
   return schedule;
 }
 
-/// What the action lists do to memory, where that has a limit.
-static MemoryEffects limited_effects(const Job& job, const Schedule& action_lists,
-                                     const ScheduleCosts& costs) {
-  if (!job.memory) return {};
-  MemoryEffects effects = memory_effects(action_lists, costs);
-  for (std::size_t rank = 0; rank < effects.actions.size() && job.repetitions > 1; ++rank) {
-    double kept = 0.0;
-    for (const MemoryEffect& each : effects.actions[rank]) kept += each.at_start + each.at_end;
+static void check_repetitions(const Job& job, const ScheduleTiming& nominal) {
+  for (std::size_t rank = 0; rank < nominal.ranks.size() && job.repetitions > 1; ++rank) {
+    const RankTiming& timing = nominal.ranks[rank];
+    const double kept = count_of(timing.memory.back().bytes) - count_of(timing.at_begin);
+    // Else every repetition would hold more than the one before.
     if (std::abs(kept) > 1.0)
-      throw ConfigError("rank {} ends with {} bytes more than it begins with, so under a limit of "
-                        "memory its action list runs once, not {} times",
+      throw ConfigError("rank {} ends with {} bytes more than it begins with, so its action list "
+                        "runs once, not {} times",
                         rank, kept, job.repetitions);
   }
-  return effects;
 }
 
-/// By rank of all simulated pipelines.
-static std::vector<double> held_at_begin(const MemoryEffects& effects, std::uint32_t pipelines) {
-  std::vector<double> held;
-  for (std::uint32_t i = 0; i < pipelines; ++i)
-    held.insert(held.end(), effects.at_begin.begin(), effects.at_begin.end());
-  return held;
-}
-
-static std::vector<Bytes> peaks_of(const Job& job, const ScheduleTiming& nominal, const JobRun& run,
-                                   std::uint32_t pipelines) {
-  std::vector<Bytes> peaks;
-  const auto ranks = static_cast<std::uint32_t>(nominal.ranks.size());
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    if (!job.memory) {
-      peaks.push_back(nominal.ranks[rank].peak_memory);
-      continue;
-    }
-    double most = 0.0;
-    for (std::uint32_t i = 0; i < pipelines; ++i)
-      most = std::max(most, run.most_held(i * ranks + rank));
-    peaks.emplace_back(static_cast<std::uint64_t>(std::llround(std::max(0.0, most))));
+static std::vector<Bytes> peaks_of(const Job& job, const ScheduleTiming& nominal,
+                                   const ScheduleTiming& run) {
+  std::vector<Bytes> peaks(nominal.ranks.size());
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank)
+    if (!job.memory) peaks[rank] = nominal.ranks[rank].peak_memory;
+  for (std::size_t rank = 0; rank < run.ranks.size() && job.memory; ++rank) {
+    Bytes& peak = peaks[rank % peaks.size()];
+    peak = std::max(peak, run.ranks[rank].peak_memory);
   }
   return peaks;
 }
 
+/// The lane of an action; none for what takes no time by itself.
+static std::optional<JobSpan::Lane> lane_of(const Job& job, const Action& action) {
+  switch (action.kind) {
+    case ActionKind::kSwapOut:
+    case ActionKind::kSwapOutWeights: return JobSpan::Lane::kOut;
+    case ActionKind::kSwapIn:
+    case ActionKind::kSwapInWeights: return JobSpan::Lane::kIn;
+    case ActionKind::kReduce: return JobSpan::Lane::kReduction;
+    case ActionKind::kStep:
+      return job.update == UpdatePlace::kHost ? JobSpan::Lane::kReduction : JobSpan::Lane::kCompute;
+    default:
+      if (is_receive(action.kind)) return std::nullopt;
+      return is_send(action.kind) ? JobSpan::Lane::kMessage : JobSpan::Lane::kCompute;
+  }
+}
+
+/// In the order in which they end.
+static std::vector<JobSpan> spans_of(const Job& job, const RunTiming& run) {
+  std::vector<JobSpan> spans;
+  const auto add = [&](std::uint32_t rank, std::size_t position, bool is_part, double start,
+                       double end) {
+    const auto& actions = job.schedule.ranks[rank % job.schedule.rank_count()];
+    Action action = actions[position % actions.size()];
+    if (is_part) {
+      action.kind =
+          action.kind == ActionKind::kForward ? ActionKind::kSwapOut : ActionKind::kSwapIn;
+      action.overlaps_next = false;
+    }
+    const auto lane = lane_of(job, action);
+    if (lane && (end > start || lane == JobSpan::Lane::kCompute))
+      spans.push_back(
+          {rank, *lane, action, static_cast<std::uint32_t>(position / actions.size()), start, end});
+  };
+  for (std::uint32_t rank = 0; rank < run.schedule.spans.size(); ++rank)
+    for (std::size_t i = 0; i < run.schedule.spans[rank].size(); ++i)
+      add(rank, i, /*is_part=*/false, run.schedule.spans[rank][i].start_seconds,
+          run.schedule.spans[rank][i].end_seconds);
+  for (const PartSpan& part : run.parts)
+    add(part.rank, part.position, /*is_part=*/true, part.start_seconds, part.end_seconds);
+  std::stable_sort(spans.begin(), spans.end(), [](const JobSpan& a, const JobSpan& b) {
+    return a.end_seconds < b.end_seconds;
+  });
+  return spans;
+}
+
+/// By simulated rank.
+static RunOptions options_of(const Job& job, const FlowTable& flows,
+                             std::span<const double> slowdowns, std::uint32_t simulated) {
+  RunOptions options;
+  options.pipelines = simulated;
+  options.repetitions = job.repetitions;
+  options.updates_on_hosts = job.update == UpdatePlace::kHost;
+  options.traced_ranks = job.traced_ranks;
+  for (std::uint32_t pipeline = 0; pipeline < simulated; ++pipeline)
+    for (std::uint32_t rank = 0; rank < flows.ranks(); ++rank)
+      options.slowdowns.push_back(slowdowns[flows.device(rank, pipeline)]);
+  return options;
+}
+
 JobTiming simulate_job(const Job& job, const Cluster& cluster) {
-  std::uint32_t simulated = 1;
   check_job(job);
-  check_size(job, simulated);
+  // Before tables of its size are made; once more when it is known how many pipelines run.
+  check_size(job, 1);
   const ClusterLinks links(cluster);
-  const Schedule action_lists =
-      job.update == UpdatePlace::kHost ? without_steps(job.schedule) : job.schedule;
   const ScheduleCosts costs = nominal_costs(job, cluster);
-  const ScheduleTiming nominal = time_schedule(action_lists, costs);
-  const MemoryEffects effects = limited_effects(job, action_lists, costs);
+  const ScheduleTiming nominal = time_schedule(
+      job.update == UpdatePlace::kHost ? without_steps(job.schedule) : job.schedule, costs);
+  check_repetitions(job, nominal);
   const std::uint32_t pipelines = job.schedule.data_parallel;
-  const std::uint32_t ranks = job.schedule.rank_count();
-  const std::vector<std::uint32_t> devices = place_ranks(cluster, pipelines, ranks, job.order);
+  const std::vector<std::uint32_t> devices =
+      place_ranks(cluster, pipelines, job.schedule.rank_count(), job.order);
   const std::vector<double> slowdowns = device_slowdowns(cluster);
 
   FlowTable flows(links, devices, pipelines);
-  TaskGraph graph = JobTasks(job, slowdowns, simulated, effects, flows).build();
-  LinkColours colours = colours_of(flows);
+  auto phases = add_flows(job, flows);
+  const LinkColours colours = colours_of(flows);
   const bool is_one_enough =
       !job.simulates_all_pipelines && colours.are_alike && are_equally_fast(slowdowns, flows);
-  if (!is_one_enough && pipelines > 1) {
-    simulated = pipelines;
-    check_size(job, simulated);
-    graph = JobTasks(job, slowdowns, simulated, effects, flows).build();
-  }
+  const std::uint32_t simulated = is_one_enough ? 1 : pipelines;
+  check_size(job, simulated);
+  // With one pipeline a colour is a link or several equal ones, and fewer are faster.
   const bool is_by_colour = simulated < pipelines || pipelines == 1;
-  const auto route_of = [&](const Task& task) {
-    const Route& route = flows.route(task.flow, task.rank / ranks);
-    return TaskRoute{is_by_colour ? colours.routes[task.flow] : route.uses, route.latency_seconds};
-  };
-  const std::vector<double> held = held_at_begin(effects, simulated);
-  JobRun run(job, graph, simulated * ranks, is_by_colour ? colours.rates : links.rates(), route_of,
-             held);
-  JobTiming timing = run.run();
+  FairLinks fair(
+      flows, std::move(phases), job.swap_target == SwapTarget::kDisk, simulated,
+      is_by_colour ? colours.rates : links.rates(),
+      [&](std::uint32_t flow, std::uint32_t pipeline) {
+        const Route& route = flows.route(flow, pipeline);
+        return FlowRoute{is_by_colour ? colours.routes[flow] : route.uses, route.latency_seconds};
+      });
+  const RunTiming run =
+      run_schedule(job.schedule, costs, fair, options_of(job, flows, slowdowns, simulated));
+  JobTiming timing;
+  timing.step_seconds = run.schedule.step_seconds;
+  timing.bubble = run.schedule.bubble;
   timing.pipelines = pipelines;
   timing.simulated_pipelines = simulated;
-  timing.peak_memory = peaks_of(job, nominal, run, simulated);
+  for (const RankTiming& rank : run.schedule.ranks)
+    timing.ranks.push_back(
+        {rank.busy_seconds, rank.exposed_communication_seconds, rank.exposed_swap_seconds});
+  timing.peak_memory = peaks_of(job, nominal, run.schedule);
+  timing.spans = spans_of(job, run);
+  timing.events = run.events;
   std::vector<double> carried(links.size(), 0.0);
   if (is_by_colour)
-    carried = spread_over_links(colours, links, run);
+    carried = spread_over_links(colours, links, fair);
   else
-    for (std::uint32_t link = 0; link < links.size(); ++link) carried[link] = run.carried(link);
+    for (std::uint32_t link = 0; link < links.size(); ++link) carried[link] = fair.carried(link);
   const std::vector<std::uint32_t> nodes = nodes_of(links, devices);
   timing.nodes = static_cast<std::uint32_t>(nodes.size());
   timing.host_memory = fullest_host(job, links, devices);
-  timing.links = loads_of(links, nodes, run.end_seconds(), carried);
+  timing.links = loads_of(links, nodes, run.end_seconds, carried);
   return timing;
 }
 

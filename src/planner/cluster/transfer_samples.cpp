@@ -9,6 +9,7 @@
 namespace spillway::planner {
 namespace {
 
+// 2^53: beyond it, numbers skip bytes.
 constexpr double kMostBytes = 9007199254740992.0;
 constexpr double kMostSeconds = 1e12;
 
@@ -51,6 +52,8 @@ std::vector<TransferSample> parse_samples(std::string_view text, const std::stri
     const std::string_view row = trimmed(text.substr(0, end));
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (row.empty() || row.front() == '#') continue;
+    // Tables come with names of their columns. Only the first row may be one: a word further down
+    // is a slip.
     const bool is_heading = may_be_heading && is_word(row.front());
     may_be_heading = false;
     if (is_heading) continue;
@@ -79,10 +82,12 @@ LinkCosts fitted_link(std::span<const TransferSample> samples) {
     xy += weight * each.bytes * each.seconds;
   }
   const double spread = weights * xx - x * x;
+  // Sizes that differ by rounding alone would give any rate.
   if (!(spread > 1e-12 * weights * xx))
     throw ConfigError("messages of one size do not tell latency from rate (measure two sizes)");
   double slope = (weights * xy - x * y) / spread;
   double latency = (y - slope * x) / weights;
+  // Noise: no message arrives before it is sent. With none, the best line through 0 has this slope.
   if (latency < 0.0) {
     latency = 0.0;
     slope = xy / xx;

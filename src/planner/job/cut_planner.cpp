@@ -5,6 +5,7 @@
 
 #include "job_assembly.h"
 #include "job_costs.h"
+#include "search_limits.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/schedule_passes.h"
 #include "stage_budgets.h"
@@ -29,9 +30,8 @@ std::uint64_t passes_of(const Schedule& compute) {
 /// Number of simulations in the search for idle-time offload: fewer for longer action lists, so
 /// that the search takes no longer.
 std::size_t offload_runs(const Schedule& compute) {
-  constexpr std::uint64_t kMostRuns = 200;
-  constexpr std::uint64_t kMostPassesOfAllRuns = 1024 * kMostRuns;
-  return std::clamp<std::uint64_t>(kMostPassesOfAllRuns / passes_of(compute), 1, kMostRuns);
+  return std::clamp<std::uint64_t>(kMostPassesOfOffloadRuns / passes_of(compute), 1,
+                                   kMostOffloadRuns);
 }
 
 /// Whether there is a link to swap over, and a limit of memory that is a reason to.
@@ -41,15 +41,25 @@ bool can_offload(const JobRequest& request) {
 
 /// The reason why idle-time offload is not tried; empty: it is.
 std::string problem_of_offload(const JobRequest& request, const Schedule& compute) {
-  constexpr std::uint64_t kMostPasses = 1U << 14U;
   if (!can_offload(request))
     return "idle-time offload needs a limit of device memory and a link to the host (name both, or "
            "let stages "
            "reduce their own memory)";
-  if (passes_of(compute) <= kMostPasses) return {};
+  if (passes_of(compute) <= kMostPassesOfOffload) return {};
   return message("swaps in idle time were not tried: {} passes of micro-batches through stages "
                  "are more than {}",
-                 passes_of(compute), kMostPasses);
+                 passes_of(compute), kMostPassesOfOffload);
+}
+
+/// The faster plan; of two refusals for lack of room the nearer one, else the first one.
+OrRefusal<JobPlan> faster_or_nearer(OrRefusal<JobPlan> stages, OrRefusal<JobPlan> offload) {
+  if (stages && offload)
+    return offload->step_seconds < stages->step_seconds ? std::move(offload) : std::move(stages);
+  if (stages || offload) return stages ? std::move(stages) : std::move(offload);
+  const bool is_nearer = offload.refusal().cause == Refusal::Cause::kRoom &&
+                         (stages.refusal().cause != Refusal::Cause::kRoom ||
+                          offload.refusal().needed < stages.refusal().needed);
+  return is_nearer ? std::move(offload) : std::move(stages);
 }
 
 }  // namespace
@@ -65,9 +75,20 @@ CutPlanner::CutPlanner(const JobRequest& request, const Partitioner& partitioner
 
 OrRefusal<JobPlan> CutPlanner::plan() {
   const auto& kind = request_.variant.memory_reduction;
-  if (kind == JobMemoryReduction::kIdleOffload) return by_idle_offload_alone();
-  if (request_.device_memory != kNoLimit)
+  const bool has_incumbent = incumbent_.all < kNoTime || incumbent_.deferred < kNoTime;
+  if (kind == JobMemoryReduction::kIdleOffload) {
+    if (!no_offload_.empty()) return no_plan("{}", no_offload_);
+    plan_unlimited();
+    if (*unlimited_ && !is_faster((*unlimited_)->plan.step_seconds, incumbent_.cuts))
+      return Refusal{
+          .cause = Refusal::Cause::kPruned,
+          .sentence = "idle-time offload is no faster than these cuts with unlimited memory"};
+    return with_idle_offload();
+  }
+  if (request_.device_memory != kNoLimit && has_incumbent) {
+    plan_unlimited();
     if (auto reason = given_up(/*may_offload=*/!kind)) return std::move(*reason);
+  }
   const bool may_swap = can_offload(request_) && kind != JobMemoryReduction::kRecompute;
   // Cuts know swaps as a rate beside compute, but forwards in a row leave less time for them. So a
   // half and a quarter of the bandwidth are tried, too, as long as ranks stall for swaps or hosts
@@ -85,25 +106,33 @@ OrRefusal<JobPlan> CutPlanner::plan() {
     if (!waits || !may_swap) break;
   }
   if (best) best->memory_reduction = kind.value_or(JobMemoryReduction::kStages);
-  return may_swap && !kind ? or_by_idle_offload(std::move(best)) : best;
+  if (!may_swap || kind || (best && !best->reduces_memory())) return best;
+  if (!no_offload_.empty()) return without_idle_offload(std::move(best));
+  plan_unlimited();
+  // Idle-time offload only adds time to the plan with unlimited memory.
+  const double known = best ? best->step_seconds : kNoTime;
+  if (!*unlimited_ || (*unlimited_)->plan.step_seconds >= std::min(known, offload_incumbent()))
+    return best;
+  return faster_or_nearer(std::move(best), with_idle_offload());
 }
 
-const OrRefusal<CutPlanner::UnlimitedPlan>& CutPlanner::unlimited() {
-  if (!unlimited_) unlimited_.emplace(make_unlimited());
-  return *unlimited_;
-}
-
-OrRefusal<CutPlanner::UnlimitedPlan> CutPlanner::make_unlimited() const {
-  JobRequest endless = request_;
-  endless.device_memory = kNoLimit;
-  const OrRefusal<SegmentCosts> costs = costs_for(endless, compute_);
-  if (!costs) return costs.refusal();
-  const OrRefusal<Cuts> cuts = cuts_for(request_, partitioner_, *costs, memo_);
-  if (!cuts) return cuts.refusal();
-  const PartitionEstimate estimate = evaluate(*costs, *cuts);
-  OrRefusal<JobPlan> plan = simulated(request_, partitioner_, compute_, *costs, estimate);
-  if (!plan) return plan.refusal();
-  return UnlimitedPlan{std::move(*plan), largest_input_share(*costs, estimate)};
+void CutPlanner::plan_unlimited() {
+  if (unlimited_) return;
+  OrRefusal<SegmentCosts> costs = costs_for(unlimited(request_), compute_);
+  const OrRefusal<Cuts> cuts =
+      costs ? cuts_for(request_, partitioner_, *costs, memo_) : OrRefusal<Cuts>(costs.refusal());
+  if (!cuts) {
+    unlimited_ = cuts.refusal();
+    return;
+  }
+  PartitionEstimate estimate = evaluate(*costs, *cuts);
+  const double input_share = largest_input_share(*costs, estimate);
+  OrRefusal<JobPlan> plan = simulated(request_, partitioner_, compute_,
+                                      CutModel{std::move(*costs), *cuts, std::move(estimate)});
+  if (plan)
+    unlimited_ = UnlimitedPlan{std::move(*plan), input_share};
+  else
+    unlimited_ = plan.refusal();
 }
 
 std::optional<double> CutPlanner::least_seconds() const {
@@ -116,14 +145,15 @@ std::optional<double> CutPlanner::least_seconds() const {
   return solved ? solved->worst * passes : 0.0;
 }
 
-std::optional<Refusal> CutPlanner::given_up(bool may_offload) {
-  if (incumbent_.all == kNoTime && incumbent_.deferred == kNoTime) return std::nullopt;
-  if (!unlimited()) return std::nullopt;
-  const double without = unlimited()->plan.step_seconds;
+std::optional<Refusal> CutPlanner::given_up(bool may_offload) const {
+  const OrRefusal<UnlimitedPlan>& unlimited = *unlimited_;
+  if (!unlimited) return std::nullopt;
+  const double without = unlimited->plan.step_seconds;
   may_offload = may_offload && no_offload_.empty();
   if (may_offload && is_faster(without, offload_incumbent())) return std::nullopt;
   const std::optional<double> least = least_seconds();
   if (!least) return std::nullopt;
+  // Both ways to reduce memory have to be ruled out before a candidate is proven slow.
   if (!is_faster(*least, incumbent_.all) &&
       !(may_offload && is_faster(without / kMostGainOfCuts, incumbent_.all)))
     return Refusal{
@@ -139,9 +169,10 @@ std::optional<Refusal> CutPlanner::given_up(bool may_offload) {
                  .seconds = without};
 }
 
-OrRefusal<JobPlan> CutPlanner::with_idle_offload() {
-  if (!unlimited()) return unlimited().refusal();
-  JobPlan plan = unlimited()->plan;
+OrRefusal<JobPlan> CutPlanner::with_idle_offload() const {
+  const OrRefusal<UnlimitedPlan>& unlimited = *unlimited_;
+  if (!unlimited) return unlimited.refusal();
+  JobPlan plan = unlimited->plan;
   plan.memory_reduction = JobMemoryReduction::kIdleOffload;
   Bytes fixed;
   for (const RankMemory& rank : plan.memory) fixed = std::max(fixed, rank.fixed);
@@ -149,13 +180,14 @@ OrRefusal<JobPlan> CutPlanner::with_idle_offload() {
     return Refusal{.sentence =
                        message("a rank holds {} before its first action, and its device has {}",
                                fixed, request_.device_memory)};
+  // The passes know actions; what no action moves has its room beforehand.
   plan.costs.memory = request_.device_memory - fixed;
-  plan.costs.shares.input = unlimited()->input_share;
+  plan.costs.shares.input = unlimited->input_share;
   const std::size_t runs = offload_runs(compute_);
   plan.actions = may_recompute_all(request_.chain)
                      ? with_memory_fitted(plan.actions, plan.costs, runs)
                      : with_swapped_stashes(plan.actions, plan.costs, runs);
-  plan = timed(request_, std::move(plan));
+  set_timing(request_, time_schedule(plan.actions, plan.costs), plan);
   if (auto lack = lack_of_room(request_, plan)) return std::move(*lack);
   // The cuts were made with unlimited memory; the swaps of the action lists fit it into the
   // devices.
@@ -164,44 +196,19 @@ OrRefusal<JobPlan> CutPlanner::with_idle_offload() {
   return plan;
 }
 
-OrRefusal<JobPlan> CutPlanner::by_idle_offload_alone() {
-  if (!no_offload_.empty()) return Refusal{.sentence = no_offload_};
-  if (unlimited() && !is_faster(unlimited()->plan.step_seconds, incumbent_.cuts))
-    return Refusal{
-        .cause = Refusal::Cause::kPruned,
-        .sentence = "idle-time offload is no faster than these cuts with unlimited memory"};
-  return with_idle_offload();
-}
-
 double CutPlanner::offload_incumbent() const {
   return std::min({incumbent_.all, incumbent_.offload, incumbent_.cuts});
 }
 
-bool CutPlanner::can_offload_win(const OrRefusal<JobPlan>& by_stage) {
-  const double known = by_stage ? by_stage->step_seconds : kNoTime;
-  return unlimited() && unlimited()->plan.step_seconds < std::min(known, offload_incumbent());
-}
-
-OrRefusal<JobPlan> CutPlanner::or_by_idle_offload(OrRefusal<JobPlan> stages) {
-  if (stages && !stages->reduces_memory()) return stages;
-  if (!no_offload_.empty()) {
-    if (stages) {
-      stages->not_tried = no_offload_;
-      return stages;
-    }
-    Refusal reason = stages.refusal();
-    if (reason.cause != Refusal::Cause::kRequest) reason.sentence += "; " + no_offload_;
-    return reason;
+OrRefusal<JobPlan> CutPlanner::without_idle_offload(OrRefusal<JobPlan> plan) const {
+  if (plan) {
+    plan->not_tried = no_offload_;
+    return plan;
   }
-  if (!can_offload_win(stages)) return stages;
-  OrRefusal<JobPlan> offload = with_idle_offload();
-  if (stages && offload)
-    return offload->step_seconds < stages->step_seconds ? std::move(offload) : std::move(stages);
-  if (stages || offload) return stages ? std::move(stages) : std::move(offload);
-  const bool is_nearer = offload.refusal().cause == Refusal::Cause::kRoom &&
-                         (stages.refusal().cause != Refusal::Cause::kRoom ||
-                          offload.refusal().needed < stages.refusal().needed);
-  return is_nearer ? std::move(offload) : std::move(stages);
+  Refusal reason = plan.refusal();
+  // Senseless counts have no better chance by other ways to save memory.
+  if (reason.cause != Refusal::Cause::kRequest) reason.sentence += "; " + no_offload_;
+  return reason;
 }
 
 }  // namespace spillway::planner

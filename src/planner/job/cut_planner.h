@@ -9,10 +9,6 @@
 
 namespace spillway::planner {
 
-/// How much faster a step may become by other cuts than those that are made with unlimited memory,
-/// or for the slowest stage: a step is more than that. Seen: a fifth.
-inline constexpr double kMostGainOfCuts = 1.25;
-
 /// Plans action lists of compute under the cuts of one partitioner, with the layers as the request
 /// has them: as cut, or with the fastest kind of memory reduction, where it is open.
 class CutPlanner {
@@ -31,24 +27,20 @@ class CutPlanner {
     double input_share = 0.0;
   };
 
-  /// Made at the first call.
-  const OrRefusal<UnlimitedPlan>& unlimited();
-  OrRefusal<UnlimitedPlan> make_unlimited() const;
+  /// Sets `unlimited_`, which the calls below read.
+  void plan_unlimited();
   /// Least seconds of the slowest stage for all micro-batches under any cuts that fit, where each
   /// rank has one stage; 0 where it is unknown, nothing where some layer does not fit.
   std::optional<double> least_seconds() const;
   /// `kPruned` where no kind of memory reduction can be fast enough, `kDeferred` where none is
   /// likely to be; nothing where the cuts are worth planning, or fail for another reason.
-  std::optional<Refusal> given_up(bool may_offload);
+  std::optional<Refusal> given_up(bool may_offload) const;
   /// The cuts of the plan with unlimited memory, with whole stashes swapped in the idle time of
   /// ranks.
-  OrRefusal<JobPlan> with_idle_offload();
-  OrRefusal<JobPlan> by_idle_offload_alone();
+  OrRefusal<JobPlan> with_idle_offload() const;
   double offload_incumbent() const;
-  /// Whether idle-time offload may be faster: it only adds time to the plan with unlimited memory.
-  bool can_offload_win(const OrRefusal<JobPlan>& by_stage);
-  /// The faster plan; of two refusals for lack of room the nearer one, else the first one.
-  OrRefusal<JobPlan> or_by_idle_offload(OrRefusal<JobPlan> stages);
+  /// The plan, or the refusal, that says why nothing else was tried.
+  OrRefusal<JobPlan> without_idle_offload(OrRefusal<JobPlan> plan) const;
 
   const JobRequest& request_;
   const Partitioner& partitioner_;
@@ -56,7 +48,7 @@ class CutPlanner {
   const IncumbentSeconds incumbent_;
   CutMemo& memo_;
   const std::string no_offload_;  ///< Why idle-time offload is not tried; empty: it is.
-  std::optional<OrRefusal<UnlimitedPlan>> unlimited_;
+  std::optional<OrRefusal<UnlimitedPlan>> unlimited_;  ///< Made once, where it is asked for.
 };
 
 }  // namespace spillway::planner

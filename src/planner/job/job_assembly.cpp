@@ -1,17 +1,67 @@
 #include "job_assembly.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "job_costs.h"
-#include "job_memory.h"
-#include "refusing_call.h"
 #include "spillway/base/error.h"
-#include "spillway/planner/schedule/host_bytes.h"
+#include "spillway/planner/schedule/rank_memory.h"
+#include "spillway/planner/schedule/refusal.h"
 #include "spillway/planner/schedule/schedule_passes.h"
 #include "spillway/schedule/weight_copies.h"
 
 namespace spillway::planner {
 namespace {
+
+Bytes whole(double bytes) {
+  return Bytes(static_cast<std::uint64_t>(std::llround(std::max(0.0, bytes))));
+}
+
+/// What stages hold before swaps and recomputation of stashes, as the cuts count it.
+std::vector<HeldBytes> bytes_before(const JobRequest& request, const SegmentCosts& costs,
+                                    const PartitionEstimate& estimate) {
+  std::vector<HeldBytes> all;
+  for (std::uint32_t k = 0; k < estimate.stages.size(); ++k) {
+    const StageEstimate& stage = estimate.stages[k];
+    const HeldCounts& held = costs.problem().devices[k].held;
+    const Segment segment = segment_of(costs, stage, k);
+    const SegmentLoad load = costs.load(segment);
+    const double without_relayed = costs.load(segment, Borders::kNone).fixed_bytes;
+    const double buffers = costs.buffer_bytes(segment.first, segment.end);
+    const Bytes states = whole(costs.static_bytes(segment.first, segment.end) - buffers -
+                               count_of(stage.parameters));
+    HeldBytes bytes;
+    const double all_states = held.state_copies * count_of(states);
+    // Whoever has a copy has its gradients, also where one owner has the states.
+    const double gradients =
+        std::ceil(held.state_copies - 1e-9) *  // Shares of ranks need not sum up to the last bit.
+        std::min(count_of(states), costs.trained_bytes(segment.first, segment.end));
+    bytes.gradients = whole(std::min(gradients, all_states));
+    bytes.optimizer = whole(all_states) - bytes.gradients;
+    bytes.stash = whole(load.in_flight * load.stash_bytes);
+    bytes.working = largest_of(request.chain, stage, &ModelLayer::working_peak);
+    bytes.relayed = whole(load.fixed_bytes - without_relayed);
+    bytes.reserved = request.reserved;
+    bytes.buffers = whole(buffers);
+    // As the cuts have them, which see the largest working peak of a rank with each of its stages.
+    const Bytes others = bytes.gradients + bytes.optimizer + bytes.buffers +
+                         costs.problem().devices[k].reserved +
+                         largest_of(costs.problem().chain, stage, &ModelLayer::working_peak);
+    bytes.weights = whole(without_relayed - count_of(others));
+    all.push_back(bytes);
+  }
+  return all;
+}
+
+/// The same with what plan.actions hold of plan.costs' stashes.
+std::vector<HeldBytes> bytes_after(const JobPlan& plan) {
+  std::vector<HeldBytes> all = plan.bytes_before;
+  const std::vector<HeldCounts> held = stage_factors(plan.actions, plan.costs.shares);
+  for (std::size_t k = 0; k < all.size(); ++k)
+    all[k].stash =
+        whole(held[k].in_flight * static_cast<double>(plan.costs.stages[k].stash.count()));
+  return all;
+}
 
 /// By rank. Working peaks come one after the other; relayed tensors and the rest of a rank's stages
 /// do too at most, so the largest of its stages counts.
@@ -37,6 +87,7 @@ void take_free_from_updates(const Schedule& schedule, const std::vector<HeldByte
     for (std::uint32_t replica = 1; replica < schedule.replica_count(); ++replica)
       free = std::min(free, ranks[schedule.rank_of(replica, stage)].working);
     Bytes& peak = costs.stages[stage].update_peak;
+    // At an update no layer runs, so its transients find the room of those of layers.
     peak -= std::min(peak, free);
   }
 }
@@ -57,6 +108,7 @@ void find_fixed(const JobRequest& request, JobPlan& plan) {
     held.buffers += plan.bytes_before[stage].buffers;
   }
   for (RankMemory& rank : plan.memory) {
+    // Once for a rank, whatever the number of its stages.
     rank.held.reserved = request.reserved;
     rank.fixed = rank.held.all();
   }
@@ -83,19 +135,13 @@ void find_memory(const JobRequest& request, JobPlan& plan) {
   plan.bytes_after = bytes_after(plan);
 }
 
-/// The action lists with their messages, and with weights that come and go where they are parked.
-Schedule actions_for(const JobRequest& request, const Schedule& compute,
-                     const std::vector<StageEstimate>& stages, const ScheduleCosts& costs) {
-  CommunicationOptions communication;
-  communication.data_parallel = request.data_parallel;
-  const SecondCopy second_copy = request.variant.second_copy;
-  if (second_copy == SecondCopy::kSingleOwner) communication.copy_rule = CopyRule::kSingleOwner;
-  Schedule lists = compute;
-  const LayerIndex trained = leading_frozen_layers(request.chain);
+/// The action lists of compute, which know by that to which stages no gradient is sent.
+Schedule with_untrained_stages(Schedule compute, const ModelChain& chain,
+                               const std::vector<StageEstimate>& stages) {
+  const LayerIndex trained = leading_frozen_layers(chain);
   for (const StageEstimate& stage : stages)
-    if (stage.last_layer < trained) ++lists.untrained_stages;
-  Schedule actions = with_communication(lists, costs, communication);
-  return second_copy == SecondCopy::kParked ? with_parked_weights(actions) : actions;
+    if (stage.last_layer < trained) ++compute.untrained_stages;
+  return compute;
 }
 
 }  // namespace
@@ -123,10 +169,9 @@ std::optional<Refusal> lack_of_room(const JobRequest& request, const JobPlan& pl
   for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank)
     if (plan.memory[rank].host > plan.memory[swapping].host) swapping = rank;
   if (plan.memory[swapping].host <= request.host_memory) return std::nullopt;
-  return Refusal{
-      .sentence = message("rank {} would swap {} to its host, which has {} for it (give more host "
-                          "memory, or more ranks)",
-                          swapping, plan.memory[swapping].host, request.host_memory)};
+  return no_plan("rank {} would swap {} to its host, which has {} for it (give more host "
+                 "memory, or more ranks)",
+                 swapping, plan.memory[swapping].host, request.host_memory);
 }
 
 OrRefusal<JobPlan> with_room(const JobRequest& request, OrRefusal<JobPlan> plan) {
@@ -136,8 +181,9 @@ OrRefusal<JobPlan> with_room(const JobRequest& request, OrRefusal<JobPlan> plan)
 }
 
 OrRefusal<JobPlan> simulated(const JobRequest& request, const Partitioner& partitioner,
-                             const Schedule& compute, const SegmentCosts& costs,
-                             const PartitionEstimate& estimate) {
+                             const Schedule& compute, const OrRefusal<CutModel>& model) {
+  if (!model) return model.refusal();
+  const auto& [costs, cuts, estimate] = *model;
   JobPlan plan;
   plan.partitioner = partitioner.name;
   plan.schedule = compute.name;
@@ -147,24 +193,30 @@ OrRefusal<JobPlan> simulated(const JobRequest& request, const Partitioner& parti
   plan.device_memory = request.device_memory;
   plan.host_memory = request.host_memory;
   plan.stages = estimate.stages;
-  plan.factors = costs.problem().factors;
+  for (const StageDevice& device : costs.problem().devices) plan.held.push_back(device.held);
   plan.seconds_per_micro_batch = estimate.seconds;
   plan.rounding_gap = estimate.rounding_gap;
   plan.bytes_before = bytes_before(request, costs, estimate);
   plan.costs = schedule_costs(request, costs, estimate);
   take_free_from_updates(compute, plan.bytes_before, plan.costs);
-  OrRefusal<Schedule> actions =
-      refusing([&] { return actions_for(request, compute, plan.stages, plan.costs); });
+  CommunicationOptions communication;
+  communication.data_parallel = request.data_parallel;
+  const SecondCopy second_copy = request.variant.second_copy;
+  if (second_copy == SecondCopy::kSingleOwner) communication.copy_rule = CopyRule::kSingleOwner;
+  OrRefusal<Schedule> actions = with_communication(
+      with_untrained_stages(compute, request.chain, plan.stages), plan.costs, communication);
+  // Weights move beside what is there already, so they come last.
+  if (actions && second_copy == SecondCopy::kParked) actions = with_parked_weights(*actions);
   if (!actions) return actions.refusal();
   plan.actions = std::move(*actions);
-  return timed(request, std::move(plan));
+  set_timing(request, time_schedule(plan.actions, plan.costs), plan);
+  return plan;
 }
 
-JobPlan timed(const JobRequest& request, JobPlan plan) {
-  plan.timing = time_schedule(plan.actions, plan.costs);
+void set_timing(const JobRequest& request, ScheduleTiming timing, JobPlan& plan) {
+  plan.timing = std::move(timing);
   plan.step_seconds = plan.timing.step_seconds;
   find_memory(request, plan);
-  return plan;
 }
 
 }  // namespace spillway::planner

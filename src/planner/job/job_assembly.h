@@ -2,20 +2,19 @@
 
 #include <optional>
 
+#include "job_costs.h"
 #include "spillway/planner/job/job_plan.h"
-#include "spillway/planner/partition/partition_estimate.h"
 #include "spillway/planner/schedule/schedule_names.h"
 
 namespace spillway::planner {
 
 /// The plan for these stages: action lists with messages and all other costs, the times of the
-/// step, and what ranks and hosts hold, whether or not there is room for it.
+/// step, and what ranks and hosts hold, whether or not there is room for it; or why there are none.
 OrRefusal<JobPlan> simulated(const JobRequest& request, const Partitioner& partitioner,
-                             const Schedule& compute, const SegmentCosts& costs,
-                             const PartitionEstimate& estimate);
+                             const Schedule& compute, const OrRefusal<CutModel>& model);
 
-/// The plan with the times and the memory that its action lists have now.
-JobPlan timed(const JobRequest& request, JobPlan plan);
+/// Gives the plan the times of its action lists, and the memory that goes with them.
+void set_timing(const JobRequest& request, ScheduleTiming timing, JobPlan& plan);
 
 std::uint32_t fullest_rank(const JobPlan& plan);
 

@@ -4,11 +4,126 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <vector>
 
-#include "chain_times.h"
+#include "spillway/planner/partition/model_chain.h"
 
 namespace spillway::planner {
 namespace {
+
+/// Seconds of one micro-batch. A backward is taken as two halves, as the action lists have it.
+struct LayerTimes {
+  double forward = 0.0;
+  double input = 0.0;   ///< The gradient of what comes in, for the layers before.
+  double weight = 0.0;  ///< The gradients of the parameters.
+
+  double backward() const { return input + weight; }
+  double work() const { return forward + backward(); }
+  LayerTimes& operator+=(const LayerTimes& other);
+};
+
+/// Least times of a chain, in any order of its branches and under any cuts: no
+/// recomputation, no swaps, no messages.
+class ChainTimes {
+ public:
+  ChainTimes(const ModelChain& chain, double update_seconds);
+
+  LayerIndex size() const { return static_cast<LayerIndex>(layers_.size()); }
+  const LayerTimes& operator[](LayerIndex layer) const { return layers_[layer]; }
+  const LayerTimes& all() const { return all_; }
+  /// Of the layers that run before it in every order.
+  const LayerTimes& before(LayerIndex layer) const { return before_[layer]; }
+  /// Whether some order ends with it.
+  bool may_be_last(LayerIndex layer) const { return may_be_last_[layer]; }
+  bool may_reorder() const { return may_reorder_; }
+  /// Whether gradients reach it whatever the order: no layer that may lead frozen.
+  bool is_trained(LayerIndex layer) const { return is_trained_[layer]; }
+  /// Of these layers.
+  const LayerTimes& trained() const { return trained_; }
+  /// Of the optimizer; 0 where nothing is trained.
+  double update_seconds() const { return update_seconds_; }
+  /// Of the first layer that has a backward, whichever that may be: it is left when the gradient
+  /// has come through all layers.
+  double last_weight_gradient() const { return last_weight_gradient_; }
+
+ private:
+  void find_orders(const ModelChain& chain);
+
+  bool may_reorder_;
+  double update_seconds_ = 0.0;
+  double last_weight_gradient_ = 0.0;
+  LayerTimes all_;
+  LayerTimes trained_;
+  std::vector<LayerTimes> layers_;
+  std::vector<LayerTimes> before_;
+  std::vector<bool> may_be_last_;
+  std::vector<bool> is_trained_;
+};
+
+LayerTimes& LayerTimes::operator+=(const LayerTimes& other) {
+  forward += other.forward;
+  input += other.input;
+  weight += other.weight;
+  return *this;
+}
+
+ChainTimes::ChainTimes(const ModelChain& chain, double update_seconds)
+    : may_reorder_(chain.may_reorder), may_be_last_(chain.layers.size(), false) {
+  const LayerIndex lead = leading_frozen_layers(chain);
+  double least_weight = std::numeric_limits<double>::infinity();
+  for (LayerIndex i = 0; i < chain.layers.size(); ++i) {
+    const ModelLayer& layer = chain.layers[i];
+    LayerTimes times{layer.forward_seconds};
+    // In another order any frozen one may lead.
+    is_trained_.push_back(may_reorder_ ? !layer.is_frozen : i >= lead);
+    if (is_trained_[i]) {
+      times.input = times.weight = layer.backward_seconds / 2;
+      trained_ += times;
+    }
+    if (!layer.is_frozen && layer.parameters > Bytes(0)) update_seconds_ = update_seconds;
+    if (may_reorder_ ? is_trained_[i] : i == lead)
+      least_weight = std::min(least_weight, times.weight);
+    layers_.push_back(times);
+    all_ += times;
+  }
+  if (least_weight < std::numeric_limits<double>::infinity()) last_weight_gradient_ = least_weight;
+  if (may_reorder_) {
+    find_orders(chain);
+    return;
+  }
+  LayerTimes before;
+  for (const LayerTimes& each : layers_) {
+    before_.push_back(before);
+    before += each;
+  }
+  may_be_last_.back() = true;
+}
+
+/// By what each layer waits for, directly or not.
+void ChainTimes::find_orders(const ModelChain& chain) {
+  const std::size_t count = layers_.size();
+  std::vector<std::vector<LayerIndex>> inputs(count);
+  may_be_last_.assign(count, true);
+  const auto add = [&](LayerIndex before, LayerIndex after) {
+    inputs[after].push_back(before);
+    may_be_last_[before] = false;
+  };
+  for (const BorderTensor& border : chain.borders)
+    for (const LayerIndex consumer : border.consumers) add(border.producer, consumer);
+  for (const LayerDependence& each : chain.dependences) add(each.before, each.after);
+  std::vector<std::vector<bool>> waits_for(count, std::vector<bool>(count, false));
+  for (std::size_t i = 0; i < count; ++i) {
+    for (const LayerIndex input : inputs[i]) {
+      waits_for[i][input] = true;
+      for (LayerIndex j = 0; j < input; ++j)
+        if (waits_for[input][j]) waits_for[i][j] = true;
+    }
+    LayerTimes before;
+    for (std::size_t j = 0; j < i; ++j)
+      if (waits_for[i][j]) before += layers_[j];
+    before_.push_back(before);
+  }
+}
 
 /// One pipeline of `ranks`, with its micro-batches.
 struct Pipeline {
@@ -22,6 +137,7 @@ struct Pipeline {
 double bound_of_layers(const ChainTimes& chain, const ScheduleTraits& traits,
                        const Pipeline& pipeline) {
   const std::uint32_t copies = std::min(pipeline.ranks, traits.copies);
+  // Some copy has at least its even share of the micro-batches.
   const double turns = (pipeline.micro_batches + copies - 1) / copies;
   double bound = (chain.all().work() * pipeline.micro_batches + chain.update_seconds()) /
                  static_cast<double>(pipeline.ranks);
@@ -67,6 +183,7 @@ bool reaches_end(const ChainTimes& chain, bool is_whole, const Pipeline& pipelin
 double bound_of_stages(const ChainTimes& chain, bool is_whole, const Pipeline& pipeline) {
   double low = 0.0;
   double high = chain.all().work() * pipeline.micro_batches * (1.0 + 1e-9);
+  // Always the lower end is given, so what is left of the range never makes a bound wrong.
   for (int halvings = 0; halvings < 40; ++halvings) {
     const double middle = (low + high) / 2;
     (reaches_end(chain, is_whole, pipeline, middle) ? high : low) = middle;

@@ -1,34 +1,36 @@
+#include "spillway/planner/job/job_file.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "job_file_keys.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
-#include "spillway/planner/job/job_file.h"
-#include "spillway/planner/schedule/host_bytes.h"
-#include "spillway/planner/schedule/memory_check.h"
+#include "spillway/base/json_reader.h"
+#include "spillway/base/mix.h"
+#include "spillway/base/shown_text.h"
+#include "spillway/planner/schedule/rank_memory.h"
 
 namespace spillway::planner {
 namespace {
 
 std::optional<std::string> fault_of_memory(const JobFile& file) {
-  ScheduleLimits limits;
-  if (file.device_memory != kNoLimit) {
-    for (std::size_t rank = 0; rank < file.fixed.size(); ++rank) {
-      if (file.fixed[rank] > file.device_memory)
-        return message("rank {} holds {} before its first action, and its device has {}", rank,
-                       file.fixed[rank], file.device_memory);
-      limits.memory.push_back(file.device_memory - file.fixed[rank]);
-    }
-    limits.stages = file.costs.stages;
-    limits.shares = file.costs.shares;
+  if (file.device_memory == kNoLimit) return std::nullopt;
+  std::vector<Bytes> room;
+  for (std::size_t rank = 0; rank < file.fixed.size(); ++rank) {
+    if (file.fixed[rank] > file.device_memory)
+      return message("rank {} holds {} before its first action, and its device has {}", rank,
+                     file.fixed[rank], file.device_memory);
+    // What no action moves is not in the lists that are walked through.
+    room.push_back(file.device_memory - file.fixed[rank]);
   }
-  const auto fault = memory_fault(file.actions, limits);
+  const auto fault = memory_fault(file.actions, file.costs, room);
   if (!fault) return std::nullopt;
   return to_string(*fault);
 }
 
 std::optional<std::string> fault_of_hosts(const JobFile& file, const std::vector<Bytes>& held) {
+  // Disks have no limit in a plan.
   if (file.swaps_to_disks) return std::nullopt;
   for (std::size_t rank = 0; rank < held.size(); ++rank)
     if (held[rank] > file.host_memory)
@@ -117,6 +119,29 @@ std::optional<std::string> job_fault(const JobFile& file) {
   } catch (const ConfigError& error) {
     return error.what();
   }
+}
+
+ModelIdentity identity_of(const ModelChain& chain) {
+  ModelIdentity identity;
+  identity.layers = static_cast<std::uint32_t>(chain.layers.size());
+  for (const ModelLayer& layer : chain.layers) {
+    for (const char letter : layer.name)
+      identity.name_hash = mix(identity.name_hash, static_cast<unsigned char>(letter));
+    // Names end somewhere: "a", "bc" is not "ab", "c".
+    identity.name_hash = mix(identity.name_hash, layer.name.size());
+  }
+  return identity;
+}
+
+void require_same_model(const ModelIdentity& planned, const std::string& plan,
+                        const ModelChain& chain, const std::string& profile) {
+  const ModelIdentity here = identity_of(chain);
+  if (planned == here) return;
+  throw PlanError("{}: this plan is of another model: {} layers, whose names have the hash {}, and "
+                  "{} has {} with {} (make the plan again with: spillway plan-job {} --ranks COUNT "
+                  "--out {})",
+                  plan, planned.layers, hexadecimal_text(planned.name_hash), profile, here.layers,
+                  hexadecimal_text(here.name_hash), shell_word(profile), shell_word(plan));
 }
 
 }  // namespace spillway::planner

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "refusing_call.h"
 #include "spillway/base/error.h"
+#include "spillway/planner/schedule/rank_memory.h"
+#include "spillway/planner/schedule/refusal.h"
 #include "spillway/schedule/weight_copies.h"
 
 namespace spillway::planner {
@@ -28,6 +29,8 @@ StageCosts stage_costs(const JobRequest& request, const SegmentCosts& costs,
   StageCosts result;
   result.forward_seconds = forward_seconds(request.chain, stage);
   const double backward = std::max(0.0, stage.raw_seconds - result.forward_seconds);
+  // A profile does not tell the halves of a backward apart. What is recomputed must be there before
+  // the first of them.
   result.input_gradient_seconds = backward / 2 + stage.recompute_seconds;
   result.weight_gradient_seconds = backward - backward / 2;
   result.recompute_seconds = result.forward_seconds;
@@ -42,6 +45,7 @@ StageCosts stage_costs(const JobRequest& request, const SegmentCosts& costs,
   const Bytes states =
       rounded_up(costs.static_bytes(segment.first, segment.end) - count_of(stage.parameters) -
                  costs.buffer_bytes(segment.first, segment.end));
+  // Gradients are as large as weights; where the states are less, there is no more.
   result.gradients = std::min(states, result.weights);
   result.optimizer_state = states - result.gradients;
   result.update_peak = largest_of(request.chain, stage, &ModelLayer::update_peak);
@@ -64,15 +68,16 @@ double owned_once(const ModelChain& chain) {
 
 /// What the choice for second copies makes of them, by the stages that have one. They come back
 /// from the host for the steps alone, when stashes are few.
-void apply_second_copy(const JobRequest& request, std::uint32_t chunks,
-                       std::vector<StageFactors>& factors) {
+void apply_second_copy(const JobRequest& request, std::uint32_t chunks, PartitionProblem& problem) {
   const double owned = owned_once(request.chain);
-  for (StageFactors& each : factors) {
-    const bool has_two = each.state_copies > 1.0;
+  for (StageDevice& device : problem.devices) {
+    HeldCounts& held = device.held;
+    const bool has_two = held.state_copies > 1.0;
     if (request.variant.second_copy == SecondCopy::kParked && (has_two || chunks > 1))
-      each.weight_versions /= 2.0;
+      // Of the two copies one is on the host at any time but for the steps.
+      held.weight_versions /= 2.0;
     if (request.variant.second_copy == SecondCopy::kSingleOwner && has_two)
-      each.state_copies = owned;
+      held.state_copies = owned;
   }
 }
 
@@ -143,30 +148,10 @@ Cuts cuts_at(const SegmentCosts& costs, const std::vector<LayerIndex>& begins) {
 OrRefusal<Cuts> cuts_for(const JobRequest& request, const Partitioner& partitioner,
                          const SegmentCosts& costs, CutMemo& memo) {
   const std::vector<LayerIndex>& begins = request.stages.begins;
-  return refusing(
-      [&] { return begins.empty() ? memo.cuts(partitioner, costs) : cuts_at(costs, begins); });
-}
-
-std::vector<StageFactors> held_factors(const Schedule& schedule, const StashShares& shares) {
-  const WeightCopies copies(schedule);
-  std::vector<StageFactors> factors;
-  if (schedule.stages == schedule.rank_count()) {
-    const std::vector<RankFactors> stages = stage_factors(schedule, shares);
-    for (std::uint32_t stage = 0; stage < schedule.stages; ++stage)
-      factors.push_back({stages[stage].in_flight, stages[stage].weight_versions,
-                         static_cast<double>(copies.holders(stage).size())});
-    return factors;
-  }
-  std::vector<double> states(schedule.rank_count(), 0.0);
-  const double share = static_cast<double>(schedule.rank_count()) / schedule.stages;
-  for (std::uint32_t copy = 0; copy < copies.size(); ++copy) states[copies[copy].rank] += share;
-  // Stages of one rank share its memory, so each may hold what the rank holds in the mean of them.
-  const std::vector<RankFactors> ranks = rank_factors(schedule, shares);
-  for (std::uint32_t stage = 0; stage < schedule.stages; ++stage) {
-    const std::uint32_t rank = schedule.rank_of(0, stage);
-    factors.push_back({ranks[rank].in_flight, ranks[rank].weight_versions, states[rank]});
-  }
-  return factors;
+  if (!begins.empty()) return refusing([&] { return cuts_at(costs, begins); });
+  const std::optional<Cuts>& found = memo.cuts(partitioner, costs);
+  if (!found) return no_plan("{}", partitioner.refusal(costs));
+  return *found;
 }
 
 PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule) {
@@ -180,18 +165,18 @@ PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule
   StageDevice device;
   device.memory = request.device_memory;
   device.reserved = request.reserved;
+  // Cuts may count on less than the link has, see `CutPlanner::plan`.
   const double swaps = request.swap_bytes_per_second * request.stage_swap_share;
   if (swaps > 0.0 && request.variant.memory_reduction != JobMemoryReduction::kRecompute)
     device.swap_seconds_per_byte = 1.0 / swaps;
   problem.devices.assign(ranks, device);
   problem.links.assign(ranks - 1,
                        {1.0 / request.link.bytes_per_second, request.link.latency_seconds});
-  std::vector<StageFactors> factors = held_factors(schedule);
-  apply_second_copy(request, chunks, factors);
-  if (chunks > 1)
-    problem = interleaved(problem, chunks, factors);
-  else
-    problem.factors = factors;
+  if (chunks > 1) problem = interleaved(problem, chunks);
+  const std::vector<HeldCounts> held = stage_factors(schedule);
+  for (std::uint32_t stage = 0; stage < schedule.stages; ++stage)
+    problem.devices[stage].held = held[stage];
+  apply_second_copy(request, chunks, problem);
   // One direction after the other leaves half of the time for each.
   const std::vector<bool> is_half_duplex = half_duplex_stages(schedule);
   for (std::uint32_t stage = 0; stage < schedule.stages; ++stage)
@@ -199,8 +184,17 @@ PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule
   return problem;
 }
 
+JobRequest unlimited(JobRequest request) {
+  request.device_memory = kNoLimit;
+  return request;
+}
+
+OrRefusal<SegmentCosts> costs_of(const PartitionProblem& problem) {
+  return refusing([&] { return SegmentCosts(problem); });
+}
+
 OrRefusal<SegmentCosts> costs_for(const JobRequest& request, const Schedule& schedule) {
-  return refusing([&] { return SegmentCosts(problem_for(request, schedule)); });
+  return costs_of(problem_for(request, schedule));
 }
 
 ScheduleCosts schedule_costs(const JobRequest& request, const SegmentCosts& costs,

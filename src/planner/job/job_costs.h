@@ -4,13 +4,27 @@
 
 #include "spillway/planner/job/job_request.h"
 #include "spillway/planner/job/plan_memo.h"
-#include "spillway/planner/job/refusal.h"
 #include "spillway/planner/partition/partition_estimate.h"
 #include "spillway/planner/partition/partitioners.h"
-#include "spillway/planner/schedule/rank_factors.h"
+#include "spillway/planner/schedule/refusal.h"
 #include "spillway/planner/schedule/schedule_names.h"
 
 namespace spillway::planner {
+
+/// The result of a call to the partition library, which says by exceptions which requests make no
+/// sense, and where a layer fits on no device. This is the one place where the search takes
+/// exceptions for answers. Calls that must succeed, partitioners and simulations above all, do not
+/// go through it, so that their faults are not read as "does not fit".
+template <typename Call>
+auto refusing(const Call& call) -> OrRefusal<decltype(call())> {
+  try {
+    return call();
+  } catch (const ConfigError& error) {
+    return Refusal{.cause = Refusal::Cause::kRequest, .sentence = error.what()};
+  } catch (const PlanError& error) {
+    return Refusal{.sentence = error.what()};
+  }
+}
 
 /// The units of a stage.
 Segment segment_of(const SegmentCosts& costs, const StageEstimate& stage, std::uint32_t index);
@@ -23,15 +37,23 @@ Cuts cuts_at(const SegmentCosts& costs, const std::vector<LayerIndex>& begins);
 OrRefusal<Cuts> cuts_for(const JobRequest& request, const Partitioner& partitioner,
                          const SegmentCosts& costs, CutMemo& memo);
 
-/// What stages hold of stashes and copies of weights and states, counted over the action lists.
-std::vector<StageFactors> held_factors(const Schedule& schedule, const StashShares& shares = {});
-
 /// What to cut for a schedule: a device per stage, with the stash and the copies of the weights
 /// that the action lists hold. Of ranks with several stages each gets an equal share of the rank,
 /// and what the rank holds in the mean. Throws ConfigError as check(PartitionProblem).
 PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule);
 
-/// The costs of that problem.
+/// A model cut into stages, with what each does about its memory.
+struct CutModel {
+  SegmentCosts costs;
+  Cuts cuts;
+  PartitionEstimate estimate;
+};
+
+/// The same request for devices without an end of memory.
+JobRequest unlimited(JobRequest request);
+
+OrRefusal<SegmentCosts> costs_of(const PartitionProblem& problem);
+/// The costs of `problem_for`.
 OrRefusal<SegmentCosts> costs_for(const JobRequest& request, const Schedule& schedule);
 
 /// For how long the busiest rank computes in a step, when each stage takes so many seconds per

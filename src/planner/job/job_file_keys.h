@@ -25,36 +25,31 @@ inline bool is_same(double a, double b) {
   return std::abs(a - b) <= 1e-9 * std::max({std::abs(a), std::abs(b)});
 }
 
-/// One key per figure of a stage.
-struct TimeField {
+/// A figure of a stage, or a link, by its key.
+template <typename Of, typename Figure>
+struct FileField {
   const char* key;
-  double StageCosts::*field;
+  Figure Of::*field;
 };
-inline constexpr std::array<TimeField, 5> kTimes{
+inline constexpr std::array<FileField<StageCosts, double>, 5> kTimes{
     {{"forward_seconds", &StageCosts::forward_seconds},
      {"input_gradient_seconds", &StageCosts::input_gradient_seconds},
      {"weight_gradient_seconds", &StageCosts::weight_gradient_seconds},
      {"recompute_seconds", &StageCosts::recompute_seconds},
      {"update_seconds", &StageCosts::step_seconds}}};
 
-struct SizeField {
-  const char* key;
-  Bytes StageCosts::*field;
-};
-inline constexpr std::array<SizeField, 7> kSizes{{{"stash_bytes", &StageCosts::stash},
-                                                  {"swapped_bytes", &StageCosts::swapped},
-                                                  {"boundary_bytes", &StageCosts::boundary},
-                                                  {"weight_bytes", &StageCosts::weights},
-                                                  {"gradient_bytes", &StageCosts::gradients},
-                                                  {"optimizer_bytes", &StageCosts::optimizer_state},
-                                                  {"update_peak_bytes", &StageCosts::update_peak}}};
+inline constexpr std::array<FileField<StageCosts, Bytes>, 7> kSizes{
+    {{"stash_bytes", &StageCosts::stash},
+     {"swapped_bytes", &StageCosts::swapped},
+     {"boundary_bytes", &StageCosts::boundary},
+     {"weight_bytes", &StageCosts::weights},
+     {"gradient_bytes", &StageCosts::gradients},
+     {"optimizer_bytes", &StageCosts::optimizer_state},
+     {"update_peak_bytes", &StageCosts::update_peak}}};
 
-struct LinkField {
-  const char* key;
-  LinkCosts ScheduleCosts::*field;
-};
-inline constexpr std::array<LinkField, 3> kLinks{{{"peer_link", &ScheduleCosts::peer},
-                                                  {"host_link", &ScheduleCosts::host},
-                                                  {"reduce_link", &ScheduleCosts::reduce}}};
+inline constexpr std::array<FileField<ScheduleCosts, LinkCosts>, 3> kLinks{
+    {{"peer_link", &ScheduleCosts::peer},
+     {"host_link", &ScheduleCosts::host},
+     {"reduce_link", &ScheduleCosts::reduce}}};
 
 }  // namespace spillway::planner

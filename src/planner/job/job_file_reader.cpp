@@ -44,7 +44,7 @@ class JobReader {
     if (root_.has("copies_wait_bytes"))
       file_.costs.memory = Bytes(root_.count("copies_wait_bytes", 0, kMost53));
     JsonObject links = root_.object("links");
-    for (const LinkField& each : kLinks) file_.costs.*each.field = read_link(links, each.key);
+    for (const auto& each : kLinks) file_.costs.*each.field = read_link(links, each.key);
     if (links.has("shared_sums")) file_.costs.shared_sums = read_shared_sums(links);
     links.refuse_others();
     file_.fixed = by_rank(root_, "fixed_bytes");
@@ -109,10 +109,8 @@ class JobReader {
     for (std::size_t i = 0; i < points.size(); ++i) read.recomputed[i].point = points[i];
     read.whole_stash = Bytes(stage.count("whole_stash_bytes", 0, kMost53));
     StageCosts& costs = file_.costs.stages[k];
-    for (const TimeField& each : kTimes)
-      costs.*each.field = stage.number(each.key, 0.0, kMostSeconds);
-    for (const SizeField& each : kSizes)
-      costs.*each.field = Bytes(stage.count(each.key, 0, kMost53));
+    for (const auto& each : kTimes) costs.*each.field = stage.number(each.key, 0.0, kMostSeconds);
+    for (const auto& each : kSizes) costs.*each.field = Bytes(stage.count(each.key, 0, kMost53));
     if (costs.swapped > read.whole_stash)
       throw ConfigError("{} is {}, and all that a micro-batch keeps there is {}",
                         stage.place("swapped_bytes"), costs.swapped, read.whole_stash);
@@ -177,12 +175,11 @@ JobFile parse_job_file(std::string_view text, const std::string& name) {
   try {
     return JobReader(text, name).read();
   } catch (const ConfigError& error) {
-    throw ConfigError("{}", with_next_step(error.what(), "make the plan again with: spillway plan "
-                                                         "PROFILE --ranks COUNT --out FILE"));
+    throw ConfigError("{}", with_next_step(error.what(), message("make the plan again with: {}",
+                                                                 kJobPlanFormat.made_by)));
   } catch (const PlanError& error) {
-    throw ConfigError("{}: {} (make the plan again with: spillway plan PROFILE --ranks COUNT --out "
-                      "FILE)",
-                      name, error.what());
+    throw ConfigError("{}: {} (make the plan again with: {})", name, error.what(),
+                      kJobPlanFormat.made_by);
   }
 }
 

@@ -75,9 +75,8 @@ ordered_json stages_json(const JobFile& file) {
       stage["recomputed"].push_back(point.layer);
       stage["recompute_points"].push_back(point.point);
     }
-    for (const TimeField& each : kTimes) stage[each.key] = file.costs.stages[k].*each.field;
-    for (const SizeField& each : kSizes)
-      stage[each.key] = (file.costs.stages[k].*each.field).count();
+    for (const auto& each : kTimes) stage[each.key] = file.costs.stages[k].*each.field;
+    for (const auto& each : kSizes) stage[each.key] = (file.costs.stages[k].*each.field).count();
     stages.push_back(std::move(stage));
   }
   return stages;
@@ -113,8 +112,9 @@ std::uint32_t operators_before(LayerIndex place, const NameAt& name_at) {
 
 /// What one micro-batch keeps of a stage, of which the plan knows what all of them in flight keep.
 Bytes whole_stash(const JobPlan& plan, std::size_t stage) {
-  const double in_flight = plan.factors[stage].in_flight;
+  const double in_flight = plan.held[stage].in_flight;
   const auto all = static_cast<double>(plan.bytes_before[stage].stash.count());
+  // Up: swapped and kept bytes of a micro-batch must fit into it.
   const Bytes one(in_flight > 0.0 ? static_cast<std::uint64_t>(std::ceil(all / in_flight)) : 0);
   return std::max(one, plan.stages[stage].swapped);  // Sums in another order.
 }
@@ -144,6 +144,7 @@ JobFile describe_job(const JobPlan& plan, const ModelChain& chain) {
          in_order(stage.recomputed), whole_stash(plan, k)});
   }
   file.actions = plan.actions;
+  // With its options, so that the same schedule can be made again from the file alone.
   file.actions.name = schedule_text(plan.schedule, plan.variant);
   file.costs = plan.costs;
   for (const RankMemory& rank : plan.memory) {
@@ -153,6 +154,7 @@ JobFile describe_job(const JobPlan& plan, const ModelChain& chain) {
   }
   file.step_seconds = plan.step_seconds;
   file.bound_seconds = plan.bound_seconds;
+  // Rounding may leave it just below nothing, and readers refuse what is negative.
   file.bubble = std::max(0.0, plan.timing.bubble);
   return file;
 }
@@ -182,7 +184,7 @@ schedule::ExecutionPlan execution_of(const JobFile& file) {
 
 std::string to_text(const JobFile& file) {
   ordered_json document;
-  document["format"] = schedule::kPlanFormat;
+  document["format"] = kJobPlanFormat.name;
   document["version"] = schedule::kPlanVersion;
   document["partitioner"] = file.partitioner;
   document["schedule"] = file.actions.name;
@@ -203,8 +205,7 @@ std::string to_text(const JobFile& file) {
   document["kept_input_share"] = file.costs.shares.input;
   if (file.costs.memory) document["copies_wait_bytes"] = file.costs.memory->count();
   document["links"] = ordered_json::object();
-  for (const LinkField& each : kLinks)
-    document["links"][each.key] = link_json(file.costs.*each.field);
+  for (const auto& each : kLinks) document["links"][each.key] = link_json(file.costs.*each.field);
   if (const SharedSums& shared = file.costs.shared_sums; !std::isinf(shared.bytes_per_second))
     document["links"]["shared_sums"] = {{"ranks", shared.ranks},
                                         {"bytes_per_second", shared.bytes_per_second}};

@@ -7,17 +7,13 @@
 
 #include "cut_planner.h"
 #include "job_costs.h"
-#include "refusing_call.h"
+#include "search_limits.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/job/job_bound.h"
+#include "spillway/planner/schedule/refusal.h"
 
 namespace spillway::planner {
 namespace {
-
-/// Passes of micro-batches through stages up to which a candidate sees the cuts of all
-/// partitioners, and up to which it sees cuts for less memory.
-constexpr std::uint64_t kMostPassesOfAllCuts = 4096;
-constexpr std::uint64_t kMostPassesForLess = 256;
 
 /// A request for a candidate with its layers in one order.
 struct OrderedRequest {
@@ -33,13 +29,13 @@ struct CutChoice {
 };
 
 /// The exact cuts for stages that send nothing while they compute; fractions of layers do here.
-Cuts cut_with_messages(const SegmentCosts& costs) {
-  constexpr std::uint32_t kMostBalanced = 128;
+std::optional<Cuts> cut_with_messages(const SegmentCosts& costs) {
   PartitionProblem problem = costs.problem();
   problem.transfers_hide = false;
   const SegmentCosts slow(std::move(problem));
-  auto solved = slow.stages() > kMostBalanced ? least_time_cuts(slow) : balanced_time_cuts(slow);
-  if (!solved) refuse_cuts(slow);
+  auto solved =
+      slow.stages() > kMostBalancedWithMessages ? least_time_cuts(slow) : balanced_time_cuts(slow);
+  if (!solved) return std::nullopt;
   return std::move(solved->cuts);
 }
 
@@ -47,19 +43,29 @@ const Partitioner kMessageCuts{"spillway", "least time of computing and messages
                                Reading::kOurs, cut_with_messages};
 
 /// The action lists of compute. Counts are checked before they are made: they may be long.
-OrRefusal<Schedule> compute_of(const JobRequest& asked, const JobChoice& choice) {
-  return refusing([&] {
-    const ScheduleGenerator& generator = *choice.generator;
-    const ScheduleRequest request =
-        schedule_request_for(generator, choice.variant, asked.ranks / asked.data_parallel,
-                             asked.micro_batches / asked.data_parallel);
-    const std::uint64_t stages = generator.stage_count(request);
-    if (stages > asked.chain.layers.size())
-      throw ConfigError("there are more stages than layers: {} for {}; use fewer {}", stages,
-                        asked.chain.layers.size(),
-                        choice.variant.chunks > 2 ? "chunks or devices" : "devices");
-    return generator.generate(request);
-  });
+/// `is_open`: nobody has named the schedule, and so none that changes results.
+OrRefusal<Schedule> compute_of(const JobRequest& asked, const JobChoice& choice, bool is_open) {
+  const ScheduleGenerator& generator = *choice.generator;
+  const ScheduleRequest request =
+      schedule_request_for(generator, choice.variant, asked.ranks / asked.data_parallel,
+                           asked.micro_batches / asked.data_parallel);
+  const std::uint64_t stages = generator.stage_count(request);
+  if (stages > asked.chain.layers.size())
+    return Refusal{
+        .cause = Refusal::Cause::kRequest,
+        .sentence = message("there are more stages than layers: {} for {}; use fewer {}", stages,
+                            asked.chain.layers.size(),
+                            choice.variant.chunks > 2 ? "chunks or devices" : "devices")};
+  if (auto fault = generator.fault(request))
+    return Refusal{.cause = Refusal::Cause::kRequest, .sentence = std::move(*fault)};
+  Schedule compute = generator.generate(request);
+  if (is_open && changes_results(compute))
+    return no_plan("it updates weights while micro-batches are in flight, which "
+                   "changes results (name it with --schedule to have it)");
+  if (choice.variant.second_copy == SecondCopy::kParked && asked.swap_bytes_per_second == 0.0)
+    return no_plan("weights are parked on the host, and there is no link to it (name "
+                   "one, or keep both copies)");
+  return compute;
 }
 
 /// The best order for the stages of this schedule within the devices; if nothing fits, the best one
@@ -72,9 +78,7 @@ OrRefusal<OrderChoice> order_for(const JobRequest& asked, const Schedule& comput
   };
   OrRefusal<OrderChoice> order = order_of(asked);
   if (asked.device_memory == kNoLimit || (order && order->seconds < kNoLink)) return order;
-  JobRequest unlimited = asked;
-  unlimited.device_memory = kNoLimit;
-  return order_of(unlimited);
+  return order_of(unlimited(asked));
 }
 
 /// The orders to plan in: that of the stages which are given; else the recorded one and, before it,
@@ -107,9 +111,7 @@ OrRefusal<std::vector<OrderedRequest>> ordered(const JobRequest& asked, const Sc
 /// ranks, cuts for less memory may fit where those for all of it do not, or be faster.
 std::vector<CutChoice> other_cuts(const JobRequest& request, const Partitioner& ours,
                                   const Schedule& compute, CutMemo& memo) {
-  JobRequest endless = request;
-  endless.device_memory = kNoLimit;
-  const OrRefusal<SegmentCosts> unlimited = costs_for(endless, compute);
+  const OrRefusal<SegmentCosts> without_limit = costs_for(unlimited(request), compute);
   const OrRefusal<SegmentCosts> within = costs_for(request, compute);
   const auto cuts_by = [&](const Partitioner& partitioner, const OrRefusal<SegmentCosts>& costs) {
     const OrRefusal<Cuts> cuts =
@@ -120,10 +122,10 @@ std::vector<CutChoice> other_cuts(const JobRequest& request, const Partitioner& 
   const bool are_cut_once =
       request.device_memory == kNoLimit ||
       (compute.stages == compute.rank_count() && compute.replica_count() == 1);
-  std::set<std::pair<Cuts, Cuts>> seen{{cuts_by(ours, unlimited), cuts_by(ours, within)}};
+  std::set<std::pair<Cuts, Cuts>> seen{{cuts_by(ours, without_limit), cuts_by(ours, within)}};
   std::vector<CutChoice> others;
   const auto add = [&](const Partitioner& other) {
-    const bool is_new = seen.insert({cuts_by(other, unlimited), cuts_by(other, within)}).second;
+    const bool is_new = seen.insert({cuts_by(other, without_limit), cuts_by(other, within)}).second;
     if (is_new || !are_cut_once) others.push_back({&other, request.device_memory});
   };
   if (request.link.latency_seconds > 0.0 || request.link.bytes_per_second < kNoLink)
@@ -176,25 +178,6 @@ OrRefusal<JobPlan> better_of(OrRefusal<JobPlan> first, OrRefusal<JobPlan> second
   return is_first ? std::move(first) : std::move(second);
 }
 
-OrRefusal<JobPlan> in_any_order(const JobRequest& asked, const Partitioner& partitioner,
-                                const Schedule& compute, IncumbentSeconds incumbent,
-                                PlanMemo& memo) {
-  const OrRefusal<std::vector<OrderedRequest>> orders = ordered(asked, compute, memo);
-  if (!orders) return orders.refusal();
-  OrRefusal<JobPlan> best = Refusal{};
-  for (const OrderedRequest& each : *orders) {
-    OrRefusal<JobPlan> plan =
-        under_any_cuts(each.request, partitioner, compute, incumbent, *each.memo);
-    if (plan) {
-      plan->order = each.order;
-      for (double* seconds : {&incumbent.all, &incumbent.deferred, &incumbent.offload})
-        *seconds = std::min(*seconds, plan->step_seconds);
-    }
-    best = better_of(std::move(best), std::move(plan));
-  }
-  return best;
-}
-
 /// Whether a candidate is also planned without swaps of stages: with a link, cuts and orders are
 /// made for swaps, for which action lists may leave too little time, and hosts too little room.
 bool may_be_faster_without_swaps(const JobRequest& asked) {
@@ -221,17 +204,19 @@ double JobPlan::micro_batches_per_second() const {
   return step_seconds > 0.0 ? micro_batches / step_seconds : 0.0;
 }
 
-double JobPlan::exposed_communication_seconds() const {
+/// Of the rank that has most of it.
+static double longest(const ScheduleTiming& timing, double RankTiming::*seconds) {
   double most = 0.0;
-  for (const RankTiming& rank : timing.ranks)
-    most = std::max(most, rank.exposed_communication_seconds);
+  for (const RankTiming& rank : timing.ranks) most = std::max(most, rank.*seconds);
   return most;
 }
 
+double JobPlan::exposed_communication_seconds() const {
+  return longest(timing, &RankTiming::exposed_communication_seconds);
+}
+
 double JobPlan::exposed_swap_seconds() const {
-  double most = 0.0;
-  for (const RankTiming& rank : timing.ranks) most = std::max(most, rank.exposed_swap_seconds);
-  return most;
+  return longest(timing, &RankTiming::exposed_swap_seconds);
 }
 
 bool changes_results(const Schedule& schedule) {
@@ -251,6 +236,7 @@ JobRequest request_for(const JobRequest& request, const JobChoice& choice) {
   JobRequest asked = request;
   asked.data_parallel = choice.data_parallel;
   asked.variant = choice.variant;
+  asked.cut_effort = std::min(request.cut_effort, choice.cut_effort);
   if (choice.micro_batches != 0) asked.micro_batches = choice.micro_batches;
   check(asked);
   const std::uint32_t micro_batches = most_micro_batches(asked);
@@ -261,25 +247,39 @@ OrRefusal<JobPlan> plan_choice(const JobRequest& request, const Partitioner& par
                                const JobChoice& choice, PlanMemo& memo) {
   OrRefusal<JobRequest> asked = refusing([&] { return request_for(request, choice); });
   if (!asked) return asked.refusal();
-  const OrRefusal<Schedule> compute = compute_of(*asked, choice);
+  const bool is_open = request.schedule == kAnySchedule;
+  const OrRefusal<Schedule> compute = compute_of(*asked, choice, is_open);
   if (!compute) return compute.refusal();
-  if (request.schedule == kAnySchedule && changes_results(*compute))
-    return Refusal{.sentence = "it updates weights while micro-batches are in flight, which "
-                               "changes results (name it with --schedule to have it)"};
-  if (choice.variant.second_copy == SecondCopy::kParked && asked->swap_bytes_per_second == 0.0)
-    return Refusal{.sentence = "weights are parked on the host, and there is no link to it (name "
-                               "one, or keep both copies)"};
+  OrRefusal<JobPlan> best = Refusal{};
   IncumbentSeconds incumbent = choice.incumbent;
-  OrRefusal<JobPlan> best = in_any_order(*asked, partitioner, *compute, incumbent, memo);
-  if (!best && best.refusal().is_given_up()) return best;
-  if (may_be_faster_without_swaps(*asked)) {
-    asked->variant.memory_reduction = JobMemoryReduction::kRecompute;
-    if (best) incumbent.all = incumbent.cuts = std::min(incumbent.all, best->step_seconds);
-    OrRefusal<JobPlan> plan = in_any_order(*asked, partitioner, *compute, incumbent, memo);
-    const bool is_found = static_cast<bool>(plan);
-    if (plan && (!best || is_faster(plan->step_seconds, best->step_seconds)))
-      best = std::move(plan);
-    if (is_found && choice.variant.memory_reduction)
+  for (const bool may_swap : {true, false}) {
+    if (!may_swap) {
+      if (!may_be_faster_without_swaps(*asked)) break;
+      asked->variant.memory_reduction = JobMemoryReduction::kRecompute;
+      // Without swaps it has to beat the plan with them.
+      if (best) incumbent.all = incumbent.cuts = std::min(incumbent.all, best->step_seconds);
+    }
+    const OrRefusal<std::vector<OrderedRequest>> orders = ordered(*asked, *compute, memo);
+    OrRefusal<JobPlan> found = orders ? Refusal{} : orders.refusal();
+    IncumbentSeconds beat = incumbent;  // The second order has to beat the first one, too.
+    for (std::size_t i = 0; orders && i < orders->size(); ++i) {
+      const OrderedRequest& each = (*orders)[i];
+      OrRefusal<JobPlan> plan =
+          under_any_cuts(each.request, partitioner, *compute, beat, *each.memo);
+      if (plan) {
+        plan->order = each.order;
+        for (double* seconds : {&beat.all, &beat.deferred, &beat.offload})
+          *seconds = std::min(*seconds, plan->step_seconds);
+      }
+      found = better_of(std::move(found), std::move(plan));
+    }
+    // It is slow with unlimited memory, where nothing is swapped.
+    if (may_swap && !found && found.refusal().is_given_up()) return found;
+    const bool is_found = static_cast<bool>(found);
+    if (may_swap || (found && (!best || is_faster(found->step_seconds, best->step_seconds))))
+      best = std::move(found);
+    // Its stages just swap nothing: the plan is still of the kind that was asked for.
+    if (!may_swap && is_found && choice.variant.memory_reduction)
       best->memory_reduction = *choice.variant.memory_reduction;
   }
   if (!best) return best;
@@ -287,21 +287,6 @@ OrRefusal<JobPlan> plan_choice(const JobRequest& request, const Partitioner& par
   best->batch = batch_of(request);
   best->bound_seconds = job_bound(request);
   return best;
-}
-
-JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
-                      const JobChoice& choice) {
-  PlanMemo memo;
-  OrRefusal<JobPlan> plan = plan_choice(request, partitioner, choice, memo);
-  if (!plan) raise(plan.refusal());
-  return std::move(*plan);
-}
-
-void raise(const Refusal& refusal) {
-  if (refusal.cause == Refusal::Cause::kRoom)
-    throw NoRoomError(refusal.sentence, refusal.rank, refusal.needed);
-  if (refusal.cause == Refusal::Cause::kRequest) throw ConfigError("{}", refusal.sentence);
-  throw PlanError("{}", refusal.sentence);
 }
 
 }  // namespace spillway::planner

@@ -8,10 +8,10 @@
 
 #include "job_costs.h"
 #include "move_rounds.h"
-#include "refusing_call.h"
 #include "spillway/base/error.h"
-#include "spillway/planner/job/model_identity.h"
-#include "spillway/planner/partition/rebalance.h"
+#include "spillway/planner/job/job_file.h"
+#include "spillway/planner/partition/cut_solvers.h"
+#include "spillway/planner/schedule/refusal.h"
 
 namespace spillway::planner {
 namespace {
@@ -83,7 +83,7 @@ class Replanning {
   std::vector<Begins> near(bool has_room) const {
     const SegmentCosts costs(problem(has_room));
     std::vector<Begins> all;
-    for (const NearCuts& near : rebalance_choices(costs, cuts_at(costs, request_.stages.begins)))
+    for (const SolvedCuts& near : rebalance_choices(costs, cuts_at(costs, request_.stages.begins)))
       all.push_back(begins_of(costs, near.cuts));
     return all;
   }
@@ -120,9 +120,7 @@ class Replanning {
   }
 
   PartitionProblem problem(bool has_room) const {
-    JobRequest asked = asked_;
-    if (has_room) asked.device_memory = kNoLimit;
-    return problem_for(asked, compute_);
+    return problem_for(has_room ? unlimited(asked_) : asked_, compute_);
   }
 
   const JobRequest& request_;
@@ -194,6 +192,7 @@ std::optional<double> RebalanceChoice::pays_after(double step_before) const {
   if (std::isinf(step_before)) return 0.0;
   if (!is_faster(step_seconds, step_before)) return std::nullopt;
   constexpr double kMostSteps = 9e15;  // Still exact, and as good as never.
+  // The first whole step with which more is saved than the moves have cost.
   return std::min(std::floor(move_seconds / (step_before - step_seconds)) + 1.0, kMostSteps);
 }
 

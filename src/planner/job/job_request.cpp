@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/planner/partition/partitioners.h"
 #include "spillway/planner/schedule/generators.h"
 
@@ -21,23 +22,27 @@ void check(const JobRequest& request) {
   check(request.chain);
   check_count("ranks", request.ranks);
   check_count("micro-batches", batch_of(request));
+  // Their best number depends on the schedule, and only the search compares plans.
   if (request.micro_batches == 0 && request.schedule != kAnySchedule)
     throw ConfigError("{} has no number of micro-batches; say how many, or leave the schedule to "
                       "the chooser, too",
                       request.schedule);
   if (request.micro_batches != 0 && batch_of(request) % request.micro_batches != 0)
-    throw ConfigError("a batch of {} does not split into {} equal micro-batches; name a divisor "
-                      "of {}",
-                      batch_of(request), request.micro_batches, batch_of(request));
-  if (request.data_parallel != 0 && request.ranks % request.data_parallel != 0)
     throw ConfigError(
-        "{} ranks do not split into {} equal data-parallel replicas; name a divisor of {}",
-        request.ranks, request.data_parallel, request.ranks);
+        "--batch {} is the work of a step, in micro-batches of the profile's size, and "
+        "does not split into {} equal ones (name a divisor of {} with "
+        "--micro-batches)",
+        batch_of(request), request.micro_batches, batch_of(request));
+  if (request.data_parallel != 0 && request.ranks % request.data_parallel != 0)
+    throw ConfigError("{} do not split into {} equal data-parallel replicas (name a divisor of {} "
+                      "with --replicas)",
+                      counted(request.ranks, "rank"), request.data_parallel, request.ranks);
   const std::uint32_t micro_batches = most_micro_batches(request);
   if (request.data_parallel != 0 && micro_batches % request.data_parallel != 0)
-    throw ConfigError("{} micro-batches do not split evenly over {} data-parallel replicas; name a "
-                      "multiple of {}",
-                      micro_batches, request.data_parallel, request.data_parallel);
+    throw ConfigError(
+        "{} do not split evenly over {} data-parallel replicas (name a multiple of {} "
+        "with --micro-batches)",
+        counted(micro_batches, "micro-batch"), request.data_parallel, request.data_parallel);
   if (!(request.update_seconds >= 0.0) || std::isinf(request.update_seconds))
     throw ConfigError("the optimizer takes {} s; times are finite and at least 0",
                       request.update_seconds);
@@ -69,6 +74,7 @@ std::uint32_t most_micro_batches(const JobRequest& request) {
 JobRequest with_micro_batches(JobRequest request, std::uint32_t micro_batches) {
   const std::uint32_t share = batch_of(request) / micro_batches;
   request.micro_batches = request.batch = micro_batches;
+  // The chain is of one micro-batch, which now does the work of several.
   if (share > 1) request.chain = scaled(std::move(request.chain), share);
   return request;
 }

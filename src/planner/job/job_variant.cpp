@@ -12,7 +12,9 @@
 namespace spillway::planner {
 namespace {
 
+// As many as generators take, but refused here by the word that was written.
 constexpr std::uint32_t kMostOfAnything = 1U << 16U;
+// The fewest that interleave: each further one costs messages.
 constexpr std::uint32_t kChunks = 2;
 
 bool has_chunks(const ScheduleGenerator& generator) {
@@ -133,6 +135,7 @@ std::string_view to_string(JobMemoryReduction memory_reduction) {
 }
 
 std::string to_string(const JobVariant& variant) {
+  // Always in one order, since the search tells by this text whether it has tried a candidate.
   std::string text;
   const auto add = [&](std::string_view word) { (text += text.empty() ? "" : ",") += word; };
   for (const CountWord& each : kCounts)
@@ -173,6 +176,7 @@ ScheduleRequest schedule_request_for(const ScheduleGenerator& generator, const J
   schedule_request.ranks = ranks;
   schedule_request.micro_batches = micro_batches;
   schedule_request.stages_per_rank = variant.chunks != 0 ? variant.chunks : kChunks;
+  // Half of what the first rank of 1F1B holds.
   schedule_request.slots = variant.slots != 0 ? variant.slots : (ranks + 1) / 2;
   schedule_request.replicas = variant.replicas;
   return schedule_request;
@@ -180,6 +184,7 @@ ScheduleRequest schedule_request_for(const ScheduleGenerator& generator, const J
 
 JobVariant as_made(const ScheduleGenerator& generator, const JobVariant& variant,
                    const Schedule& compute) {
+  // Nothing stays open, so that a stored plan makes the same schedule when defaults have changed.
   JobVariant made = variant;
   if (has_chunks(generator)) made.chunks = compute.stages / compute.rank_count();
   if (has_slots(generator) && made.slots == 0) made.slots = (compute.rank_count() + 1) / 2;

@@ -4,14 +4,12 @@
 #include <optional>
 #include <string_view>
 
-#include "frozen_prefix.h"
-#include "layer_dependences.h"
+#include "layer_facts.h"
 #include "operator_roles.h"
 #include "recompute_closure.h"
 #include "spillway/base/error.h"
 #include "spillway/profile/autograd_links.h"
 #include "spillway/profile/op_sequence.h"
-#include "update_transients.h"
 
 namespace spillway::planner {
 
@@ -88,6 +86,8 @@ class ModelReader {
       layer_of_op_.push_back(kNoLayer);
       if (roles_.is(op, Role::kUpdate)) model_.update_seconds += seconds(tape_.ops[op].time);
       if (!roles_.is(op, Role::kForward)) continue;
+      // Such an operator is no place for a cut: nothing would pass it. Its time goes to the layer
+      // before.
       if (has_values[op] == 0) {
         layer_of_op_[op] = ops_.empty() ? 0 : layer_of_op_[ops_.back()];
         (ops_.empty() ? before : layers.back().forward_seconds) += seconds(tape_.ops[op].time);
@@ -112,6 +112,7 @@ class ModelReader {
     schedule::ProfiledStep& step = model_.chain.step.emplace();
     step.operators = static_cast<std::uint32_t>(tape_.ops.size());
     step.operator_hash = profile::OpSequence(tape_.ops).identity();
+    // Behind the last layer there is no forward to be executed.
     step.layer_of_operator.assign(layer_of_op_.begin(), layer_of_op_.begin() + ops_.back() + 1);
   }
 
@@ -153,6 +154,7 @@ class ModelReader {
       std::vector<LayerIndex>& users = forward_users_[i];
       if (holds(i) != StorageClass::kParameter || users.empty()) continue;
       for (const LayerIndex user : users) model_.chain.layers[user].parameters += bytes(i);
+      // Each layer counts it as its own; the tie takes it back where they share a stage.
       if (users.size() > 1) model_.chain.ties.push_back({users, bytes(i)});
       // Gradient and states have pages like the parameter's.
       const auto spare = static_cast<double>((held(i) - bytes(i)).count());
@@ -174,6 +176,7 @@ class ModelReader {
       if (owner == kNoLayer && !forward_users_[i].empty()) owner = forward_users_[i].front();
       if (owner == kNoLayer) continue;
       model_.chain.layers[owner].stash += held(i);
+      // No operator brings it back, so it stays even where the layer is recomputed.
       if (birth == profile::kCarriedIn) data_of_[owner] += held(i);
     }
   }
@@ -186,6 +189,7 @@ class ModelReader {
       BorderTensor border{producer, {}, bytes(i)};
       for (const LayerIndex user : forward_users_[i])
         if (user > producer) border.consumers.push_back(user);
+      // What only its own layer reads never crosses a cut.
       if (!border.consumers.empty()) model_.chain.borders.push_back(std::move(border));
     }
   }
@@ -209,6 +213,7 @@ class ModelReader {
     LayerIndex by_parameter = kNoLayer;
     LayerIndex by_name = kNoLayer;
     LayerIndex by_birth = kNoLayer;
+    // A backward reads what its layer got from those before, so the last of them is its own.
     const auto raise = [](LayerIndex& found, LayerIndex layer) {
       if (layer != kNoLayer && (found == kNoLayer || layer > found)) found = layer;
     };
@@ -228,6 +233,7 @@ class ModelReader {
       for (const LayerIndex user : users) look_at(user);
       raise(by_birth, producer);
     }
+    // From the surest sign to the weakest.
     for (const LayerIndex found : {by_parameter, by_name, by_birth})
       if (found != kNoLayer) return found;
     return kNoLayer;
@@ -250,6 +256,8 @@ class ModelReader {
     for (OpIndex op = forward_end_ + 1; op < tape_.ops.size(); ++op) {
       if (!roles_.is(op, Role::kBackward)) continue;
       const LayerIndex found = owner_of(op);
+      // Backward goes from the end to the begin, so what nobody owns belongs where the one before
+      // did.
       if (found != kNoLayer) owner = found;
       model_.chain.layers[owner].backward_seconds += seconds(tape_.ops[op].time);
       add_working_peak(owner, op);
@@ -263,6 +271,7 @@ class ModelReader {
     const LayerIndex stem = frozen_prefix(profile_, layer_of_op_, forward_end_);
     for (LayerIndex i = 0; i < stem; ++i) {
       ModelLayer& layer = model_.chain.layers[i];
+      // With a backward or a stash it does not lead frozen, and nor does any layer behind it.
       if (layer.backward_seconds > 0.0 || layer.stash > Bytes(0)) return;
       layer.is_frozen = true;
     }
@@ -286,6 +295,7 @@ class ModelReader {
     for (const OpIndex op : ops_) {
       ModelLayer& layer = model_.chain.layers[layer_of_op_[op]];
       const Bytes data = data_of_[layer_of_op_[op]];
+      // There is nothing to save.
       if (layer.stash == data) continue;
       if (const auto again = closure.seconds_of(op)) layer.recompute.push_back({*again, data});
     }

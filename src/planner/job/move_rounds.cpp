@@ -25,6 +25,7 @@ class MoveRounds {
   std::optional<RebalanceChoice> run(Cuts here, const Cuts& target) {
     while (here != target) {
       Cuts next = after_round(here, target);
+      // No border can move, and none will: room only comes from moves.
       if (next == here) return std::nullopt;
       here = std::move(next);
       ++choice_.rounds;
@@ -57,7 +58,9 @@ class MoveRounds {
   double held_bytes(std::uint32_t copy, std::uint32_t first, std::uint32_t end) const {
     if (first == end) return 0.0;
     double bytes = costs_.static_bytes(first, end);
+    // Parked weights are on the host between two steps.
     if (!is_resident_[copy]) bytes -= costs_.trained_bytes(first, end);
+    // A borrowed copy is not stepped, and has no states.
     if (!copies_.is_reducer(copy)) bytes -= states(first, end);
     return bytes;
   }
@@ -99,6 +102,7 @@ class MoveRounds {
       move.from_stage = shift.sender();
       move.to_stage = shift.receiver();
       move.to_rank = rank_of[move.to_stage];
+      // Pipelines in both directions may have the stage on the same rank: one message does.
       if (!receivers.insert(move.to_rank).second) continue;
       const bool is_free = has_both(move.to_rank, move.from_stage, move.to_stage);
       move.from_rank = is_free ? move.to_rank : rank_of[move.from_stage];
@@ -130,9 +134,11 @@ class MoveRounds {
     std::map<std::pair<std::uint32_t, std::uint32_t>, double> busy;
     double slowest = 0.0;
     for (std::uint32_t k = 1; k + 1 < here.size(); ++k) {
+      // Only what a neighbour has now can come from it; the rest follows in later rounds.
       Shift shift{k, here[k], std::clamp(target[k], here[k - 1], here[k + 1])};
       for (; shift.to != here[k]; shift.to += shift.goes_right() ? 1 : -1) {
         const std::vector<RankMove> moves = messages(shift);
+        // A shorter move may still fit.
         if (!has_room(moves, free)) continue;
         for (const RankMove& move : moves) {
           free[move.to_rank] -= count_of(move.bytes);
@@ -140,6 +146,7 @@ class MoveRounds {
           choice_.moves.push_back(move);
           if (move.bytes == Bytes(0)) continue;
           double& link = busy[{move.from_rank, move.to_rank}] += busy_seconds(move);
+          // Pairs of ranks move side by side, messages of one pair one after the other.
           slowest = std::max(slowest, request_.link.latency_seconds + link);
         }
         next[k] = shift.to;

@@ -12,7 +12,7 @@ bool is_endless(const PartitionProblem& problem) {
 }
 
 std::vector<double> figures_of_first_stage(const PartitionProblem& problem) {
-  const StageFactors held = problem.factors.empty() ? StageFactors{} : problem.factors.front();
+  const HeldCounts& held = problem.devices.front().held;
   return {static_cast<double>(problem.devices.size()),
           static_cast<double>(problem.devices.front().reserved.count()), held.in_flight,
           held.weight_versions, held.state_copies};
@@ -25,14 +25,12 @@ std::vector<double> figures_of(const PartitionProblem& problem, bool with_what_s
     figures.push_back(device.slowdown);
     figures.push_back(static_cast<double>(device.memory.count()));
     if (with_what_stages_hold)
-      figures.insert(figures.end(),
-                     {static_cast<double>(device.reserved.count()), device.swap_seconds_per_byte});
+      figures.insert(figures.end(), {static_cast<double>(device.reserved.count()),
+                                     device.swap_seconds_per_byte, device.held.in_flight,
+                                     device.held.weight_versions, device.held.state_copies});
   }
   for (const StageLink& link : problem.links)
     figures.insert(figures.end(), {link.seconds_per_byte, link.fixed_seconds});
-  if (!with_what_stages_hold) return figures;
-  for (const StageFactors& each : problem.factors)
-    figures.insert(figures.end(), {each.in_flight, each.weight_versions, each.state_copies});
   return figures;
 }
 
@@ -45,7 +43,8 @@ const OrderChoice& CutMemo::order(const PartitionProblem& problem, const OrderEf
   return orders_.emplace(std::move(key), choose_order(problem, effort)).first->second;
 }
 
-const Cuts& CutMemo::cuts(const Partitioner& partitioner, const SegmentCosts& costs) {
+const std::optional<Cuts>& CutMemo::cuts(const Partitioner& partitioner,
+                                         const SegmentCosts& costs) {
   // Others look at what is held wherever they cut.
   const bool is_time_alone = partitioner.reading == Reading::kOurs && is_endless(costs.problem());
   std::pair key{&partitioner, partitioner.sees_first_stage_alone
@@ -53,7 +52,7 @@ const Cuts& CutMemo::cuts(const Partitioner& partitioner, const SegmentCosts& co
                                   : figures_of(costs.problem(), !is_time_alone)};
   const auto known = cuts_.find(key);
   if (known != cuts_.end()) return known->second;
-  return cuts_.emplace(std::move(key), partitioner.cut(costs)).first->second;
+  return cuts_.emplace(std::move(key), partitioner.find(costs)).first->second;
 }
 
 }  // namespace spillway::planner

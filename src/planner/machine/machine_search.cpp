@@ -8,7 +8,6 @@
 
 #include "spillway/base/error.h"
 #include "spillway/planner/job/job_bound.h"
-#include "spillway/planner/machine/host_memory.h"
 #include "spillway/planner/machine/machine_share.h"
 
 namespace spillway::planner {
@@ -56,30 +55,34 @@ class Requests {
 
 MachineAttempt attempt_on(Requests& requests, const Cluster& cluster,
                           const Partitioner& partitioner, const JobChoice& choice) {
-  const auto attempt_with = [&](SwapTarget target) {
-    MachineAttempt made;
+  MachineAttempt made;
+  for (const SwapTarget target : {SwapTarget::kHost, SwapTarget::kDisk}) {
+    const JobRequest& request = requests.on(choice.data_parallel, target);
+    OrRefusal<JobPlan> plan = plan_choice(request, partitioner, choice, requests.memo());
     made.swap_target = target;
-    std::optional<JobPlan> plan;
-    made.attempt = try_choice(requests.on(choice.data_parallel, target), partitioner, choice,
-                              requests.memo(), plan);
-    if (plan) made.plan = std::move(*plan);
-    return made;
-  };
-  MachineAttempt made = attempt_with(SwapTarget::kHost);
-  if (!made.attempt.is_possible()) return made;
-  const std::string fault = host_fault(made.plan, cluster);
-  if (fault.empty()) return made;
-  if (cluster.node.disks > 0) return attempt_with(SwapTarget::kDisk);
-  made.attempt.refusal = fault;
+    made.attempt = attempt_of(request, partitioner, choice, plan);
+    if (!plan) break;
+    made.plan = std::move(*plan);
+    const std::string fault =
+        target == SwapTarget::kHost ? host_fault(made.plan, cluster) : std::string();
+    if (fault.empty()) break;
+    // What the hosts cannot hold, the disks behind them can, at their rate.
+    if (cluster.node.disks > 0) continue;
+    made.attempt.refusal = fault;
+    break;
+  }
   return made;
 }
 
 /// Why nothing works: as `search_job` says it, or what is the matter with the first choice.
-[[noreturn]] void refuse(Requests& requests, const Cluster& cluster, std::uint32_t data_parallel,
-                         const JobAttempt& first) {
-  search_job(requests.on(data_parallel, SwapTarget::kHost));
-  if (cluster.node.disks > 0) search_job(requests.on(data_parallel, SwapTarget::kDisk));
-  throw PlanError("{}", first.refusal);
+Refusal nothing_works(Requests& requests, const Cluster& cluster, std::uint32_t data_parallel,
+                      const JobAttempt& first) {
+  for (const SwapTarget target : {SwapTarget::kHost, SwapTarget::kDisk}) {
+    if (target == SwapTarget::kDisk && cluster.node.disks == 0) continue;
+    const OrRefusal<JobSearch> found = search_job(requests.on(data_parallel, target));
+    if (!found) return found.refusal();
+  }
+  return no_plan("{}", first.refusal);
 }
 
 MachineRun run_of(const MachineAttempt& made, const JobTiming& timing) {
@@ -93,7 +96,7 @@ std::uint64_t actions_of(const JobAttempt& attempt) {
 
 /// What may be the fastest on the machine: the fastest by links of their own, and the best of each
 /// schedule on each number of data-parallel replicas, which share other links.
-class Candidates {
+class Finalists {
  public:
   void add(MachineAttempt made) {
     const auto behind = std::find_if(all_.begin(), all_.end(), [&](const MachineAttempt& other) {
@@ -120,14 +123,14 @@ class Candidates {
   std::vector<MachineAttempt> all_;  ///< The fastest first.
 };
 
-/// Runs the candidates, and takes the fastest one.
+/// Runs the finalists, and takes the fastest one.
 void choose(Requests& requests, const Cluster& cluster,
-            const std::vector<MachineAttempt>& candidates, MachineSearch& found) {
+            const std::vector<MachineAttempt>& finalists, MachineSearch& found) {
   const MachineAttempt* best = nullptr;
   std::exception_ptr reason;
   std::uint64_t actions_of_others = 0;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const MachineAttempt& each = candidates[i];
+  for (std::size_t i = 0; i < finalists.size(); ++i) {
+    const MachineAttempt& each = finalists[i];
     if (best && i >= kSimulated) {
       const JobRequest& request = requests.on(each.attempt.data_parallel, each.swap_target);
       if (!is_faster(pipeline_bound(request, each.attempt.choice), found.timing.step_seconds))
@@ -160,19 +163,20 @@ void choose(Requests& requests, const Cluster& cluster,
 /// better known.
 void look_again(const Cluster& cluster, const Partitioner& partitioner, MachineSearch& found) {
   JobPlan& plan = found.search.plan;
+  const auto thorough = thorough_request(found.request, partitioner, plan);
+  if (!thorough) return;
+  PlanMemo memo;
+  OrRefusal<JobPlan> made = plan_choice(*thorough, partitioner, choice_of(plan), memo);
+  if (!made) return;
   MachineAttempt again;
-  if (auto made = with_thorough_look(found.request, partitioner, plan))
-    again.plan = std::move(*made);
-  else
-    return;
+  again.plan = std::move(*made);
   again.swap_target = found.swap_target;
   again.attempt = figures_of(again.plan);
   JobTiming timing = simulate_job(job_of(again.plan, again.swap_target), cluster);
   const bool has_room =
       found.swap_target == SwapTarget::kDisk || host_fault(again.plan, cluster).empty();
   if (!has_room || is_faster(found.timing.step_seconds, timing.step_seconds)) {
-    plan.order.bound_seconds = again.plan.order.bound_seconds;
-    plan.order.downsets = again.plan.order.downsets;
+    take_bound_of_order(again.plan.order, plan);
     return;
   }
   const MachineRun run = run_of(again, timing);
@@ -200,30 +204,30 @@ MachineAttempt try_choice_on(const JobRequest& request, const Cluster& cluster,
   return attempt_on(requests, cluster, partitioner, choice);
 }
 
-MachineSearch search_job_on(const JobRequest& request, const Cluster& cluster,
-                            const ShowChoice& show) {
+OrRefusal<MachineSearch> search_job_on(const JobRequest& request, const Cluster& cluster,
+                                       const ShowChoice& show) {
   check_cluster(cluster);
   const Partitioner& partitioner = partitioner_named(request.partitioner);
   JobRequest quick = request;
   quick.cut_effort = std::min(request.cut_effort, kFirstLook);
   Requests requests(quick, cluster);
   MachineSearch found;
-  Candidates candidates;
-  const auto attempt = [&](const JobChoice& choice) {
-    if (show) show(choice);
-    MachineAttempt made = attempt_on(requests, cluster, partitioner, choice);
-    JobAttempt told = made.attempt;
-    if (told.is_possible()) candidates.add(std::move(made));
-    return told;
-  };
+  Finalists finalists;
   // The times of the machine's devices, for the bound.
   const std::uint32_t data_parallel = std::max(1U, request.data_parallel);
-  static_cast<JobTrials&>(found.search) =
-      try_choices(requests.on(data_parallel, SwapTarget::kHost), attempt);
-  if (candidates.all().empty())
-    refuse(requests, cluster, data_parallel, found.search.attempts.front());
-  choose(requests, cluster, candidates.all(), found);
+  CandidateList candidates(requests.on(data_parallel, SwapTarget::kHost));
+  while (const std::optional<JobChoice> choice = candidates.next()) {
+    if (show) show(*choice);
+    MachineAttempt made = attempt_on(requests, cluster, partitioner, *choice);
+    candidates.add(made.attempt);
+    if (made.attempt.is_possible()) finalists.add(std::move(made));
+  }
+  static_cast<JobTrials&>(found.search) = candidates.take();
+  if (finalists.all().empty())
+    return nothing_works(requests, cluster, data_parallel, found.search.attempts.front());
+  choose(requests, cluster, finalists.all(), found);
   look_again(cluster, partitioner, found);
+  // It was lowered for the first look alone; whoever reads the request asks what was wanted.
   found.request.cut_effort = request.cut_effort;
   return found;
 }

@@ -85,6 +85,7 @@ void set_sum_links(const ClusterLinks& links, std::uint32_t pipeline, std::uint3
         if (load.seconds > fullest.seconds) fullest = load;
       }
   }
+  // The formula solved for α and β, whatever collective was the fastest.
   const double rounds = 2.0 * (data_parallel - 1.0);
   share.reduce = {latency / rounds, rounds / (data_parallel * slowest)};
   const std::uint32_t sharing = fullest.is_of_a_block() ? fullest.ranks : pipeline;
@@ -101,6 +102,7 @@ double swap_rate(const Cluster& cluster, std::uint32_t ranks, SwapTarget target)
     throw ConfigError("cluster {}: its nodes have no disk to swap to (give disks, or swap to the "
                       "host)",
                       cluster.name);
+  // What leaves comes back, so the slower way counts.
   const double disks =
       node.disks * std::min(node.disk_read_bytes_per_second, node.disk_write_bytes_per_second);
   return std::min(to_host, disks / std::min(ranks, node.devices));
@@ -142,9 +144,27 @@ JobRequest request_on(const JobRequest& request, const Cluster& cluster,
   on.shared_sums = share.shared_sums;
   on.swap_bytes_per_second = share.swap_bytes_per_second;
   on.device_memory = std::min(request.device_memory, cluster.device.memory);
+  // Ranks of a host share its memory, which one plan of a rank cannot see: `search_job_on` sums.
   on.host_memory = kNoLimit;
   if (cluster.device.speed_over_profile > 0.0) divide_times(on, cluster.device.speed_over_profile);
   return on;
+}
+
+std::vector<Bytes> host_peaks(const JobPlan& plan, std::uint32_t ranks_per_host) {
+  const std::uint64_t pipeline = plan.memory.size();
+  // Pipelines are alike: beyond this, hosts hold what the first ones hold.
+  const std::uint64_t ranks =
+      std::min(std::uint64_t{plan.ranks}, std::lcm(pipeline, std::uint64_t{ranks_per_host}));
+  std::vector<Bytes> peaks((ranks + ranks_per_host - 1) / ranks_per_host);
+  for (std::uint64_t rank = 0; rank < ranks; ++rank)
+    peaks[rank / ranks_per_host] += plan.memory[rank % pipeline].host;
+  return peaks;
+}
+
+Bytes fullest_host(const JobPlan& plan, std::uint32_t ranks_per_host) {
+  Bytes most;
+  for (const Bytes peak : host_peaks(plan, ranks_per_host)) most = std::max(most, peak);
+  return most;
 }
 
 }  // namespace spillway::planner

@@ -53,8 +53,10 @@ GreedyCuts greedy_cuts(const SegmentGoal& goal, const CutRange& range, Borders b
     const std::uint32_t stage = range.first_stage + k;
     const std::uint32_t first = result.cuts.back();
     std::uint32_t low = first;
+    // One unit is left for each stage behind.
     std::uint32_t high = range.end_unit - (stages - 1 - k);
     if (windows != nullptr) {
+      // Fillings with less and with more cost are known, and this one ends between them.
       low = std::max(low, windows->least[k + 1]);
       high = std::min(high, windows->most[k + 1]);
     }
@@ -69,6 +71,7 @@ GreedyCuts greedy_cuts(const SegmentGoal& goal, const CutRange& range, Borders b
       low = end;
     }
     result.has_empty |= low == first;
+    // Stages of one pipeline are about equally long, so a search that starts there is short.
     length = std::max(1U, low - first);
     result.cuts.push_back(low);
   }
@@ -84,6 +87,7 @@ GreedyCuts earliest_cuts(const SegmentGoal& goal, const CutRange& range, double 
     const std::uint32_t end = result.cuts[k + 1];
     // One unit is left for each stage before.
     const std::uint32_t most = end - std::min(end, range.first_unit + k);
+    // Without borders costs only grow with a segment, on which `last_fit` relies.
     const std::uint32_t taken = last_fit(0, most, length, [&](std::uint32_t units) {
       const double cost = goal.cost({end - units, end, range.first_stage + k}, Borders::kNone);
       if (cost > at) result.next_cost = std::min(result.next_cost, cost);

@@ -68,6 +68,7 @@ void check_tie(const ModelChain& chain, std::size_t index) {
 }
 
 void check_ties(const ModelChain& chain) {
+  // Several ties may share weights of one layer, and all together must not exceed them.
   std::vector<Bytes> tied(chain.layers.size());
   for (std::size_t i = 0; i < chain.ties.size(); ++i) {
     check_tie(chain, i);
@@ -99,6 +100,7 @@ void check(const ModelChain& chain) {
     check_exists(chain, border.producer, "border tensor", i);
     for (const LayerIndex consumer : border.consumers) {
       check_exists(chain, consumer, "border tensor", i);
+      // Searches count a tensor from its producer on to the right; one that ran back would be lost.
       if (consumer <= border.producer)
         throw ConfigError("border tensor {} goes from layer {} back to layer {}; put the layers in "
                           "the order in which they run",
@@ -130,6 +132,7 @@ LayerIndex leading_frozen_layers(const ModelChain& chain) {
 }
 
 ModelChain scaled(ModelChain chain, double factor) {
+  // Weights, states and buffers are the same for any size of a micro-batch.
   for (ModelLayer& layer : chain.layers) {
     layer.forward_seconds *= factor;
     layer.backward_seconds *= factor;

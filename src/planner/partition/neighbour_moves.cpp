@@ -9,6 +9,7 @@ double reduced_score(const SegmentCosts& costs, Segment segment, double device) 
   constexpr double kDoesNotFit = 1e30;  // More than any seconds.
   const double seconds = costs.least_seconds(segment, device);
   if (seconds < kNever) return seconds;
+  // Not infinite: a move that makes it fit a little better has to show.
   return kDoesNotFit * (1.0 + costs.load(segment).raw_bytes() / device);
 }
 
@@ -35,6 +36,7 @@ Cuts moved_by_neighbours(const SegmentCosts& costs, Cuts cuts,
     std::uint32_t best_cut = 0;
     double best_left = 0.0;
     double best_right = 0.0;
+    // It has nothing to give away.
     if (cuts[worst + 1] - cuts[worst] == 1) break;
     // Its first unit to the left, or its last one to the right.
     for (const std::uint32_t cut : {worst, worst + 1}) {

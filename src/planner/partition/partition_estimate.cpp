@@ -53,6 +53,7 @@ PartitionEstimate evaluate(const SegmentCosts& costs, const Cuts& cuts) {
     const Segment segment{cuts[k], cuts[k + 1], k};
     const double bytes = costs.device_bytes(k);
     const SegmentLoad load = costs.load(segment);
+    // By the same search for the cuts of all partitioners, so that only the cuts differ.
     const WholeActions actions = quickest_actions(costs, segment, bytes);
     estimate.point_sets += actions.sets;
     StageEstimate stage = stage_estimate(costs, segment, load, actions);
@@ -93,6 +94,8 @@ PartitionEstimate evaluate_memory(const SegmentCosts& costs, const Cuts& cuts, d
     stage.swapped = as_bytes(swapped);
     stage.memory = as_bytes(bytes);
     worst = std::max(worst, bytes);
+    // Both must hold: whole layers may take longer than the fractions that `seconds` was found
+    // with.
     estimate.fits &= bytes <= costs.device_bytes(k) && stage.seconds <= seconds;
     add(estimate, std::move(stage));
   }

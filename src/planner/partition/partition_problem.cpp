@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "chain_units.h"
+#include "layer_figures.h"
 #include "spillway/base/error.h"
 
 namespace spillway::planner {
@@ -34,6 +34,12 @@ void check_devices(const PartitionProblem& problem) {
     if (!is_rate(device.swap_seconds_per_byte))
       throw ConfigError("device {} swaps at {} s per byte; leave it infinite where nothing swaps",
                         i, device.swap_seconds_per_byte);
+    const HeldCounts& held = device.held;
+    if (!is_factor(held.in_flight) || !is_count(held.weight_versions) ||
+        !is_count(held.state_copies))
+      throw ConfigError("stage {} holds {} micro-batches, {} weight versions and {} copies of the "
+                        "states; a schedule holds more than 0 of one, and at least 0 of the others",
+                        i, held.in_flight, held.weight_versions, held.state_copies);
   }
 }
 
@@ -44,13 +50,14 @@ void check(const PartitionProblem& problem) {
   const std::size_t stages = problem.devices.size();
   if (stages == 0) throw ConfigError("there are no devices to cut for; name one at least");
   if (stages > problem.chain.layers.size())
-    throw ConfigError("there are more stages than layers: {} for {}; use fewer devices", stages,
+    throw ConfigError("there are more stages than layers: {} for {} (use fewer --ranks)", stages,
                       problem.chain.layers.size());
+  // Layers that stay together are on one stage, whatever they weigh.
   const std::size_t units = first_layers_of_units(problem.chain).size() - 1;
   if (stages > units)
     throw ConfigError(
-        "there are more stages than groups of layers that may be cut apart: {} for {}; "
-        "use fewer devices, or smaller groups",
+        "there are more stages than groups of layers that may be cut apart: {} for {} "
+        "(use fewer --ranks, or smaller groups)",
         stages, units);
   check_devices(problem);
   if (!problem.links.empty() && problem.links.size() + 1 != stages)
@@ -64,17 +71,6 @@ void check(const PartitionProblem& problem) {
             "the link behind stage {} takes {} s; times are at least 0 and at most {} s", i, value,
             kMostSeconds);
   }
-  if (!problem.factors.empty() && problem.factors.size() != stages)
-    throw ConfigError("{} stages have {} factors of a schedule; give one for each, or none", stages,
-                      problem.factors.size());
-  for (std::size_t i = 0; i < problem.factors.size(); ++i) {
-    const StageFactors& factors = problem.factors[i];
-    if (!is_factor(factors.in_flight) || !is_count(factors.weight_versions) ||
-        !is_count(factors.state_copies))
-      throw ConfigError("stage {} holds {} micro-batches, {} weight versions and {} copies of the "
-                        "states; a schedule holds more than 0 of one, and at least 0 of the others",
-                        i, factors.in_flight, factors.weight_versions, factors.state_copies);
-  }
 }
 
 bool can_swap(const PartitionProblem& problem) {
@@ -83,18 +79,18 @@ bool can_swap(const PartitionProblem& problem) {
   });
 }
 
-PartitionProblem interleaved(const PartitionProblem& problem, std::uint32_t chunks,
-                             const std::vector<StageFactors>& factors) {
+PartitionProblem interleaved(const PartitionProblem& problem, std::uint32_t chunks) {
   check(problem);
   if (chunks == 0) throw ConfigError("0 chunks per device run nothing; use 1 for no interleaving");
   PartitionProblem all = problem;
+  // One layer of a device runs at a time, whatever its stage, so its peak is there once.
   Bytes peak;
   for (ModelLayer& layer : all.chain.layers)
     peak = std::max(peak, std::exchange(layer.working_peak, Bytes(0)));
   all.devices.clear();
   all.links.clear();
-  all.factors = factors;
   for (std::uint32_t round = 0; round < chunks; ++round) {
+    // From the last device back to the first one; nobody has described that link.
     if (round > 0 && !problem.links.empty()) all.links.push_back(problem.links.front());
     for (StageDevice device : problem.devices) {
       device.reserved += peak;

@@ -1,16 +1,42 @@
 #include "spillway/planner/partition/partitioners.h"
 
 #include <array>
+#include <utility>
 #include <vector>
 
+#include "plain_figures.h"
+#include "spillway/base/error.h"
 #include "spillway/base/named_values.h"
 
 namespace spillway::planner {
 
-Cuts Partitioner::cut(const SegmentCosts& costs) const {
-  Cuts cuts = make(costs);
-  check(costs, cuts);
+std::optional<Cuts> Partitioner::find(const SegmentCosts& costs) const {
+  std::optional<Cuts> cuts = make(costs);
+  if (cuts) check(costs, *cuts);
   return cuts;
+}
+
+std::string Partitioner::refusal(const SegmentCosts& costs) const {
+  // What the devices would have to hold: the same without their limits.
+  PartitionProblem endless = costs.problem();
+  for (StageDevice& device : endless.devices) device.memory = kNoLimit;
+  constexpr double kLongEnough = 1e12;
+  const auto least =
+      least_memory_cuts(SegmentCosts(std::move(endless)), kLongEnough, memory_reduction);
+  return message(
+      "no cuts of {} layers for {} stages fit into their devices, whatever is {}recomputed: the "
+      "fullest one takes {} at least; use more devices or more memory{}",
+      costs.problem().chain.layers.size(), costs.stages(),
+      memory_reduction == MemoryReduction::kSwapAndRecompute ? "swapped and " : "",
+      least ? to_string(as_bytes(least->worst)) : "more than there is",
+      can_swap(costs.problem()) ? ", or fewer micro-batches in flight"
+                                : ", fewer micro-batches in flight, or a link to swap to");
+}
+
+Cuts Partitioner::cut(const SegmentCosts& costs) const {
+  std::optional<Cuts> cuts = find(costs);
+  if (!cuts) throw PlanError("{}", refusal(costs));
+  return std::move(*cuts);
 }
 
 const Partitioner& partitioner_named(std::string_view name) {

@@ -5,12 +5,13 @@
 #include "plain_figures.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
-#include "stage_memory_reduction.h"
+#include "stage_state.h"
 
 namespace spillway::planner {
 
 double SegmentLoad::excess_bytes(double bytes) const {
   if (bytes == kNever) return 0.0;
+  // Swaps and recomputation take stash away and nothing else.
   if (fixed_bytes > bytes) return kNever;
   return stash_bytes - (bytes - fixed_bytes) / in_flight;
 }
@@ -70,16 +71,17 @@ double SegmentCosts::trained_bytes(std::uint32_t first, std::uint32_t end) const
   return state_->static_pair_of(first, end).b;
 }
 double SegmentCosts::buffer_bytes(std::uint32_t first, std::uint32_t end) const {
-  const std::vector<double>& buffers = state_->buffers;
-  return buffers.empty() ? 0.0 : buffers[end] - buffers[first];
+  return state_->before[end].buffers - state_->before[first].buffers;
 }
 double SegmentCosts::layer_seconds(std::uint32_t first, std::uint32_t end) const {
+  // Differences of running sums: any segment costs as little to ask for as a single unit.
   return state_->before[end].seconds - state_->before[first].seconds;
 }
 double SegmentCosts::device_bytes(std::uint32_t stage) const {
   return state_->stages[stage].memory;
 }
 bool SegmentCosts::is_monotone() const {
+  // Behind frozen layers a cut sends one way only, so that a longer segment may send less.
   const bool has_even_links = state_->problem.transfers_hide || state_->last_forward_cut == 0;
   return has_even_links && state_->largest_crossing == 0.0;
 }
@@ -104,13 +106,13 @@ SegmentLoad SegmentCosts::load(Segment segment, Borders borders) const {
   const UnitSums& from = state.before[first];
   const UnitSums& to = state.before[end];
   SegmentLoad load;
-  load.in_flight = stage.in_flight;
+  load.in_flight = stage.held.in_flight;
   load.swap_bytes_per_second = stage.swap_rate;
   load.seconds = (to.seconds - from.seconds) * stage.slowdown;
   load.stash_bytes = to.stash - from.stash;
   const SumPair bytes = state.static_pair_of(first, end);
-  load.fixed_bytes = stage.reserved + stage.state_copies * bytes.a +
-                     stage.weight_versions * bytes.b + buffer_bytes(first, end) +
+  load.fixed_bytes = stage.reserved + stage.held.state_copies * bytes.a +
+                     stage.held.weight_versions * bytes.b + buffer_bytes(first, end) +
                      state.peaks.largest(first, end);
   double into = 0.0;
   double out = 0.0;
@@ -121,12 +123,15 @@ SegmentLoad SegmentCosts::load(Segment segment, Borders borders) const {
       relayed = state.long_pieces.total_before(started).a -
                 state.long_pieces.ending_before(0, started, end).a;
     }
+    // Tensors that only frozen layers read are never kept for a backward: one buffer holds them.
     relayed += from.untrained;
     into = from.crossing;
     out = to.crossing;
     load.stash_bytes += into - relayed;
     load.fixed_bytes += relayed;
   } else if (borders == Borders::kLargest) {
+    // An upper bound has to hold for every segment that contains this one, whatever crosses its own
+    // ends, so it takes the largest crossing for both.
     into = out = state.largest_crossing;
     load.stash_bytes += state.largest_crossing;
     load.fixed_bytes += state.largest_relayed;
@@ -143,6 +148,7 @@ double SegmentCosts::least_seconds(Segment segment, double bytes, Borders border
                                    MemoryReduction memory_reduction) const {
   const SegmentLoad here = load(segment, borders);
   const double excess = here.excess_bytes(bytes);
+  // Most segments of a search fit as they are, and need no look at their items.
   if (excess <= 0.0) return here.busy_seconds();
   if (excess == kNever || memory_reduction == MemoryReduction::kNone) return kNever;
   const double rate =
@@ -156,6 +162,7 @@ double SegmentCosts::least_bytes(Segment segment, double seconds, Borders border
   if (here.busy_seconds() > seconds) return kNever;
   double stash = here.stash_bytes;
   if (memory_reduction != MemoryReduction::kNone)
+    // Time that passes anyway is free for recomputation, and the link moves bytes all the while.
     stash -= state_->saved_bytes(segment, seconds - here.seconds);
   if (memory_reduction == MemoryReduction::kSwapAndRecompute)
     stash -= carried_bytes(seconds, here.swap_bytes_per_second);

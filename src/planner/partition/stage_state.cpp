@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "chain_units.h"
+#include "layer_figures.h"
 #include "plain_figures.h"
-#include "recompute_items.h"
 
 namespace spillway::planner {
 
@@ -30,6 +29,7 @@ SpanSums::SpanSums(std::vector<Span> spans, std::uint32_t units) {
   starts_below_.resize(units + 1);
   ends_below_.resize(units + 1);
   for (const Span& span : spans) {
+    // Counted by unit, so that a query needs no search for the spans at a cut.
     if (span.start < units) ++starts_below_[span.start + 1];
     if (span.end < units) ++ends_below_[span.end + 1];
   }
@@ -61,48 +61,27 @@ void SegmentCosts::State::add_units() {
   std::vector<double> peak;
   before.emplace_back();
   parameters.push_back(0.0);
-  const bool has_buffers = std::any_of(layers.begin(), layers.end(), [](const ModelLayer& layer) {
-    return layer.buffers > Bytes(0);
-  });
-  if (has_buffers) buffers.push_back(0.0);
   for (std::size_t unit = 0; unit + 1 < first_layer.size(); ++unit) {
     UnitSums sums = before.back();
     parameters.push_back(parameters.back());
-    if (has_buffers) buffers.push_back(buffers.back());
     peak.push_back(0.0);
     for (LayerIndex i = first_layer[unit]; i < first_layer[unit + 1]; ++i) {
       const ModelLayer& layer = layers[i];
-      const SumPair bytes = static_pair(layer, as_double(layer.parameters));
-      sums.fixed += bytes.a;
-      sums.versioned += bytes.b;
-      sums.seconds += layer.forward_seconds;
+      sums.add(layer, i < lead_);
       parameters.back() += as_double(layer.parameters);
-      if (has_buffers) buffers.back() += as_double(layer.buffers);
       peak.back() = std::max(peak.back(), as_double(layer.working_peak));
       if (i < lead_) continue;
-      sums.seconds += layer.backward_seconds;
-      sums.stash += as_double(layer.stash);
       for (const SumPair& item : recompute_items(layer)) steps.push_back(item);
     }
     sums.items = static_cast<std::uint32_t>(steps.size());
     before.push_back(sums);
+    // Cuts in front of it send activations only: no gradient comes back to frozen layers.
     if (first_layer[unit + 1] <= lead_) last_forward_cut = static_cast<std::uint32_t>(unit + 1);
   }
   peaks = PeakTable(std::move(peak));
-  add_items(steps);
-}
-
-void SegmentCosts::State::add_items(const std::vector<SumPair>& steps) {
-  std::vector<std::uint32_t> order(steps.size());
-  std::iota(order.begin(), order.end(), 0U);
-  std::vector<double> density;
-  for (const SumPair& step : steps) density.push_back(step.a > 0.0 ? step.b / step.a : kNoLink);
-  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t one, std::uint32_t other) {
-    return density[one] > density[other];
-  });
-  std::vector<std::uint32_t> rank(steps.size());
-  for (std::uint32_t i = 0; i < order.size(); ++i) rank[order[i]] = i;
-  items = RankedSums(std::move(rank), steps);
+  // Fractions of items are taken by bytes per second, so their ranks are fixed once for all
+  // segments.
+  items = sums_by_density(steps);
 }
 
 void SegmentCosts::State::add_borders() {
@@ -121,6 +100,7 @@ void SegmentCosts::State::add_borders() {
       last = std::max(last, unit_of(consumer));
       if (consumer >= lead_) keepers.push_back(unit_of(consumer));
     }
+    // As differences over cuts: a tensor crosses all of them from its producer to its last reader.
     crossing[producer + 1] += bytes;
     crossing[last + 1] -= bytes;
     if (keepers.empty()) {
@@ -130,6 +110,7 @@ void SegmentCosts::State::add_borders() {
     std::sort(keepers.begin(), keepers.end());
     std::uint32_t from = producer;
     for (const std::uint32_t reader : keepers) {
+      // Between two readers in a row no stage can only pass it on.
       if (reader - from > 1) {
         pieces.push_back({from, reader, {bytes, 0.0}});
         relayed[from + 1] += bytes;
@@ -164,6 +145,7 @@ void SegmentCosts::State::add_ties() {
       const std::uint32_t unit = unit_of(layers[i]);
       const std::uint32_t other = unit_of(layers[i - 1]);
       parameter_pairs.push_back({other, unit, {as_double(tie.bytes), 0.0}});
+      // Inside a unit they are always together, so what they share can be taken off at once.
       if (other != unit) {
         pairs.push_back({other, unit, spared});
       } else {
@@ -189,11 +171,7 @@ std::vector<StageConstants> stage_constants(const PartitionProblem& problem) {
     stage.slowdown = device.slowdown;
     stage.reserved = as_double(device.reserved);
     if (device.memory != kNoLimit) stage.memory = as_double(device.memory);
-    if (!problem.factors.empty()) {
-      stage.in_flight = problem.factors[i].in_flight;
-      stage.weight_versions = problem.factors[i].weight_versions;
-      stage.state_copies = problem.factors[i].state_copies;
-    }
+    stage.held = device.held;
     if (device.swap_seconds_per_byte != kNoLink)
       stage.swap_rate = 1.0 / device.swap_seconds_per_byte;
     if (i > 0 && !problem.links.empty()) stage.before = problem.links[i - 1];

@@ -1,19 +1,47 @@
 #pragma once
 
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
-#include "peak_table.h"
+#include "layer_figures.h"
+#include "plain_figures.h"
 #include "ranked_sums.h"
 #include "spillway/planner/partition/segment_costs.h"
 
 namespace spillway::planner {
 
+/// The largest of any stretch, in O(1) from O(n log n) figures.
+class PeakTable {
+ public:
+  PeakTable() = default;
+  explicit PeakTable(std::vector<double> values) {
+    // Where nothing has a peak there is nothing to look up.
+    if (std::all_of(values.begin(), values.end(), [](double each) { return each == 0.0; })) return;
+    rows_.push_back(std::move(values));
+    for (std::size_t width = 2; width <= rows_[0].size(); width *= 2) {
+      const std::vector<double>& half = rows_.back();
+      std::vector<double> row(rows_[0].size() - width + 1);
+      for (std::size_t i = 0; i < row.size(); ++i) row[i] = std::max(half[i], half[i + width / 2]);
+      rows_.push_back(std::move(row));
+    }
+  }
+
+  /// Returns the largest value of [first, end), which is not empty.
+  double largest(std::uint32_t first, std::uint32_t end) const {
+    if (rows_.empty()) return 0.0;
+    const auto row = static_cast<std::size_t>(std::bit_width(end - first) - 1);
+    return std::max(rows_[row][first], rows_[row][end - (std::size_t{1} << row)]);
+  }
+
+ private:
+  std::vector<std::vector<double>> rows_;  ///< Row r: of 2^r neighbours from each place on.
+};
+
 /// What units before a cut add up to. One struct, since all are asked for together.
-struct UnitSums {
-  double seconds = 0.0;
-  double fixed = 0.0;      ///< Static bytes that do not depend on the versions, of one copy.
-  double versioned = 0.0;  ///< Static bytes per version of the weights.
-  double stash = 0.0;
+struct UnitSums : UnitLoad {
   double crossing = 0.0;    ///< Not a sum: bytes over the cut here.
   double untrained = 0.0;   ///< Not a sum: those of them that only leading frozen layers read.
   std::uint32_t items = 0;  ///< Recompute items.
@@ -22,9 +50,7 @@ struct UnitSums {
 /// What a stage costs whatever it runs.
 struct StageConstants {
   double slowdown = 1.0;
-  double in_flight = 1.0;
-  double weight_versions = 1.0;
-  double state_copies = 1.0;
+  HeldCounts held{};
   double reserved = 0.0;
   double memory = kNoLink;
   double swap_rate = 0.0;    ///< Bytes per second of its swap link; 0 where there is none.
@@ -92,7 +118,6 @@ struct SegmentCosts::State {
   std::vector<LayerIndex> first_layer;  ///< By unit, and behind the last one.
   std::vector<UnitSums> before;         ///< By unit, and behind the last one.
   std::vector<double> parameters;       ///< Running.
-  std::vector<double> buffers;          ///< Running; empty where no layer has any.
   std::vector<StageConstants> stages;
   PeakTable peaks;
   RankedSums items;
@@ -107,7 +132,6 @@ struct SegmentCosts::State {
  private:
   void make_units();
   void add_units();
-  void add_items(const std::vector<SumPair>& steps);
   void add_borders();
   void add_ties();
   std::uint32_t unit_of(LayerIndex layer) const { return unit_of_layer_[layer]; }
@@ -115,5 +139,54 @@ struct SegmentCosts::State {
   std::vector<std::uint32_t> unit_of_layer_;
   LayerIndex lead_ = 0;  ///< Layers that lead frozen.
 };
+
+/// The bytes that cross the two ends of a stage's layers, and in how many directions it is sent
+/// there.
+struct StageEnds {
+  double into = 0.0;  ///< Bytes, each tensor once.
+  double out = 0.0;
+  double ways_into = 2.0;
+  double ways_out = 2.0;
+};
+
+/// Adds what messages take of the stage's time and links.
+inline void add_transfers(SegmentLoad& load, const StageConstants& stage, const StageEnds& ends,
+                          const PartitionProblem& problem) {
+  // Where there is no link its costs are 0.
+  const double before = stage.before.fixed_seconds + ends.into * stage.before.seconds_per_byte;
+  const double behind = stage.behind.fixed_seconds + ends.out * stage.behind.seconds_per_byte;
+  if (problem.transfers_hide)
+    load.link_seconds = std::max(before, behind);
+  else
+    load.seconds += before * ends.ways_into + behind * ends.ways_out;
+}
+
+/// The least time at which recomputation of the layers' items and the link get the excess away.
+/// `items` are an ItemStretch, or have a `take` and a `slowdown` like it.
+template <typename Items>
+double reduced_seconds(const Items& items, const SegmentLoad& load, double excess, double rate) {
+  const double start = load.busy_seconds();
+  const auto seconds_with = [&](double recomputed) {
+    return std::max(start, load.seconds + recomputed * items.slowdown);
+  };
+  const auto away = [&](const SumPair& sum) { return sum.b + seconds_with(sum.a) * rate; };
+  if (away({}) >= excess) return start;
+  SumPair next;
+  bool has_next = false;
+  const SumPair sum =
+      items.take([&](const SumPair& taken) { return away(taken) < excess; }, next, has_next);
+  if (!has_next) {
+    return rate > 0.0 ? std::max(start, (excess - sum.b) / rate) : kNever;
+  }
+  const double missing = excess - away(sum);  // Which the next item brings, or a part of it.
+  const double until = load.seconds + sum.a * items.slowdown;
+  if (next.a == 0.0) return std::max(start, until);
+  const double longer = next.a * items.slowdown;
+  // Time that passes anyway costs nothing, and is counted in `away` already.
+  const double idle = std::clamp((start - until) / longer, 0.0, 1.0);
+  if (idle * next.b >= missing) return start;
+  const double beyond = (missing - idle * next.b) / (next.b + longer * rate);
+  return std::max(start, until + (idle + beyond) * longer);
+}
 
 }  // namespace spillway::planner

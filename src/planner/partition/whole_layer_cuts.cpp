@@ -75,6 +75,7 @@ std::optional<Cuts> fastest_whole_layer_cuts(const SegmentCosts& costs, double s
   std::uint64_t cells = 0;
   for (std::uint32_t k = 1; k < costs.stages(); ++k)
     cells += latest.cuts[k] - std::min(latest.cuts[k], earliest.cuts[k]) + std::uint64_t{1};
+  // It would not get to its end, and half of a dynamic program has no cuts.
   if (cells * kSetsPerSegment > effort.left) return std::nullopt;
   std::vector<Ends> ends{Ends{0, {0.0}, {0}}};
   for (std::uint32_t k = 0; k < costs.stages(); ++k) {

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/schedule_passes.h"
@@ -13,10 +15,11 @@ namespace {
 /// which they were added, the same on both sides.
 class OneOrder {
  public:
-  OneOrder(const Schedule& schedule, const ScheduleCosts& costs)
+  /// `timing` is a run of these action lists.
+  OneOrder(const Schedule& schedule, ScheduleTiming timing)
       : schedule_(schedule),
         copies_(schedule),
-        timing_(time_schedule(schedule, costs)),
+        timing_(std::move(timing)),
         entries_(schedule.ranks.size()),
         uses_(copies_.size()),
         forward_ends_(schedule.ranks.size(), 0) {
@@ -36,6 +39,8 @@ class OneOrder {
       }
   }
 
+  // A message stands where its content is made, in both lists. Any later place could stand behind
+  // something that waits for it on the other rank, and the two would wait for each other.
   void add_messages() {
     for (std::uint32_t rank = 0; rank < schedule_.rank_count(); ++rank)
       for (std::size_t i = 0; i < schedule_.ranks[rank].size(); ++i) {
@@ -55,9 +60,13 @@ class OneOrder {
 
   /// In a schedule without steps: those of all stages will come behind everything.
   void add_reductions(std::uint32_t data_parallel, bool at_end) {
+    // The last stage is the first to have its gradients. Sums of one moment keep this order on all
+    // their ranks.
     for (std::uint32_t stage = schedule_.stages; stage-- > 0;) {
       const auto& holders = copies_.holders(stage);
       if (holders.size() * data_parallel == 1) continue;
+      // All holders enter a sum at one moment, that of the last of them. At moments of their own,
+      // two ranks could enter two sums in opposite orders, and neither would start.
       std::uint64_t moment = at_end ? kEnd : 0;
       for (const std::uint32_t rank : holders) moment = std::max(moment, gradient_end(rank, stage));
       for (const std::uint32_t rank : holders)
@@ -65,13 +74,16 @@ class OneOrder {
     }
   }
 
-  void add_single_owner(std::uint32_t data_parallel) {
+  /// Why one copy cannot own, or nothing.
+  std::optional<Refusal> add_single_owner(std::uint32_t data_parallel) {
     bool has_two = false;
     for (std::uint32_t stage = schedule_.stages; stage-- > 0;) {
       const auto& holders = copies_.holders(stage);
+      // Several borrowers would need an order among them; chains of replicas never have more than
+      // one.
       if (holders.size() > 2)
-        throw PlanError("stage {} has {} copies: a single owner lends to one", stage,
-                        holders.size());
+        return no_plan("stage {} has {} copies: a single owner lends to one", stage,
+                       holders.size());
       std::uint64_t moment = gradient_end(holders[0], stage);
       if (holders.size() == 2) {
         has_two = true;
@@ -81,32 +93,36 @@ class OneOrder {
         // have done their forward of the first replica.
         const std::uint64_t lent = std::max(forward_ends_[owner], forward_ends_[mirror]);
         if (uses_[copies_.at(mirror, stage)].first_start < lent)
-          throw PlanError(
+          return no_plan(
               "{}: rank {} uses stage {} before rank {}, its single owner, is through with the "
               "forwards of replica 0 and lends it (let all copies be stepped)",
               schedule_.name, mirror, stage, owner);
         exchange(lent, owner, {ActionKind::kSendWeights, stage, kNoMicroBatch});
         const std::uint64_t given_back = gradient_end(mirror, stage);
         exchange(given_back, mirror, {ActionKind::kSendGradients, stage, kNoMicroBatch});
+        // Nobody needs the borrowed copy until it is lent again. It is unchanged, so it leaves for
+        // free.
         add(given_back, mirror, {ActionKind::kSwapOutWeights, stage, kNoMicroBatch});
         moment = std::max(moment, given_back);
       }
       if (data_parallel > 1) add(moment, holders[0], {ActionKind::kReduce, stage, kNoMicroBatch});
     }
-    if (!has_two)
-      throw PlanError("{}: no stage has two copies, of which one could own", schedule_.name);
+    if (has_two) return std::nullopt;
+    return no_plan("{}: no stage has two copies, of which one could own", schedule_.name);
   }
 
   void add_steps(CopyRule rule) {
     for (std::uint32_t stage = schedule_.stages; stage-- > 0;)
       for (const std::uint32_t rank : copies_.holders(stage))
         if (rule == CopyRule::kReduced || rank == copies_.holders(stage)[0])
+          // A step further ahead would hold up the compute behind it until its sum is over.
           add(kEnd, rank, {ActionKind::kStep, stage, kNoMicroBatch});
   }
 
   std::vector<std::vector<Action>> action_lists() && {
     std::vector<std::vector<Action>> action_lists;
     for (auto& entries : entries_) {
+      // Entries of one moment must stand in the same order on both of their ranks.
       std::stable_sort(entries.begin(), entries.end(),
                        [](const Entry& a, const Entry& b) { return a.moment < b.moment; });
       auto& list = action_lists.emplace_back();
@@ -156,6 +172,8 @@ bool is_communication(ActionKind kind) {
 
 /// Takes the steps out when they are at the end of everything; returns whether they are.
 bool take_steps(Schedule& schedule) {
+  // A step that names its last micro-batch has its meaning from its place among the backwards, and
+  // stays there. Others are set anew, behind sums that do not exist yet.
   bool has_flush = true;
   for (const auto& actions : schedule.ranks)
     for (const Action& action : actions)
@@ -173,6 +191,7 @@ void reduce_before_steps(Schedule& schedule) {
     std::vector<Action> longer;
     for (const Action& action : actions) {
       if (action.kind == ActionKind::kStep)
+        // Sooner, gradients of the batch would be missing in the sum.
         longer.push_back({ActionKind::kReduce, action.stage, kNoMicroBatch});
       longer.push_back(action);
     }
@@ -182,8 +201,8 @@ void reduce_before_steps(Schedule& schedule) {
 
 }  // namespace
 
-Schedule with_communication(const Schedule& schedule, const ScheduleCosts& costs,
-                            const CommunicationOptions& options) {
+OrRefusal<Schedule> with_communication(const Schedule& schedule, const ScheduleCosts& costs,
+                                       const CommunicationOptions& options) {
   check_shape(schedule);
   if (options.data_parallel == 0) throw ConfigError("there must be a pipeline at least, not 0");
   for (const auto& actions : schedule.ranks)
@@ -193,16 +212,17 @@ Schedule with_communication(const Schedule& schedule, const ScheduleCosts& costs
   Schedule plain = schedule;
   const bool has_flush = take_steps(plain);
   if (!has_flush && (schedule.replica_count() > 1 || options.copy_rule != CopyRule::kReduced))
-    throw PlanError(
-        "{} steps while micro-batches are in flight: its stages must have one copy each",
-        schedule.name);
-  OneOrder order(plain, costs);
+    return no_plan("{} steps while micro-batches are in flight: its stages must have one copy each",
+                   schedule.name);
+  // Lists made under any times cannot deadlock. Those of the job at hand make the messages of a
+  // rank leave in the order in which it will have them.
+  OneOrder order(plain, time_schedule(plain, costs));
   order.add_messages();
   if (has_flush) {
     if (options.copy_rule == CopyRule::kReduced)
       order.add_reductions(options.data_parallel, options.reduces_at_end);
-    else
-      order.add_single_owner(options.data_parallel);
+    else if (auto reason = order.add_single_owner(options.data_parallel))
+      return std::move(*reason);
     order.add_steps(options.copy_rule);
   }
   Schedule complete = plain;
@@ -212,8 +232,10 @@ Schedule with_communication(const Schedule& schedule, const ScheduleCosts& costs
   return complete;
 }
 
-Schedule with_communication(const Schedule& schedule, const CommunicationOptions& options) {
+OrRefusal<Schedule> with_communication(const Schedule& schedule,
+                                       const CommunicationOptions& options) {
   check_shape(schedule);
+  // Generators make their orders for equal times, too.
   return with_communication(schedule, even_costs(schedule, 1.0, 1.0, 1.0), options);
 }
 

@@ -12,10 +12,10 @@ namespace {
 constexpr std::uint32_t kMostRanks = 1U << 16U;
 constexpr std::uint64_t kMostCells = std::uint64_t{1} << 26U;
 
-void check_range(std::string_view generator, std::string_view what, std::uint32_t count) {
-  if (count == 0 || count > kMostRanks)
-    throw ConfigError("{} needs between 1 and {} {}, not {}", generator, kMostRanks, what, count);
-}
+struct NamedCount {
+  std::string_view name;
+  std::uint32_t count = 0;
+};
 
 std::uint32_t stages_of_a_rank(const ScheduleGenerator& generator, const ScheduleRequest& request) {
   switch (generator.stages_per_rank) {
@@ -32,19 +32,31 @@ std::uint64_t ScheduleGenerator::stage_count(const ScheduleRequest& request) con
   return std::uint64_t{request.ranks} * stages_of_a_rank(*this, request);
 }
 
-Schedule ScheduleGenerator::generate(const ScheduleRequest& request) const {
-  check_range(name, "ranks", request.ranks);
-  check_range(name, "micro-batches", request.micro_batches);
-  if (request.replicas != 0) check_range(name, "replicas", request.replicas);
-  if (stages_per_rank == StagesPerRank::kAsRequested)
-    check_range(name, "stages per rank", request.stages_per_rank);
-  check_range(name, "slots", request.slots);
+std::optional<std::string> ScheduleGenerator::fault(const ScheduleRequest& request) const {
+  // No replicas are as many as the generator takes by itself, and counts that it ignores are right.
+  const bool reads_stages = stages_per_rank == StagesPerRank::kAsRequested;
+  for (const NamedCount& each :
+       {NamedCount{"ranks", request.ranks}, NamedCount{"micro-batches", request.micro_batches},
+        NamedCount{"replicas", request.replicas != 0 ? request.replicas : 1},
+        NamedCount{"stages per rank", reads_stages ? request.stages_per_rank : 1},
+        NamedCount{"slots", request.slots}})
+    if (each.count == 0 || each.count > kMostRanks)
+      return message("{} needs between 1 and {} {}, not {}", name, kMostRanks, each.name,
+                     each.count);
   const std::uint64_t passes = stage_count(request) * request.micro_batches;
   if (passes > kMostCells)
-    throw ConfigError("{}: {} passes of micro-batches through stages are too many (use up to {})",
-                      name, passes, kMostCells);
+    return message("{}: {} passes of micro-batches through stages are too many (use up to {})",
+                   name, passes, kMostCells);
+  return own_fault != nullptr ? own_fault(request) : std::nullopt;
+}
+
+Schedule ScheduleGenerator::generate(const ScheduleRequest& request) const {
+  // Refused before anything is made, as counts may come from a command line.
+  if (const auto reason = fault(request)) throw ConfigError("{}", *reason);
   Schedule schedule = make(request);
   schedule.name = name;
+  // A generator is tested on small counts. A wrong index at others would be read far away from
+  // here.
   check_shape(schedule);
   return schedule;
 }

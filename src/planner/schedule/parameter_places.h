@@ -1,12 +1,25 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
+#include "spillway/planner/schedule/schedule_names.h"
 #include "spillway/planner/schedule/schedule_timing.h"
 #include "spillway/schedule/weight_copies.h"
 
 namespace spillway::planner {
+
+/// How many versions of its parameters each copy holds: those that a forward has used and its
+/// backward still needs, and the newest. A step makes a version in place when nobody needs the one
+/// before any more.
+struct VersionCount {
+  std::vector<std::uint32_t> peaks;  ///< By copy.
+  /// Per rank, over all its copies: the change before each of its actions, and one behind the last.
+  std::vector<std::vector<std::int32_t>> changes;
+};
+
+VersionCount count_versions(const Schedule& schedule, const WeightCopies& copies);
 
 /// The places of the parameters when an action list begins, and what a rank holds of them then.
 struct ParameterPlaces {

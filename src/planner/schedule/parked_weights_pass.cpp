@@ -42,11 +42,15 @@ std::vector<Action> parked(const std::vector<Action>& list) {
   std::size_t turn = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (turn < turns.size() && i == turns[turn].last_back && turn + 1 < turns.size())
+      // Beside the last backward of a turn. Sooner, both copies would be there for longer; later,
+      // the next forward would wait for all of it.
       longer.push_back(of_stage(ActionKind::kSwapInWeights, turns[turn + 1].stage));
     if (i == steps_begin && turns.size() > 1)
+      // Steps change both copies, and that of the turn before the last one is away.
       longer.push_back(of_stage(ActionKind::kSwapInWeights, turns[turns.size() - 2].stage));
     longer.push_back(list[i]);
     if (turn < turns.size() && i == turns[turn].last_back) {
+      // The copy of the last turn stays for its step.
       if (turn + 1 < turns.size())
         longer.push_back(of_stage(ActionKind::kSwapOutWeights, turns[turn].stage));
       ++turn;
@@ -63,7 +67,7 @@ std::vector<Action> parked(const std::vector<Action>& list) {
 
 }  // namespace
 
-Schedule with_parked_weights(const Schedule& schedule) {
+OrRefusal<Schedule> with_parked_weights(const Schedule& schedule) {
   check_shape(schedule);
   Schedule with_host_copies = schedule;
   bool has_two = false;
@@ -72,22 +76,23 @@ Schedule with_parked_weights(const Schedule& schedule) {
     for (const Action& action : list) {
       if (is_model_compute(action.kind)) ++stages[action.stage];
       if (action.overlaps_next)
-        throw PlanError(
+        return no_plan(
             "{}: {} runs as one with work of another stage, so neither copy can be parked",
             schedule.name, action);
       if (moves_weights(action.kind))
-        throw PlanError("{} moves weights already ({})", schedule.name, action);
+        return no_plan("{} moves weights already ({})", schedule.name, action);
     }
     if (stages.size() > 2)
-      throw PlanError("{}: a rank has {} stages; weights are parked where it has two",
-                      schedule.name, stages.size());
+      return no_plan("{}: a rank has {} stages; weights are parked where it has two", schedule.name,
+                     stages.size());
+    // The middle one of an odd number of ranks has the same stage in both directions.
     if (stages.size() < 2) continue;
     has_two = true;
     list = parked(list);
   }
   if (!has_two)
-    throw PlanError("{}: no rank has two copies of parameters, of which one could be parked",
-                    schedule.name);
+    return no_plan("{}: no rank has two copies of parameters, of which one could be parked",
+                   schedule.name);
   return with_host_copies;
 }
 

@@ -13,7 +13,8 @@ namespace spillway::planner {
 /// of stashes come back as they went.
 class RunMemory {
  public:
-  explicit RunMemory(std::size_t ranks) : ranks_(ranks) {}
+  /// Of the first `traced` ranks with all changes.
+  RunMemory(std::size_t ranks, std::size_t traced) : ranks_(ranks), traced_(traced) {}
 
   /// Bytes that a rank holds from the begin on.
   struct Placed {
@@ -28,7 +29,7 @@ class RunMemory {
     held.placed = placed;
     held.bytes = held.peak_bytes = placed.bytes;
     held.weights = held.peak_weights = placed.bytes - placed.gradients - placed.optimizer_states;
-    held.curve.push_back({0.0, 0.0, rounded(held.bytes)});
+    if (rank < traced_) held.curve.push_back({0.0, 0.0, rounded(held.bytes)});
   }
 
   void change_weights(std::uint32_t rank, double seconds, double bytes) {
@@ -52,7 +53,7 @@ class RunMemory {
       held.peak_weights = held.weights;
       held.peak_update = held.update;
     }
-    if (stashes == 0.0 && bytes == 0.0) return;
+    if (rank >= traced_ || (stashes == 0.0 && bytes == 0.0)) return;
     const MemoryMoment moment{seconds, held.stashes, rounded(held.bytes)};
     if (held.curve.back().seconds == seconds)
       held.curve.back() = moment;
@@ -64,6 +65,7 @@ class RunMemory {
 
   void report(std::uint32_t rank, RankTiming& timing) {
     Held& held = ranks_[rank];
+    timing.at_begin = rounded(held.placed.bytes);
     timing.peak_memory = rounded(held.peak_bytes);
     timing.peak_weights = rounded(held.peak_weights);
     timing.peak_update = rounded(held.peak_update);
@@ -93,6 +95,7 @@ class RunMemory {
   }
 
   std::vector<Held> ranks_;
+  std::size_t traced_;
 };
 
 }  // namespace spillway::planner

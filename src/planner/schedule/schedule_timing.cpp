@@ -2,12 +2,111 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
 
 #include "schedule_run.h"
 #include "spillway/base/error.h"
+#include "spillway/planner/schedule/schedule_links.h"
 
 namespace spillway::planner {
 namespace {
+
+/// The links of each pair of ranks, and of each rank to its host, for themselves. Each carries one
+/// transfer at a time, in the order in which they are asked for; latency comes on top and does not
+/// occupy them. So each end is known at once.
+class PrivateLinks final : public ScheduleLinks {
+ public:
+  /// Of one pipeline; `costs` must outlive it.
+  PrivateLinks(const Schedule& schedule, const ScheduleCosts& costs);
+
+  Transfer send(std::uint32_t from, std::uint32_t to, Bytes size, double now) override;
+  Transfer copy(std::uint32_t rank, bool is_out, Bytes size, double since, Id after) override;
+  Id join(std::uint32_t /*rank*/, std::uint32_t /*stage*/) override { return kNone; }
+  /// A ring over the members, in the order of ranks, and as many ranks of each further pipeline.
+  /// Sums of one rank come one after the other.
+  Transfer sum(std::uint32_t stage, std::span<const std::uint32_t> members, double now) override;
+  double next_end(double /*now*/) override { return kUnknown; }
+  void take_ended(double /*now*/, std::vector<Id>& /*ended*/) override {}
+
+ private:
+  /// When what all sums share has carried another one of these members.
+  double pass_shared(std::span<const std::uint32_t> members, double seconds, double now);
+
+  double& host_free(std::uint32_t rank, bool is_out) {
+    return host_free_[2 * std::size_t{rank} + (is_out ? 0 : 1)];
+  }
+
+  const ScheduleCosts& costs_;
+  std::uint32_t pipelines_;
+  std::unordered_map<std::uint64_t, double> channel_free_;  // By sender and receiver.
+  std::vector<double> host_free_;                           // By rank, out and in.
+  std::vector<double> reduce_free_;
+  std::vector<double> sums_passed_;  // By `shared_sums`: all that were asked for.
+  std::vector<double> copy_ends_;    // By number.
+};
+
+double seconds_for(Bytes size, const LinkCosts& link) {
+  return static_cast<double>(size.count()) / link.bytes_per_second;
+}
+
+PrivateLinks::PrivateLinks(const Schedule& schedule, const ScheduleCosts& costs)
+    : ScheduleLinks(/*knows_ends=*/true),
+      costs_(costs),
+      pipelines_(schedule.data_parallel),
+      host_free_(2 * schedule.ranks.size(), 0.0),
+      reduce_free_(schedule.ranks.size(), 0.0),
+      sums_passed_(schedule.ranks.size(), 0.0) {}
+
+ScheduleLinks::Transfer PrivateLinks::send(std::uint32_t from, std::uint32_t to, Bytes size,
+                                           double now) {
+  double& free = channel_free_[std::uint64_t{from} << 32U | to];
+  const double start = std::max(now, free);
+  free = start + seconds_for(size, costs_.peer);
+  return {start, free + costs_.peer.latency_seconds};
+}
+
+ScheduleLinks::Transfer PrivateLinks::copy(std::uint32_t rank, bool is_out, Bytes size,
+                                           double since, Id after) {
+  double& free = host_free(rank, is_out);
+  const double earliest = after == kNone ? since : std::max(since, copy_ends_[after]);
+  const double start = std::max(free, earliest);
+  free = start + seconds_for(size, costs_.host);
+  copy_ends_.push_back(free + costs_.host.latency_seconds);
+  return {start, copy_ends_.back(), static_cast<Id>(copy_ends_.size() - 1)};
+}
+
+ScheduleLinks::Transfer PrivateLinks::sum(std::uint32_t stage,
+                                          std::span<const std::uint32_t> members, double now) {
+  double start = now;
+  for (const std::uint32_t rank : members) start = std::max(start, reduce_free_[rank]);
+  const double ring = static_cast<double>(members.size()) * pipelines_;
+  // Once around to sum, once around to hand out, an n-th of the bytes in each round.
+  const double rounds = 2.0 * (ring - 1.0);
+  const double bytes = rounds / ring * count_of(costs_.stages[stage].gradients);
+  const double shared = pass_shared(members, bytes / costs_.shared_sums.bytes_per_second, now);
+  const double end = rounds * costs_.reduce.latency_seconds +
+                     std::max(start + bytes / costs_.reduce.bytes_per_second, shared);
+  for (const std::uint32_t rank : members) reduce_free_[rank] = end;
+  return {start, end};
+}
+
+double PrivateLinks::pass_shared(std::span<const std::uint32_t> members, double seconds,
+                                 double now) {
+  double end = now;
+  std::size_t last = sums_passed_.size();
+  for (const std::uint32_t rank : members) {
+    const std::size_t link = rank / costs_.shared_sums.ranks;
+    // Members come in the order of ranks, so those of one link are neighbours.
+    if (link == last) continue;
+    last = link;
+    sums_passed_[link] = std::max(sums_passed_[link], now) + seconds;
+    end = std::max(end, sums_passed_[link]);
+  }
+  return end;
+}
 
 bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0.0; }
 
@@ -81,10 +180,31 @@ ScheduleCosts even_costs(const Schedule& schedule, double forward_seconds,
   return costs;
 }
 
-ScheduleTiming time_schedule(const Schedule& schedule, const ScheduleCosts& costs) {
+/// Micro-batches of each further repetition are further ones.
+static Schedule repeated(const Schedule& schedule, std::uint32_t repetitions) {
+  Schedule lists = schedule;
+  lists.micro_batches *= repetitions;
+  for (std::uint32_t rank = 0; rank < schedule.rank_count(); ++rank)
+    for (std::uint32_t i = 1; i < repetitions; ++i)
+      for (Action action : schedule.ranks[rank]) {
+        if (action.micro_batch != kNoMicroBatch) action.micro_batch += i * schedule.micro_batches;
+        lists.ranks[rank].push_back(action);
+      }
+  return lists;
+}
+
+RunTiming run_schedule(const Schedule& schedule, const ScheduleCosts& costs, ScheduleLinks& links,
+                       const RunOptions& options) {
   check_shape(schedule);
   check_costs(schedule, costs);
-  return ScheduleRun(schedule, costs).run();
+  if (options.repetitions == 1) return ScheduleRun(schedule, schedule, costs, links, options).run();
+  const Schedule lists = repeated(schedule, options.repetitions);
+  return ScheduleRun(schedule, lists, costs, links, options).run();
+}
+
+ScheduleTiming time_schedule(const Schedule& schedule, const ScheduleCosts& costs) {
+  PrivateLinks links(schedule, costs);
+  return run_schedule(schedule, costs, links).schedule;
 }
 
 }  // namespace spillway::planner

@@ -21,11 +21,14 @@ class Lane {
     if (length > idle_) return kNever;
     double base = std::floor(from / period_) * period_;
     double at = from - base;
+    // A transfer may wait for the end of the step and go on in the next, as the step repeats; three
+    // rounds without room, and there is none.
     for (int rounds = 0; rounds < 3;) {
       const auto next = busy_.upper_bound(at);
       if (next != busy_.begin()) at = std::max(at, std::prev(next)->second);
       const double idle_until = next == busy_.end() ? period_ : next->first;
       if (at + length <= idle_until) return base + at + length;
+      // Cut into pieces by what is already on the lane, as pages are divisible.
       length -= std::max(0.0, idle_until - at);
       at = next == busy_.end() ? 0.0 : next->second;
       if (next != busy_.end()) continue;
@@ -37,6 +40,7 @@ class Lane {
 
   /// All of it is busy now.
   void take(double from, double to) {
+    // It takes the lane in every step.
     if (to - from >= period_) return mark(0.0, period_);
     const double base = std::floor(from / period_) * period_;
     mark(from - base, std::min(to - base, period_));
@@ -92,6 +96,7 @@ class CapuchinPolicy {
         should_stop_(should_stop),
         all_(tape),
         touches_(find_intervals(tape)),
+        // A step whose operators take no time still needs a circle to walk on.
         step_seconds_(std::max(1e-12, compute_begins(tape).back())),
         writes_(step_seconds_),
         reads_(step_seconds_) {
@@ -136,6 +141,7 @@ class CapuchinPolicy {
     found.gap = {interval.value, interval.begin, interval.covered_ops, interval.pages};
     found.leaves = begins[interval.begin + 1];
     if (interval.end == IntervalEnd::kStays) {
+      // Nobody asks for it within several steps: whatever its transfers take, they hide.
       found.returns = kNever;
       return found;
     }
@@ -147,6 +153,7 @@ class CapuchinPolicy {
                          static_cast<double>(limits_.page_size.count()) / rates.duplex_share;
     if (interval.epoch != kNeverWritten) found.write_seconds = bytes / rates.write_bytes_per_second;
     found.read_seconds = bytes / rates.read_bytes_per_second;
+    // Used in the next step only, where no replay of this one brings it back.
     if (end >= op_count) return found;
     for (const OpIndex op : walk_.cheapest_replays(interval.value, interval.begin)) {
       found.recompute_seconds += std::max(1e-12, seconds(tape_.ops[op].time));
@@ -171,6 +178,8 @@ class CapuchinPolicy {
   }
 
   /// Of those whose transfers hide, the one with the longest free time.
+  // Free time alone says nothing of the other swaps on the link; so the longest is asked whether it
+  // really hides beside them.
   Candidate* hidden_swap(std::size_t op) {
     while (true) {
       Candidate* best = nullptr;
@@ -178,6 +187,8 @@ class CapuchinPolicy {
         if (each.may_hide && (!best || each.free_seconds() > best->free_seconds())) best = &each;
       });
       if (!best || free_on_link(*best) >= 0.0) return best;
+      // The lanes get fuller with each swap, so it is never asked again; without that every choice
+      // would look at all candidates anew.
       best->may_hide = false;
     }
   }
@@ -231,6 +242,8 @@ class CapuchinPolicy {
   /// Whatever is computed from it takes that much longer from now on.
   void recompute(Candidate& chosen) {
     leave(chosen);
+    // Decided by the times at that moment, as in the paper; the replays themselves are found for
+    // all drops together.
     drops_.push_back({chosen.gap.value, chosen.gap.begin});
     for (Candidate& other : candidates_) {
       const auto& sources = other.sources;

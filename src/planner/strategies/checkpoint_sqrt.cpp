@@ -36,6 +36,7 @@ StepPlan make_checkpoint_sqrt(const StepTape& tape, const SwapLimits& limits,
   std::vector<Drop> drops;
   for (const StashedValue& value : stash.values) {
     const auto end = std::lower_bound(segments.begin(), segments.end(), value.birth);
+    // Touched by a later segment of forward, so that leads on: it is the checkpoint.
     const bool is_kept = end == segments.end() || value.after > *end;
     if (!is_kept) drops.push_back({value.value, value.after});
   }

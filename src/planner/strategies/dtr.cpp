@@ -15,6 +15,7 @@ StepPlan make_dtr(const StepTape& tape, const SwapLimits& limits, const StopChec
   std::optional<PlanAssembly> best;
   SwapPlan best_paged;
   for (const FreedValues freed : {FreedValues::kStay, FreedValues::kLeave}) {
+    // Not before there is a plan: one is promised, however early the stop comes.
     if (best && is_told(should_stop)) break;
     OnlineEviction eviction(tape, all, limits.budget_pages, freed, should_stop);
     PlanAssembly assembly(tape, eviction.run(), limits);

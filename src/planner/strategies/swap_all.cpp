@@ -17,13 +17,16 @@ StepPlan make_swap_all(const StepTape& tape, const SwapLimits& limits,
   std::sort(needs.begin(), needs.end());
   std::vector<PlannedSwap> swaps;
   for (const StashedValue& value : stash.values) {
+    // Needed by the very next operator: it could only leave to be waited for.
     if (value.next == value.after + 1) continue;
     const auto need = std::lower_bound(needs.begin(), needs.end(), value.next);
+    // The first need of backward has none before it.
     const OpIndex one_ahead = need == needs.begin() ? value.next - 1 : *(need - 1);
     PlannedSwap swap;
     swap.value = swap.fetch_value = swap.needed_value = value.value;
     swap.pages = value.pages;
     swap.leave = swap.last_touch = value.after;
+    // A need of another value may lie before this one has left.
     swap.fetch = std::max(one_ahead, value.after + 1);
     swap.needed = value.next;
     swap.out_ops = swap.fetch - swap.leave - 1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
 
 namespace spillway::runtime {
@@ -51,8 +52,8 @@ std::optional<planner::StepPlan> GivenPlan::on(const profile::StepTape& tape,
     const planner::SwapLimits room = limits_in(limits);
     auto plan = planner::fit_plan(*options_.stored, name, tape, limits.page_size, room);
     if (!options_.recomputes && !plan.replays.empty())
-      throw PlanError("{}: the plan runs {} operators again, which --recompute off forbids", name,
-                      plan.replays.size());
+      throw PlanError("{}: the plan runs {} again, which --recompute off forbids", name,
+                      counted(plan.replays.size(), "operator"));
     if (plan.swaps.estimate.peak_pages > room.budget_pages)
       throw PlanError("{}: the plan takes {}, more than the {} that storages may take here (allow "
                       "more with --budget, or make a plan for this one)",

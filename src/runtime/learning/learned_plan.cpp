@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "spillway/base/median.h"
+#include "spillway/planner/step_bound.h"
 
 namespace spillway::runtime {
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
 #include "spillway/base/signals_blocked.h"
 #include "spillway/memory/kernel_refusal.h"
@@ -124,8 +125,8 @@ void PlanMaker::Planning::search(const Order& order, const planner::PlanEffort& 
     const planner::StepPlan plan =
         options.strategy->plan(order.tape, order.limits, effort.should_stop);
     if (!options.recomputes && !plan.replays.empty())
-      throw PlanError("strategy {} runs {} operators again, which --recompute off forbids",
-                      options.strategy->name, plan.replays.size());
+      throw PlanError("strategy {} runs {} again, which --recompute off forbids",
+                      options.strategy->name, counted(plan.replays.size(), "operator"));
     effort.on_better(plan);
   } else if (options.recomputes) {
     planner::SwapLimits limits = order.limits;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
 #include "step_library.h"
 
@@ -280,8 +281,9 @@ void StepLibrary::tell_failure(const LearnedPlan& plan, const std::string& reaso
   for (const ShapeId id : plan.shapes)
     is_news |= !std::exchange(find_shape(id)->is_failure_told, true);
   if (!is_news) return;
-  const std::string text = message("no plan for a step of {} operators, it runs without advice: {}",
-                                   find_shape(plan.shapes.front())->sequence.size(), reason);
+  const std::string text =
+      message("no plan for a step of {}, it runs without advice: {}",
+              counted(find_shape(plan.shapes.front())->sequence.size(), "operator"), reason);
   if (std::exchange(is_failure_told_, true)) {
     log_info("{}", text);
   } else {

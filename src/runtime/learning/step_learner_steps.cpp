@@ -150,13 +150,14 @@ void StepLearner::State::note_plan() {
 void StepLearner::State::tell_plan(const LearnedPlan& learned) const {
   const planner::SwapPlan& plan = learned.plan.swaps;
   const auto size = [this](std::uint64_t pages) { return page_size_ * pages; };
-  log_info("{} plan for {} operators in {}: {} s predicted, {} out and {} in, {} "
-           "operators run again in {} s, peak {} of {}; smallest budget {}",
-           learned.refreshes > 0 ? "renewed" : "new", learned.sequence.size(),
-           counted(learned.slots(), "step"), plan.estimate.step_seconds,
-           size(plan.estimate.written_pages), size(plan.estimate.read_pages),
-           learned.plan.replays.size(), learned.plan.replay_seconds, size(plan.estimate.peak_pages),
-           size(learned.budget_pages), size(plan.smallest_budget_pages));
+  log_info(
+      "{} plan for {} in {}: {} s predicted, {} out and {} in, {} run again in {} s, peak {} of "
+      "{}; smallest budget {}",
+      learned.refreshes > 0 ? "renewed" : "new", counted(learned.sequence.size(), "operator"),
+      counted(learned.slots(), "step"), plan.estimate.step_seconds,
+      size(plan.estimate.written_pages), size(plan.estimate.read_pages),
+      counted(learned.plan.replays.size(), "operator"), learned.plan.replay_seconds,
+      size(plan.estimate.peak_pages), size(learned.budget_pages), size(plan.smallest_budget_pages));
 }
 
 }  // namespace spillway::runtime

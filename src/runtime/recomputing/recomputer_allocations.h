@@ -32,7 +32,8 @@ struct Recomputer::Allocation {
   StorageId storage;
   bool is_alive = true;
   bool is_dropped = false;
-  bool is_freed = false;  ///< By the trainer, but still needed.
+  bool is_freed = false;      ///< By the trainer, but still needed.
+  device::Event freed_until;  ///< What the trainer gave a device uses it until then.
   std::uint32_t version = 0;
   std::vector<KeptCall*> writers;  ///< By the version that they make, up to the first gap.
   std::string failure;             ///< Why what was made of it did not come back before that gap.

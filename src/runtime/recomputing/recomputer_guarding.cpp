@@ -50,7 +50,7 @@ void Recomputer::note_unrecorded_writes(std::span<const StorageId> written) {
   }
 }
 
-bool Recomputer::may_end(StorageId storage) noexcept {
+bool Recomputer::may_end(StorageId storage, const device::Event& until) noexcept {
   const std::lock_guard lock(mutex_);
   Allocation* const allocation = live(storage);
   if (allocation == nullptr) return true;
@@ -59,6 +59,7 @@ bool Recomputer::may_end(StorageId storage) noexcept {
     std::erase(dropped_, allocation);
   } else if (!dropped_.empty() && is_needed(*allocation)) {
     allocation->is_freed = true;
+    allocation->freed_until = until;
     postponed_.push_back(allocation);
     return false;
   }
@@ -66,13 +67,13 @@ bool Recomputer::may_end(StorageId storage) noexcept {
   return true;
 }
 
-std::vector<StorageId> Recomputer::take_ended() {
+std::vector<Recomputer::Ended> Recomputer::take_ended() {
   const std::lock_guard lock(mutex_);
   while (!postponed_.empty()) {
     Allocation* const allocation = postponed_.back();
     restore_dependents(*allocation);  // Where it throws, none that is done is done again later.
     allocation->is_alive = false;
-    ended_.push_back(allocation->storage);
+    ended_.push_back({allocation->storage, allocation->freed_until});
     postponed_.pop_back();
   }
   return std::exchange(ended_, {});
@@ -109,7 +110,8 @@ void Recomputer::end_fork() {
 void Recomputer::end_step() {
   const std::lock_guard lock(mutex_);
   restore_all();
-  for (; !postponed_.empty(); postponed_.pop_back()) ended_.push_back(postponed_.back()->storage);
+  for (; !postponed_.empty(); postponed_.pop_back())
+    ended_.push_back({postponed_.back()->storage, postponed_.back()->freed_until});
   placed_.clear();
   kept_.clear();
   allocations_.clear();

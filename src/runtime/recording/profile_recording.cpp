@@ -102,6 +102,11 @@ std::vector<const ProfileRecording::Shape*> ProfileRecording::ranked() const {
   return shapes;
 }
 
+bool ProfileRecording::has_steps() const {
+  const std::lock_guard lock(mutex_);
+  return steps_ > 0;
+}
+
 bool ProfileRecording::has_repeated() const {
   const std::lock_guard lock(mutex_);
   return std::any_of(shapes_.begin(), shapes_.end(),
@@ -171,12 +176,12 @@ StepProfile ProfileRecording::profile(profile::ProfileOrigin origin, Bytes small
     throw PlanError(
         "no profile: no step was seen to end in which an operator used a tensor of --min-storage "
         "or more (let the trainer do at least three steps; where all its tensors are smaller, name "
-        "a "
-        "smaller --min-storage)");
+        "a smaller --min-storage)");
   if (kinds.front()->seen < 2)
-    throw PlanError("no profile: none of {} steps was equal to another one, so nothing shows what "
-                    "repeats (let the trainer do more, of equal shapes)",
-                    steps_);
+    throw PlanError(
+        "no profile: of {} none was equal to another one, so nothing shows what repeats "
+        "(let the trainer do more, of equal shapes)",
+        counted(steps_, "step"));
   const auto repeated = std::count_if(kinds.begin(), kinds.end(),
                                       [](const Shape* shape) { return shape->seen >= 2; });
   if (options_.kind > static_cast<std::uint64_t>(repeated))
@@ -212,6 +217,8 @@ StepProfile ProfileRecording::profile(profile::ProfileOrigin origin, Bytes small
     profile.bytes_of_value.push_back(bytes == Bytes(0) ? most : bytes);
   }
   profile.class_of_value = profile::classify_values(profile.tape, noted);
+  std::replace(profile.class_of_value.begin(), profile.class_of_value.end(),
+               profile::StorageClass::kWorkspace, profile::StorageClass::kActivation);
   check(profile);
   return profile;
 }

@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/profile/value_classes.h"
 #include "spillway/runtime/recording/step_trace_recorder.h"
 #include "traced_values.h"
@@ -74,14 +75,16 @@ class StepTraceRecorder::Writer {
     made_.has_whole_step = !steps_.empty();
     made_.trace.source = profile::TraceSource::kRun;
     made_.trace.title = message("measured: {} ({})", program, steps_text());
-    made_.summary = message("{}, {} operators, {} of them recomputed, {} out, {} in", steps_text(),
-                            firsts_ + replays_, replays_, moved_[0], moved_[1]);
+    made_.summary =
+        message("{}, {}, {} of them recomputed, {} out, {} in", steps_text(),
+                counted(firsts_ + replays_, "operator"), replays_, moved_[0], moved_[1]);
     if (made_.trace.has_far_tier)
       made_.summary += message(", {} to disks, {} from disks", moved_[2], moved_[3]);
     if (untimed_ > 0)
       made_.summary += message("; the device has not told when it ran {} of them", untimed_);
     if (other_ops > 0)
-      made_.summary += message("; {} operators of other threads are not shown", other_ops);
+      made_.summary += message("; {} of other threads {} not shown", counted(other_ops, "operator"),
+                               other_ops == 1 ? "is" : "are");
     return std::move(made_);
   }
 

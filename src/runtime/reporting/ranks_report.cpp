@@ -102,8 +102,9 @@ std::string reads_advice(const RanksReport& report) {
   if (cost(worst) < kShareToAdvise || worst.figures.most_reads == 0) return {};
   const std::string name = worst.figures.most_read_by.data();
   const double times = per_step(worst.figures, worst.figures.most_reads);
-  return message("{}{}, {} times a step, costs rank {} up to {} of its time: {}", name,
-                 name == "aten::_local_scalar_dense" ? ", which is item()" : "", number(times),
+  return message("{}{}, {} a step, costs rank {} up to {} of its time: {}", name,
+                 name == "aten::_local_scalar_dense" ? ", which is item()" : "",
+                 number(times) == "1" ? std::string("once") : number(times) + " times",
                  &worst - report.rows.data(), whole_percent(cost(worst)),
                  times >= 1.5 ? "let the program read once a step, after its last backward"
                               : "let the program read every few steps only");
@@ -117,11 +118,13 @@ std::string uneven_advice(const RanksReport& report) {
   const double others = (mean * static_cast<double>(report.rows.size()) - busy(most)) /
                         static_cast<double>(report.rows.size() - 1);
   return message(
-      "rank {} computes {} of the time and the others {}: stage {} takes longest, and the "
-      "others wait for it{}",
-      &most - report.rows.data(), whole_percent(busy(most)), whole_percent(others),
-      stages_text(most),
-      most.stages.size() > 1 ? "" : " (--schedule interleaved deals more, smaller stages)");
+      "rank {} computes {} of the time and the others {}: {}", &most - report.rows.data(),
+      whole_percent(busy(most)), whole_percent(others),
+      most.stages.size() > 1
+          ? message("stages {} take longest, and the others wait for them", stages_text(most))
+          : message("stage {} takes longest, and the others wait for it (--schedule interleaved "
+                    "deals more, smaller stages)",
+                    stages_text(most)));
 }
 
 std::string seconds_behind_moves(const LayerMoves& moves) {
@@ -208,9 +211,9 @@ std::vector<std::string> ranks_advice(const RanksReport& report) {
         message("ranks were idle {} of the time: --trace FILE shows when", whole_percent(idle)));
   else
     advice.push_back(
-        message("ranks were idle {} of the time: with {} micro-batches a step, pipelines fill and "
-                "drain for {} of it; more of them make that less",
-                whole_percent(idle), number(micro_batches), whole_percent(bubble)));
+        message("ranks were idle {} of the time: with {} a step, pipelines fill and drain for {} "
+                "of it; more of them make that less",
+                whole_percent(idle), micro_batches_text(micro_batches), whole_percent(bubble)));
   return advice;
 }
 

@@ -86,8 +86,8 @@ std::string lost(const RunStatistics& s) {
 std::string learned(const RunStatistics& s) {
   if (!s.prefetch) return "nothing: --prefetch is off";
   if (!s.not_reported.empty()) return message("not reported: {}", s.not_reported);
-  return message("{} of step; {} of {} operators did not match the plan",
-                 counted(s.learned.shapes, "kind"), s.learned.deviations, s.ops);
+  return message("{} of step; {} of {} did not match the plan", counted(s.learned.shapes, "kind"),
+                 s.learned.deviations, counted(s.ops, "operator"));
 }
 
 // "1.02 s per step by spillway, measured 1.05 s (+2.9 %); at most 702 MiB in memory, …"
@@ -111,15 +111,16 @@ std::string planned(const RunStatistics& s) {
 // What became of the plan that the run was given.
 std::string given(const RunStatistics::GivenPlan& plan, std::uint64_t steps) {
   if (plan.steps > 0)
-    return message("{} was followed in {} of {} steps{}", plan.file, plan.steps, plan.all_steps,
+    return message("{} was followed in {} of {}{}", plan.file, plan.steps,
+                   counted(plan.all_steps, "step"),
                    steps > plan.all_steps ? " that another one came after" : "");
   if (!plan.misfit.empty())
-    return message("{}; it was followed in none of {} steps", plan.misfit, plan.all_steps);
+    return message("{}; it was followed in none of {}", plan.misfit,
+                   counted(plan.all_steps, "step"));
   if (plan.all_steps == 0) return message("{} was not followed: no step has ended", plan.file);
   return message(
-      "{} was followed in none of {} steps: none went as planned from its first operator "
-      "to the last",
-      plan.file, plan.all_steps);
+      "{} was followed in none of {}: none went as planned from its first operator to the last",
+      plan.file, counted(plan.all_steps, "step"));
 }
 
 // Empty where the plan uses about all of the memory that there is, or nothing had to move.
@@ -189,11 +190,16 @@ std::string verified(const RunStatistics& s) {
   const VerifiedReplays& v = s.verified;
   std::string text;
   if (v.equal_kinds + v.differing_kinds > 0)
-    text = message("{} kinds of call of {} operators gave the same bits in a second run; ",
-                   v.equal_kinds, v.operators.size());
+    text = message("{} of call of {} gave the same bits in a second run; ",
+                   counted(v.equal_kinds, "kind"), counted(v.operators.size(), "operator"));
   if (v.differing_kinds > 0)
     text += message("{} did not, and are not run again; ", v.differing_kinds);
   const swap::StoreReport& store = s.memory.store;
+  if (store.checked == 0) {
+    const bool has_left = s.memory.spilled + s.memory.left_clean > Bytes();
+    return text + (has_left ? "no page was read from a disk, where bytes might change"
+                            : "no page has left memory, so none was compared");
+  }
   text += message("{} of pages from the store, {} with wrong bytes", counted(store.checked, "read"),
                   store.wrong);
   if (store.recovered > 0)
@@ -222,6 +228,9 @@ std::string budget_option(const RunStatistics& s, Bytes size) {
 // With how much less it would run, too.
 std::string with_less(const RunStatistics& s) {
   if (!s.has_whole_step || s.smallest_budget == Bytes() || s.smallest_budget >= s.budget) return {};
+  // The least that a run takes may be more than its tensors do.
+  if (s.smallest_budget >= s.memory.live_peak)
+    return message("; {} is enough", budget_option(s, s.smallest_budget));
   return message("; with less memory, down to {}, it runs more slowly",
                  budget_option(s, s.smallest_budget));
 }
@@ -273,7 +282,10 @@ std::string advice(const RunStatistics& s) {
     return "the trainer touches tensors outside of operators; keep those small or read them at "
            "once";
   if (is_held_up && s.steps <= kStepsToLearn && s.learned.plan_steps == 0)
-    return "run more steps: in these the step was still learned, and nothing could be planned";
+    return s.given_plan ? "run more steps: in these the step was still learned, and none could "
+                          "follow the plan"
+                        : "run more steps: in these the step was still learned, and nothing could "
+                          "be planned";
   if (is_held_up) return "allow more memory: operators waited for each other's room";
   return "nothing" + with_less(s);
 }

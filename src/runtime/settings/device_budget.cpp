@@ -14,6 +14,9 @@ constexpr Bytes kMostReserve = 1_GiB;
 // As the host has in its 1 TiB, so that tables of pages take as much memory.
 constexpr std::uint64_t kPagesOfAddresses = std::uint64_t{1} << 19;
 
+// As pages of 4 MiB have: a process has 128 TiB for all its GPUs.
+constexpr Bytes kMostAddresses = 2_TiB;
+
 // One for what stays there, one for those on their way to the disks.
 constexpr std::uint64_t kLeastPagesOnHost = 2;
 
@@ -35,20 +38,29 @@ Request request_for(const Settings& settings, device::DeviceId id) {
   return {};
 }
 
+/// "2 ranks (8 on 4 GPUs)"
+std::string text_of(const CardSharing& sharing) {
+  return message("{} ranks{}", sharing.ranks,
+                 sharing.assumption.empty() ? "" : message(" ({})", sharing.assumption));
+}
+
 ResolvedBudget budget_of_card(const BudgetRequest& request, const DeviceFacts& facts) {
-  const Bytes reserve = default_device_reserve(facts.memory.total);
+  const unsigned ranks = facts.sharing.ranks;
+  const Bytes free = facts.memory.free / ranks;
+  const Bytes reserve = default_device_reserve(facts.memory.total / ranks);
   const bool is_percent = request.kind == BudgetRequest::Kind::kPercent;
   const std::string history =
-      message("{} free of {}, less {} reserve", facts.memory.free, facts.memory.total, reserve);
-  if (facts.memory.free < reserve + 2 * facts.page_size)
+      message("{} free of {}{}, less {} reserve{}", facts.memory.free, facts.memory.total,
+              ranks > 1 ? " for " + text_of(facts.sharing) : "", reserve, ranks > 1 ? " each" : "");
+  if (free < reserve + 2 * facts.page_size)
     throw ConfigError("no budget is left on {} ({}): {} (end what else holds its memory, or give "
                       "the budget as a size)",
                       facts.id, facts.name, history);
   const double share = is_percent ? request.percent / 100.0 : 1.0;
   ResolvedBudget result;
   result.is_auto = !is_percent;
-  result.budget = Bytes(static_cast<std::uint64_t>(
-      static_cast<double>((facts.memory.free - reserve).count()) * share));
+  result.budget =
+      Bytes(static_cast<std::uint64_t>(static_cast<double>((free - reserve).count()) * share));
   result.origin = message(
       "{}: {}", is_percent ? message("{} %", request.percent) : std::string("auto"), history);
   return result;
@@ -95,6 +107,19 @@ void check_named_gpus(const Settings& settings, std::size_t gpus) {
                       device::name_of(device::DeviceKind::kCuda));
 }
 
+CardSharing sharing_of_card(unsigned counted, unsigned ranks_here, unsigned visible,
+                            bool sees_as_others) {
+  if (counted > 0) return {.ranks = counted};
+  if (visible == 0 || ranks_here <= visible) return {};
+  if (!sees_as_others) return {.may_be_shared = true};
+  return {.ranks = (ranks_here + visible - 1) / visible,
+          .assumption = message("{} on {}", ranks_here, spillway::counted(visible, "GPU"))};
+}
+
+bool has_share_of(const Settings& settings, device::DeviceId id) {
+  return request_for(settings, id).budget.kind != BudgetRequest::Kind::kSize;
+}
+
 Bytes default_device_reserve(Bytes total) { return std::min(kMostReserve, total / 8); }
 
 Bytes least_paged(const Settings& settings, Bytes page_size) {
@@ -108,7 +133,7 @@ ResolvedBudget resolve_device_budget(const Settings& settings, const DeviceFacts
     result = budget_of_card(request, facts);
   } else if (request.size > facts.memory.total && !device.empty()) {
     throw ConfigError("the budget {}={} is larger than the memory of {} ({}), {} (give less, or "
-                      "{}=auto)",
+                      "{}=auto; a size without a device is lowered on a GPU that has less)",
                       device, request.size, facts.id, facts.name, facts.memory.total, device);
   } else if (request.size > facts.memory.total) {
     result = budget_of_card({}, facts);
@@ -125,12 +150,23 @@ ResolvedBudget resolve_device_budget(const Settings& settings, const DeviceFacts
           message("the budget of {} is larger than what is free on {} ({}) now, {} of {}: the "
                   "program ends when it needs more than that",
                   request.size, facts.id, facts.name, facts.memory.free, facts.memory.total));
+    else if (request.size * facts.sharing.ranks > facts.memory.total)
+      result.warnings.push_back(
+          message("{} share {} ({}), whose {} are less than a budget of {} for each: the "
+                  "program ends when they need more than that (give less, or auto, which shares it "
+                  "out)",
+                  text_of(facts.sharing), facts.id, facts.name, facts.memory.total, request.size));
   }
+  if (request.kind != BudgetRequest::Kind::kSize && facts.sharing.may_be_shared)
+    result.warnings.push_back(message(
+        "more ranks run on this host than the GPUs that this one sees: where some share {}, "
+        "each takes {} of it for its own (give each its part with --budget {}=SIZE)",
+        facts.id, result.budget, facts.id));
   if (result.budget < kLeastPages * facts.page_size)
     throw ConfigError(
         "{}", why_too_small(settings, {.kind = BudgetRequest::Kind::kSize, .size = result.budget},
                             to_string(facts.id), facts.page_size, ""));
-  result.arena = kPagesOfAddresses * facts.page_size;
+  result.arena = std::min(kPagesOfAddresses * facts.page_size, kMostAddresses);
   return result;
 }
 

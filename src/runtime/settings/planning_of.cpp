@@ -3,6 +3,7 @@
 #include <string>
 
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/runtime/settings/settings.h"
 #include "spillway/topology/atomic_file.h"
@@ -20,9 +21,9 @@ void check_tiers(const planner::PlanFile& plan, const Settings& settings) {
                               : message("{} before its disks", settings.host_tier);
   throw ConfigError(
       "the plan {} has two tiers, host memory of {} and disks behind it, and this run "
-      "has {} (put that before them with --nvme ram:{}KiB,DIR, or make a plan without "
+      "has {} (put that before them with --nvme ram:{},DIR, or make a plan without "
       "--host-memory)",
-      settings.plan, needed, has, needed.count() / 1024);
+      settings.plan, needed, has, as_option(needed));
 }
 
 }  // namespace
@@ -52,11 +53,11 @@ PlanningOptions planning_of(const Settings& settings, std::optional<Bytes> budge
   }
   if (device.empty()) check_tiers(*plan, settings);
   if (budget && *budget < plan->budget)
-    throw ConfigError(
-        "the plan {} was made for {}, more than the {} of this run{} (run it with "
-        "--budget {}{}KiB, or make one for this budget with: spillway plan)",
-        settings.plan, plan->budget, *budget, device.empty() ? "" : message(" on {}", device),
-        device.empty() ? "" : message("{}=", device), (plan->budget.count() + 1023) / 1024);
+    throw ConfigError("the plan {} was made for {}, more than the {} of this run{} (run it with "
+                      "--budget {}{}, or make one for this budget with: spillway plan)",
+                      settings.plan, plan->budget, *budget,
+                      device.empty() ? "" : message(" on {}", device),
+                      device.empty() ? "" : message("{}=", device), as_option(plan->budget));
   options.stored = std::move(plan);
   options.stored_name = settings.plan;
   return options;

@@ -1,5 +1,6 @@
 #include "setting_fields.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include "spillway/base/named_values.h"
 #include "spillway/device/device_span.h"
 #include "spillway/memory/frame_mapper.h"
+#include "spillway/planner/schedule/generators.h"
 #include "spillway/runtime/recording/profile_recording.h"
 
 namespace spillway::runtime {
@@ -82,6 +84,25 @@ bool is_device(std::string_view name) {
                     device, device, device);
 }
 
+/// "cuda:0:20MiB" is meant as "cuda:0=20MiB".
+void refuse_colon(std::string_view text) {
+  const auto colon = text.rfind(':');
+  if (colon == Text::npos || is_device(text) || !is_device(text.substr(0, colon))) return;
+  throw ConfigError("'{}' has no = between the device and its budget (write {}={})", text,
+                    text.substr(0, colon), text.substr(colon + 1));
+}
+
+/// "cuda=0" is no size, and perhaps meant as the number of a GPU.
+void refuse_number_of_gpu(std::string_view name, std::string_view budget) {
+  const bool is_number =
+      budget.size() <= 2 &&
+      std::all_of(budget.begin(), budget.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (name == "cuda" && is_number)
+    throw ConfigError("'cuda={}' has no size (write for example cuda=4GiB for each GPU, or "
+                      "cuda:{}=4GiB for that one alone)",
+                      budget, budget);
+}
+
 void check_device(std::string_view name) {
   if (!is_device(name))
     throw ConfigError("'{}' is no device (write cpu, cuda:0, cuda:1 and so on, or cuda for each "
@@ -93,6 +114,7 @@ void check_device(std::string_view name) {
 void add_budget(std::string_view text, std::vector<DeviceBudget>& budgets) {
   const auto equals = text.find('=');
   if (is_device(text)) refuse_missing_budget(text);
+  if (equals == Text::npos) refuse_colon(text);
   if (equals == Text::npos)
     throw ConfigError("'{}' is the budget of no device (write for example cuda=4GiB)", text);
   const std::string_view name = text.substr(0, equals);
@@ -102,6 +124,7 @@ void add_budget(std::string_view text, std::vector<DeviceBudget>& budgets) {
       throw ConfigError("{} is given a budget twice (leave one of them out)", name);
   const Text budget = text.substr(equals + 1);
   if (budget.empty()) refuse_missing_budget(name);
+  refuse_number_of_gpu(name, budget);
   try {
     budgets.push_back({std::string(name), parse_budget(budget)});
   } catch (const ConfigError& error) {
@@ -114,6 +137,7 @@ void assign_budgets(Settings& settings, std::string_view text) {
   std::vector<DeviceBudget> budgets;
   BudgetRequest host;
   if (text.find('=') == Text::npos && !is_device(text)) {
+    refuse_colon(text);
     host = parse_budget(text);
   } else {
     for (auto comma = text.find(','); comma != Text::npos; comma = text.find(',')) {
@@ -250,172 +274,185 @@ std::string_view mapper_names() {
   return text;
 }
 
+// Each fits a screen of 24 lines.
+constexpr Text kMemory = "Memory";
+constexpr Text kDisks = "Disks";
+constexpr Text kGpus = "GPUs";
+constexpr Text kPlans = "What leaves memory, and when";
+constexpr Text kProgram = "The program that runs";
+constexpr Text kFiles = "Files";
+constexpr Text kProfiles = "Profiles";
+constexpr Text kMessages = "Messages";
+constexpr Text kRanks = "One training on many ranks";
+constexpr Text kRanksAndLayers = "Data, layers and checks of many ranks";
+
 // clang-format off
 constexpr std::array<SettingField, 40> kFields{{
-  {{"budget", "SIZE|PERCENT%|auto", "auto",
+  {{kMemory, "budget", "SIZE|PERCENT%|auto", "auto",
     "Limit on the bytes of tensors in memory at once, of the CPU and of each GPU. auto is the memory that "
     "this process can use, less --reserve (on a GPU what is free there, less 1GiB); a percentage is a share of "
     "that. cuda:0=20GiB,cuda=10GiB,cpu=64GiB limits each by itself: cuda is each GPU that is not named; "
-    "devices that are left out have auto. With --split each rank has one GPU, which is its cuda:0."},
+    "devices that are left out have auto. More than a GPU has is refused where it is named, and lowered there where "
+    "a plain size is for all. With --split each rank has one GPU, which is its cuda:0."},
    &assign_budgets},
-  {{"nvme", "[ram:SIZE,]DIR[:SIZE],...", "the roomiest of $TMPDIR, /var/tmp, /tmp, .",
+  {{kDisks, "nvme", "[ram:SIZE,]DIR[:SIZE],...", "the roomiest of $TMPDIR, /var/tmp, /tmp, .",
     "Directories that tensors spill to, each with a limit on the bytes in it (of the CPU, and as much of each GPU); "
     "several are used in parallel. ram:SIZE puts a host memory tier of that size, beside the budget, before them. "
     "What leaves a GPU always goes through one of its own, pinned; without ram: it is as large as the budget of the "
     "GPU, or half of the memory that this process can use where that is less.", false, true},
    &assign_places},
-  {{"reserve", "SIZE", "512MiB or 8 %",
+  {{kMemory, "reserve", "SIZE", "512MiB or 8 %",
     "Memory that --budget auto and percentages leave for everything but tensors: libraries, "
     "their scratch space, the data loader."},
    [](Settings& s, Text t) { s.reserve = parse_bytes(t); }},
-  {{"prefetch", "on|off", "on",
+  {{kPlans, "prefetch", "on|off", "on",
     "Prefetch of tensors, in the order that was learned from earlier steps; off fetches on demand "
     "only."},
    [](Settings& s, Text t) { s.prefetch = parse_switch(t); }},
-  {{"recompute", "on|off", "on",
+  {{kPlans, "recompute", "on|off", "on",
     "Recomputation: plans may drop tensors and rerun the operators that made them, with the same "
     "bits, where that is faster than the disk; off swaps only."},
    [](Settings& s, Text t) { s.recompute = parse_switch(t); }},
-  {{"update", {}, "device",
+  {{kGpus, "update", {}, "device",
     "Place where optimizers update tensors of a GPU. host: by the kernels of the CPU, in host memory, so that "
     "moments need not come to the GPU, and parameters and gradients move once. That rounds differently. What the CPU "
     "has no such kernel for, and what host memory before the disks has no room for, is updated on the GPU all the "
     "same, as the run tells. Not with --split."},
    [](Settings& s, Text t) { s.update = value_named(t, kUpdatePlaces, "place"); }, &names_of<kUpdatePlaces>},
-  {{"strategy", "NAME", "spillway",
+  {{kPlans, "strategy", "NAME", "spillway",
     "Strategy that decides what to swap and what to recompute: spillway, or a published one for "
     "comparison; spillway plan --help lists them."},
    [](Settings& s, Text t) { s.strategy = planner::strategy_named(t).name; }},
-  {{"plan", "FILE", "none",
+  {{kPlans, "plan", "FILE", "none",
     "Plan file that spillway plan wrote. The run follows it from the first step that it was made "
     "for, under its budget or a larger one, and plans other steps as usual; a plan for a GPU is followed "
-    "by that GPU alone. With --split: a plan "
+    "by that GPU alone. With --split: a plan of spillway plan-job "
     "for as many ranks, which places and cuts the model from the first step on.", false, true},
    [](Settings& s, Text t) { s.plan = parse_text(t); }},
-  {{"planning", {}, "background",
+  {{kPlans, "planning", {}, "background",
     "Moment of planning: in the background while steps run, or at once while the step waits. "
     "Either way plans depend on measured times; only --plan FILE makes runs repeatable."},
    [](Settings& s, Text t) { s.planning = value_named(t, kPlanningMoments, "value"); },
    &names_of<kPlanningMoments>},
-  {{"min-storage", "SIZE", "1MiB, of a GPU 2MiB",
+  {{kMemory, "min-storage", "SIZE", "1MiB, of a GPU 2MiB",
     "Smallest size of a tensor that has pages of its own. Smaller ones from 4KiB to 2MiB share pages on "
     "the host; all others below this size stay in memory. Pages of a GPU have twice this size, from 2MiB to 32MiB."},
    [](Settings& s, Text t) { s.min_storage = s.device_min_storage = parse_positive(t); }},
-  {{"endurance", "SIZE", "600TB",
+  {{kDisks, "endurance", "SIZE", "600TB",
     "Rated endurance of each spill drive, in bytes written (TBW); the summary estimates its "
     "lifetime at the rate of this run."},
    [](Settings& s, Text t) { s.endurance = parse_positive(t); }},
-  {{"oversize-limit", "SIZE", "none",
+  {{kMemory, "oversize-limit", "SIZE", "none",
     "Bytes that operators which need more than the budget may move to and from the disk in the "
     "whole run; then the next such operator is refused. With 0B the first one is."},
    [](Settings& s, Text t) { s.oversize_limit = parse_bytes(t); }},
-  {{"store", {}, "auto", "I/O interface that writes and reads spilled bytes."},
+  {{kDisks, "store", {}, "auto", "I/O interface that writes and reads spilled bytes."},
    [](Settings& s, Text t) { s.store = swap::store_kind_from(t); }, &store_names},
-  {{"gds", {}, "auto",
+  {{kGpus, "gds", {}, "auto",
     "GPUDirect Storage: GPUs read and write their spill files themselves, by cuFile, where pages go past "
     "host memory. auto: where CUFILE_ALLOW_COMPAT_MODE=false keeps cuFile from copies by way of host memory, and "
     "without --verify. on: also where it may do so, or the run ends with the reason; not with --verify."},
    [](Settings& s, Text t) { s.gds = value_named(t, kDirectFiles, "value"); }, &names_of<kDirectFiles>},
-  {{"queue-depth", "COUNT", "16", "Transfers of 2 MiB in flight at once in each directory."},
+  {{kDisks, "queue-depth", "COUNT", "16", "Transfers of 2 MiB in flight at once in each directory."},
    [](Settings& s, Text t) { s.queue_depth = parse_count(t, 1, 1024); }},
-  {{"verify", "on|off", "off",
+  {{kProgram, "verify", "on|off", "off",
     "Verification: checksums of all bytes that are read back from disk, and a bitwise comparison "
     "of a second run of each kind of call that plans may rerun.", true},
    [](Settings& s, Text t) { s.verify = parse_switch(t); }},
-  {{"mapper", {}, "auto",
+  {{kProgram, "mapper", {}, "auto",
     "Mechanism that detects accesses to spilled memory; spillway doctor shows which ones work "
     "here. copy works everywhere, slowly."},
    [](Settings& s, Text t) { s.mapper = value_named(t, mapper_choices(), "mapper"); },
    &mapper_names},
-  {{"dispatch-key", "auto|NAME|record-function", "auto",
+  {{kProgram, "dispatch-key", "auto|NAME|record-function", "auto",
     "Dispatch key of LibTorch at which operators are intercepted."},
    [](Settings& s, Text t) { s.dispatch_key = parse_text(t); }},
-  {{"stats", "FILE", "none",
+  {{kFiles, "stats", "FILE", "none",
     "File for statistics, as JSON, written at exit; %p becomes the process id, %r the rank. With "
     "--split and neither, the first rank writes it, with figures of all; other ranks of a launcher "
     "put their number before the suffix.", false, true},
    [](Settings& s, Text t) { s.stats = parse_text(t); }},
-  {{"trace", "FILE", "none",
+  {{kFiles, "trace", "FILE", "none",
     "File for a Chrome trace of the latest whole steps, written at exit, with the lanes of spillway "
     "simulate --trace, and all GPUs beside the CPU; %p and %r as in --stats. With "
     "--split and neither, the first rank writes one for all, with arrows for messages.", false, true},
    [](Settings& s, Text t) { s.trace = parse_text(t); }},
-  {{"trace-steps", "COUNT", "3", "Number of steps in the file of --trace."},
+  {{kFiles, "trace-steps", "COUNT", "3", "Number of steps in the file of --trace."},
    [](Settings& s, Text t) { s.trace_steps = parse_trace_steps(t); }},
-  {{"profile-out", "FILE", "none",
+  {{kProfiles, "profile-out", "FILE", "none",
     "File for a profile of the most frequent kind of step, written at exit, as by spillway profile "
     "--out; %p and %r as in --stats. Where the program uses GPUs it is of the first one; with %d, which "
     "becomes cuda:0 and so on, each has one, and the CPU (cpu) if it has steps of its own.", false, true},
    [](Settings& s, Text t) { s.profile_out = parse_text(t); }},
-  {{"profile-steps", "COUNT", "0",
+  {{kProfiles, "profile-steps", "COUNT", "0",
     "Repetitions of one kind of step after which the program is ended; 0: it runs to its end."},
    [](Settings& s, Text t) { s.profile_steps = parse_profile_steps(t); }},
-  {{"profile-kind", "COUNT", "1",
+  {{kProfiles, "profile-kind", "COUNT", "1",
     "Kind of step to profile, by frequency: 1 is the most frequent one. Steps of other shapes, and "
     "steps with a validation after them, are kinds of their own."},
    [](Settings& s, Text t) { s.profile_kind = parse_count(t, 1, ProfileRecording::kMostKinds); }},
-  {{"rates", "FILE", "~/.config/spillway/disks.json",
+  {{kDisks, "rates", "FILE", "~/.config/spillway/disks.json",
     "File of disk bandwidths that spillway bench-io measured. A file named here must exist.", false,
     true},
    [](Settings& s, Text t) { s.rates = parse_text(t); }},
-  {{"config", "FILE", "none",
+  {{kFiles, "config", "FILE", "none",
     "File of lines `key = value` with the names of these options. Relative paths in it start in "
     "the current folder.",
     false, true},
    [](Settings& s, Text t) { s.config = parse_text(t); }},
-  {{"quiet", "on|off", "off", "Silence: no progress line and no summary; errors are still printed.", true},
+  {{kMessages, "quiet", "on|off", "off", "Silence: no progress line and no summary; errors are still printed.", true},
    [](Settings& s, Text t) { s.quiet = parse_switch(t); }},
-  {{"progress", {}, "auto", "Progress line; auto shows it where stderr is a terminal."},
+  {{kMessages, "progress", {}, "auto", "Progress line; auto shows it where stderr is a terminal."},
    [](Settings& s, Text t) { s.progress = value_named(t, kProgressModes, "value"); },
    &names_of<kProgressModes>},
-  {{"log-level", {}, "warning", "Least severe messages that are printed."},
+  {{kMessages, "log-level", {}, "warning", "Least severe messages that are printed."},
    [](Settings& s, Text t) { s.log_level = value_named(t, kLogLevels, "level"); },
    &names_of<kLogLevels>},
-  {{"children", {}, "inherit",
+  {{kProgram, "children", {}, "inherit",
     "Programs that the trainer starts: inherit runs them under Spillway too, strip without it."},
    [](Settings& s, Text t) { s.children = value_named(t, kChildren, "value"); },
    &names_of<kChildren>},
-  {{"split", "on|off", "off",
+  {{kRanks, "split", "on|off", "off",
     "One training on all ranks of the job that mpiexec or srun has started: each holds and computes "
     "its part, with the bits of one process. All ranks need the same data; "
     "PYTHONHASHSEED is 0 where it is not set. SIGUSR2 has a rank tell what it does and waits "
     "for (Open MPI's launcher hands it on to all). Off: each rank trains for itself.", true},
    [](Settings& s, Text t) { s.split = parse_switch(t); }},
-  {{"stages", "COUNT|auto", "auto",
+  {{kRanks, "stages", "COUNT|auto", "auto",
     "With --split: parts into which the model is cut; auto takes as many as ranks and schedule "
     "allow."},
    [](Settings& s, Text t) { s.stages = t == "auto" ? 0 : parse_count(t, 1, kMostRanks); }},
-  {{"replicas", "COUNT", "1",
+  {{kRanks, "replicas", "COUNT", "1",
     "With --split: pipelines beside each other, to which the micro-batches of the program go by "
     "turns."},
    [](Settings& s, Text t) { s.replicas = parse_count(t, 1, kMostRanks); }},
-  {{"shards", "COUNT", "1",
+  {{kRanksAndLayers, "shards", "COUNT", "1",
     "With --split: programs with data of their own, each split over as many of the ranks, which train "
     "on the mean of their gradients. {shard} and {shards} in the program's arguments become its number and "
     "their count, as do SPILLWAY_SHARD and SPILLWAY_SHARDS."},
    [](Settings& s, Text t) { s.shards = parse_count(t, 1, kMostRanks); }},
-  {{"gradients", {}, "ordered",
+  {{kRanksAndLayers, "gradients", {}, "ordered",
     "With --shards: ordered adds in the order of the shards (the bits of one process that does), fast in that "
     "of a ring or tree, which sends fewer bytes. Both are the same on every run."},
    [](Settings& s, Text t) { s.gradients = value_named(t, kGradientOrders, "value"); },
    &names_of<kGradientOrders>},
-  {{"schedule", "NAME", "1f1b",
-    "With --split: schedule whose placement of stages and order of micro-batches ranks keep to, as spillway "
-    "plan names them (1f1b, interleaved, gems-mast, ...)."},
-   [](Settings& s, Text t) { s.schedule = parse_text(t); }},
-  {{"window", "COUNT|auto", "auto",
+  {{kRanks, "schedule", "NAME", "1f1b",
+    "With --split: schedule whose placement of stages and order of micro-batches ranks keep to, of "
+    "those that spillway plan-job --help lists."},
+   [](Settings& s, Text t) { s.schedule = planner::schedule_generator_named(t).name; }},
+  {{kRanks, "window", "COUNT|auto", "auto",
     "With --split: micro-batches that a rank works on at once, which bounds the activations it "
     "keeps; auto is what the schedule does. With a number, their order is not the schedule's."},
    [](Settings& s, Text t) { s.window = t == "auto" ? 0 : parse_count(t, 1, 1'000'000); }},
-  {{"replicate", "PATTERN[,PATTERN...]", "none",
+  {{kRanksAndLayers, "replicate", "PATTERN[,PATTERN...]", "none",
     "With --split: operators, as embedding or *norm*, whose parameters all ranks keep and update, in place "
     "of the rank of their stage: for small ones that several stages or copies of stages use. No bits change."},
    [](Settings& s, Text t) { s.replicate = parse_patterns(t); }},
-  {{"rebalance", "on|off", "on",
+  {{kRanksAndLayers, "rebalance", "on|off", "on",
     "With --split: layers move between ranks, while training goes on, where measured times show "
     "that stages are uneven or that a rank has become slow. No bits change."},
    [](Settings& s, Text t) { s.rebalance = parse_switch(t); }},
-  {{"check-control", "on|off", "on",
+  {{kRanksAndLayers, "check-control", "on|off", "on",
     "With --split: ranks compare the calls of their programs, and the job ends where they differ."},
    [](Settings& s, Text t) { s.check_control = parse_switch(t); }},
 }};

@@ -128,9 +128,15 @@ struct ConfigLine {
   std::size_t number;
 };
 
+[[noreturn]] void refuse_config_file(const std::string& path) {
+  throw ConfigError("cannot read the config file {}: {} (name another with --config, or unset "
+                    "SPILLWAY_CONFIG)",
+                    path, std::strerror(errno));
+}
+
 std::vector<ConfigLine> read_config_lines(const std::string& path) {
   std::ifstream file(path);
-  if (!file) throw ConfigError("cannot read the config file {}: {}", path, std::strerror(errno));
+  if (!file) refuse_config_file(path);
   std::vector<ConfigLine> result;
   std::string line;
   for (std::size_t number = 1; std::getline(file, line); ++number) {
@@ -144,7 +150,8 @@ std::vector<ConfigLine> read_config_lines(const std::string& path) {
       throw ConfigError("{}:{}: unknown setting '{}'{}", path, number, key,
                         hint_for(key, known_keys()));
     if (key == "config")
-      throw ConfigError("{}:{}: a config file cannot name another one", path, number);
+      throw ConfigError("{}:{}: a config file cannot name another one (leave this line out)", path,
+                        number);
     for (const ConfigLine& earlier : result)
       if (earlier.key == key)
         throw ConfigError("{}:{}: '{}' is set a second time (first in line {})", path, number, key,
@@ -152,8 +159,7 @@ std::vector<ConfigLine> read_config_lines(const std::string& path) {
     std::string value = value_of_line(trimmed(text.substr(equals + 1)), path, number);
     result.push_back({std::move(key), std::move(value), number});
   }
-  if (file.bad())
-    throw ConfigError("cannot read the config file {}: {}", path, std::strerror(errno));
+  if (file.bad()) refuse_config_file(path);
   return result;
 }
 
@@ -274,6 +280,9 @@ Settings load_settings(const SettingSources& sources) {
   for (const auto& [key, value] : sources.options)
     assign_setting(settings, key, value, sources.options_origin + key);
   if (!settings.split) refuse_options_of_split(sources);
+  if (settings.verify && settings.gds == device::DirectFiles::kOn)
+    throw ConfigError("--verify and --gds on exclude each other: checksums are of bytes that pass "
+                      "through host memory (leave out one of them)");
   if (settings.split && settings.update == UpdatePlace::kHost)
     throw ConfigError(
         "--update host is not for --split, whose ranks update what they own on their GPUs (leave "

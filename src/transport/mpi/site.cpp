@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "spillway/base/launcher.h"
+#include "spillway/base/shared_library.h"
 
 namespace spillway::transport::mpi {
 namespace {
@@ -46,11 +47,6 @@ bool any_of(const std::array<const char*, kCount>& words, auto&& holds) {
                      [&](const char* word) { return word != nullptr && holds(word); });
 }
 
-std::string path_of(const void* address) {
-  Dl_info info{};
-  return ::dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
-}
-
 void* open_global(const char* library, int more = 0) {
   return ::dlopen(library, RTLD_NOW | RTLD_GLOBAL | more);
 }
@@ -61,7 +57,7 @@ constexpr char kVersionSymbol[] = "MPI_Get_library_version";
 void* find_loaded() {
   if (void* const symbol = ::dlsym(RTLD_DEFAULT, kVersionSymbol)) {
     // The program itself, where it is linked statically: all symbols are in reach already.
-    void* const library = open_global(path_of(symbol).c_str(), RTLD_NOLOAD);
+    void* const library = open_global(library_of(symbol).c_str(), RTLD_NOLOAD);
     return library != nullptr ? library : open_global(nullptr);
   }
   for (const Abi& abi : kAbis)
@@ -132,7 +128,7 @@ const Abi& abi_of(const std::string& version, const std::string& path) {
 
 /// Beside the library with this code, or the program.
 std::string folder_of_shims(const char* shim) {
-  const std::string here = path_of(reinterpret_cast<const void*>(&open_site));
+  const std::string here = library_of(reinterpret_cast<const void*>(&open_site));
   std::array<char, PATH_MAX> program{};  // Of a program, `here` is the word that it was started by.
   const bool is_known = ::readlink("/proc/self/exe", program.data(), program.size() - 1) > 0;
   std::string last;
@@ -169,7 +165,7 @@ const Shim* open_shim(const Abi& abi, const std::string& wanted_folder,
 Site open_site(const MpiOptions& options) {
   void* const library = open_library(options.library);
   Site site;
-  site.library = path_of(::dlsym(library, kVersionSymbol));
+  site.library = library_of(::dlsym(library, kVersionSymbol));
   if (site.library.empty()) site.library = options.library;
   site.version = version_of(library, site.library);
   const Abi& abi = abi_of(site.version, site.library);

@@ -18,11 +18,18 @@ Communicator::Communicator(const Library& library, int ranks, const UniqueId& id
 std::unique_ptr<Communicator> Communicator::split(Communicator& parent, int color, int key,
                                                   Duration limit) {
   constexpr const char* kWhat = "the start of its groups";
-  Comm comm = nullptr;
-  parent.check(parent.library_.call.ncclCommSplit(parent.comm_, color, key, &comm, nullptr), kWhat);
-  parent.wait_until_ready(limit, kWhat);
-  if (comm == nullptr) return nullptr;
-  std::unique_ptr<Communicator> part(new Communicator(parent.library_, comm));
+  auto comm = std::make_unique<Comm>(nullptr);
+  try {
+    parent.check(parent.library_.call.ncclCommSplit(parent.comm_, color, key, comm.get(), nullptr),
+                 kWhat);
+    parent.wait_until_ready(limit, kWhat);
+  } catch (const TransportError&) {
+    // NCCL writes there when the split ends, however late.
+    static_cast<void>(comm.release());
+    throw;
+  }
+  if (*comm == nullptr) return nullptr;
+  std::unique_ptr<Communicator> part(new Communicator(parent.library_, *comm));
   part->wait_until_ready(limit, kWhat);
   return part;
 }

@@ -16,7 +16,8 @@ class Communicator {
   /// Begins to meet the other ranks. Throws TransportError where NCCL refuses.
   Communicator(const Library& library, int ranks, const UniqueId& id, int rank);
   /// Those ranks of `parent` that give the same color, in the order of their keys; null for
-  /// kNoColor. Waits for the others for so long. Throws as the one above.
+  /// kNoColor. Waits for the others for so long. Throws as the one above; `parent` may still be in
+  /// the split then, and is good for nothing more.
   static std::unique_ptr<Communicator> split(Communicator& parent, int color, int key,
                                              Duration limit);
   /// Ends what is under way on the device.

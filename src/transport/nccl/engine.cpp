@@ -15,8 +15,6 @@
 namespace spillway::transport::nccl {
 namespace {
 
-TimePoint now() { return SteadyClock().now(); }
-
 /// A device that is lost ends no work, and NCCL tells of failures only who asks.
 constexpr Duration kLookAtDevice = std::chrono::milliseconds(100);
 /// Beginning something for the first time takes NCCL a while, after which it does not call.
@@ -156,6 +154,10 @@ std::uint32_t Engine::make_groups(const std::vector<std::vector<Rank>>& groups) 
         if (!failure.empty()) throw TransportError("{}", failure);
         add_group_on_nccl_thread(number, groups);
         made.set_value();
+      } catch (const TransportError&) {
+        // Some ranks may have the group: the job ends, and then the caller is told.
+        if (failure.empty()) throw;
+        made.set_exception(std::current_exception());
       } catch (...) {
         made.set_exception(std::current_exception());
       }
@@ -216,16 +218,14 @@ void Engine::exchange_on_nccl_thread() {
 
 /// What other threads have left for this one.
 bool Engine::take_orders() {
+  const bool has_worked = do_next_task();
   Operations orders;
-  std::vector<Task> tasks;
   bool is_ending = false;
   {
     const std::lock_guard lock(mutex_);
     orders.swap(orders_);
-    tasks.swap(tasks_);
     is_ending = is_ending_;
   }
-  for (const Task& task : tasks) task({});
   unready_.insert(unready_.end(), orders.begin(), orders.end());
   const bool has_offered = offer_what_may_be();
   const bool ends_now = is_ending && !has_said_end_;
@@ -234,7 +234,21 @@ bool Engine::take_orders() {
     agreement_.end();
     office_->send_all(Letter::Kind::kEnded);
   }
-  return has_offered || !tasks.empty() || ends_now;
+  return has_offered || has_worked || ends_now;
+}
+
+/// One that ends the job stays among the tasks, and is told of it.
+bool Engine::do_next_task() {
+  Task task;
+  {
+    const std::lock_guard lock(mutex_);
+    if (tasks_.empty()) return false;
+    task = tasks_.front();
+  }
+  task({});
+  const std::lock_guard lock(mutex_);
+  tasks_.erase(tasks_.begin());
+  return true;
 }
 
 /// What uses the bytes of a message before its end has to stand behind it.
@@ -265,7 +279,7 @@ bool Engine::take_letters() {
 }
 
 void Engine::take_letter(Rank from, const Letter& letter) {
-  watch_.has_heard(from, now());
+  watch_.has_heard(from, options_.clock->now());
   switch (letter.kind) {
     case Letter::Kind::kAsk:
       if (!has_sent_last_) office_->send(from, {.kind = Letter::Kind::kAnswer});
@@ -357,7 +371,7 @@ bool Engine::has_ended() {
 }
 
 void Engine::rest() {
-  const TimePoint moment = now();
+  const TimePoint moment = options_.clock->now();
   const std::vector<Rank> ranks = awaited();
   const SilenceWatch::Findings found = watch_.look(ranks, moment);
   if (found.gone)

@@ -58,6 +58,7 @@ class Engine {
   void start_on_nccl_thread();
   void exchange_on_nccl_thread();
   bool take_orders();
+  bool do_next_task();
   bool take_letters();
   bool carry_on();
   bool offer_what_may_be();

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "spillway/base/error.h"
+#include "spillway/base/shared_library.h"
 #include "spillway/transport/nccl/nccl_transport.h"
 
 namespace spillway::transport::nccl {
@@ -13,38 +14,31 @@ constexpr const char* kMend =
     "LibTorch for CUDA brings one (the package nvidia-nccl-cu13): put its folder into "
     "LD_LIBRARY_PATH";
 
-std::string path_of(const void* address) {
-  Dl_info info{};
-  return ::dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
-}
-
 /// The one that the program has; null: none.
 void* find_loaded() {
-  if (void* const loaded = ::dlopen(kName, RTLD_LAZY | RTLD_NOLOAD)) return loaded;
+  if (void* const loaded = loaded_library(kName)) return loaded;
   // Under another name, or linked into the program.
-  void* const symbol = ::dlsym(RTLD_DEFAULT, "ncclGetVersion");
-  return symbol == nullptr ? nullptr : ::dlopen(path_of(symbol).c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  void* const symbol = symbol_in(RTLD_DEFAULT, "ncclGetVersion");
+  return symbol == nullptr ? nullptr : loaded_library(library_of(symbol));
 }
 
 void* open_library(const std::string& wanted, std::string& reason) {
+  std::string why;
   if (!wanted.empty()) {
-    void* const library = ::dlopen(wanted.c_str(), RTLD_LAZY);
-    if (library == nullptr)
-      reason = message("the NCCL that was named cannot be opened: {}", ::dlerror());
+    void* const library = load_library(wanted, why);
+    if (library == nullptr) reason = message("the NCCL that was named cannot be opened: {}", why);
     return library;
   }
   if (void* const loaded = find_loaded()) return loaded;
-  if (void* const found = ::dlopen(kName, RTLD_LAZY)) return found;
-  const char* const why = ::dlerror();
-  reason = message("NCCL cannot be loaded ({}): {}", why == nullptr ? kName : why, kMend);
+  if (void* const found = load_library(kName, why)) return found;
+  reason = message("NCCL cannot be loaded ({}): {}", why, kMend);
   return nullptr;
 }
 
 /// The name of a function that is missing; null: all are there.
 const char* find_functions(void* library, int version, Functions& found) {
-#define SPILLWAY_FIND(result, name, parameters)                                 \
-  found.name = reinterpret_cast<decltype(found.name)>(::dlsym(library, #name)); \
-  if (found.name == nullptr) return #name;
+#define SPILLWAY_FIND(result, name, parameters) \
+  if (!find_function(library, #name, found.name)) return #name;
   SPILLWAY_NCCL(SPILLWAY_FIND)
   if (version < kOldestVersionThatSplits) return nullptr;
   SPILLWAY_FIND(, ncclCommSplit, )
@@ -59,9 +53,9 @@ Library find_library(const std::string& wanted) {
   void* const library = open_library(wanted, found.reason);
   if (library == nullptr) return found;
   // Asked before the others, since an old one lacks some of them.
-  const auto ask =
-      reinterpret_cast<decltype(Functions::ncclGetVersion)>(::dlsym(library, "ncclGetVersion"));
-  found.path = ask == nullptr ? wanted : path_of(reinterpret_cast<const void*>(ask));
+  decltype(Functions::ncclGetVersion) ask = nullptr;
+  find_function(library, "ncclGetVersion", ask);
+  found.path = ask == nullptr ? wanted : library_of(reinterpret_cast<const void*>(ask));
   if (ask == nullptr || ask(&found.version) != Result::kSuccess) {
     found.reason = message("{} is no NCCL: it does not tell its version",
                            found.path.empty() ? kName : found.path);

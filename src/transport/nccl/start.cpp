@@ -148,12 +148,11 @@ Answer lead_start(Transport& host, const Here& mine, const Library& library, Dur
   events.clear();
   for (const Rank peer : peers)
     events.push_back(host.send(peer, kAnswer, device::host_span_of(*answer)));
-  const Answer given = *answer;
-  if (given.kind == Answer::Kind::kTransport) {
-    static_cast<void>(answer.release());
-  } else {
-    wait_for(host, *notifier, events, peers, limit, "the start of NCCL");
-  }
+  // The host transport has this memory for ever, too, where an answer is not taken.
+  const Answer& given = *answer.release();
+  if (given.kind == Answer::Kind::kTransport) return given;
+  wait_for(host, *notifier, events, peers, limit, "the start of NCCL");
+  const std::unique_ptr<const Answer> taken(&given);
   return given;
 }
 

@@ -29,14 +29,22 @@ std::vector<std::string> gather_texts(Transport& transport, const std::string& m
   return all;
 }
 
-std::uint64_t number_of_first_rank(Transport& transport, std::uint64_t mine) {
+std::uint64_t number_for_this_rank(Transport& transport,
+                                   const std::vector<std::uint64_t>& numbers) {
+  std::uint64_t mine = 0;
   if (transport.rank() != kFirst) {
     survey::receive_now(transport, kFirst, Topic::kNumber, device::host_span_of(mine));
     return mine;
   }
-  for (std::uint32_t rank = 1; rank < transport.ranks(); ++rank)
+  for (std::uint32_t rank = 1; rank < transport.ranks(); ++rank) {
+    mine = numbers.at(rank);
     survey::send_now(transport, Rank(rank), Topic::kNumber, device::host_span_of(mine));
-  return mine;
+  }
+  return numbers.at(0);
+}
+
+std::uint64_t number_of_first_rank(Transport& transport, std::uint64_t mine) {
+  return number_for_this_rank(transport, std::vector(transport.ranks(), mine));
 }
 
 }  // namespace spillway::transport

@@ -74,6 +74,9 @@ TieredStore::TieredStore(std::shared_ptr<device::Device> device,
     staging_.push_back(std::make_shared<device::HostSlab>(std::move(*slabs_->take())));
   lanes_[0].queue = device_->make_queue("spillway-out");
   lanes_[1].queue = device_->make_queue("spillway-in");
+  // A thread of the host tells faster than it wakes another one.
+  if (device_->id().is_host()) return;
+  for (Lane& lane : lanes_) lane.ends = device_->make_queue("spillway-ends");
 }
 
 // --- Extents ----------------------------------------------------------------------------------
@@ -240,7 +243,9 @@ void TieredStore::start_copy(const Transfer& transfer, SharedSlab slab, ExtentId
   const bool is_write = transfer.direction == Direction::kWrite;
   lane.queue->copy(is_write ? place : page, is_write ? page : place);
   lane.jobs.push_back({transfer, std::move(slab), lane.queue->record(), lower});
-  lane.queue->run([notifier = notifier_] {
+  device::Queue& ends = lane.ends != nullptr ? *lane.ends : *lane.queue;
+  ends.wait(lane.jobs.back().done);
+  ends.run([notifier = notifier_] {
     notifier->notify();
     return device::Outcome{};
   });

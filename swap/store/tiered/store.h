@@ -59,7 +59,8 @@ class TieredStore final : public SpillStore, private HostExtents {
   /// Copies in one direction, in order.
   struct Lane {
     std::unique_ptr<device::Queue> queue;
-    std::deque<CopyJob> jobs;  // I/O thread only
+    std::unique_ptr<device::Queue> ends;  // Tells of them, so that `queue` goes on; null: it does.
+    std::deque<CopyJob> jobs;             // I/O thread only
   };
   enum class LowerKind : std::uint8_t { kStraight, kStaged, kByDevice, kDemotion };
   /// What the lower store carries: a transfer of the caller, straight or through a slab, or a slab

@@ -34,7 +34,7 @@ TEST(ClusterPath, IsAFileOrTheNameOfAnInstalledOne) {
 
 // The folder of the tests' programs is that of the command.
 TEST(ClusterPath, FindsThoseOfTheBuild) {
-  EXPECT_EQ(read_cluster(cluster_path("--topology", "abci_v100")).name, "abci-v100");
+  EXPECT_EQ(read_cluster(clusters().read("--cluster", "abci_v100")).name, "abci-v100");
 }
 
 }  // namespace

@@ -2,7 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
+
+#include "finding_rows.h"
+#include "support/golden_text.h"
 
 namespace spillway::cli {
 namespace {
@@ -24,64 +28,42 @@ topology::Machine good_machine() {
   return machine;
 }
 
-Finding finding_of(const topology::Machine& machine, const std::string& subject) {
-  for (const Finding& finding : check_machine(machine))
-    if (finding.subject == subject) return finding;
-  ADD_FAILURE() << "no finding about " << subject;
-  return {};
-}
+using Machine = topology::Machine;
 
-TEST(CheckMachine, IsContentWithAGoodOne) {
-  for (const Finding& finding : check_machine(good_machine())) {
-    EXPECT_EQ(finding.verdict, Verdict::kOk) << finding.subject << ": " << finding.value;
-    EXPECT_EQ(finding.mend, "") << finding.subject;
+const std::vector<std::pair<std::string, std::function<void(Machine&)>>> kOtherMachines = {
+    {"nothing is known", [](Machine& m) { m = {}; }},
+    {"little memory may be locked", [](Machine& m) { m.limits.locked_bytes = (64_KiB).count(); }},
+    {"no memory is promised twice", [](Machine& m) { m.kernel.overcommit_mode = 2; }},
+    {"no huge pages", [](Machine& m) { m.kernel.huge_pages = "never"; }},
+    {"Linux 5.4", [](Machine& m) { m.kernel.release = "5.4.0-1"; }},
+    {"Linux 6.1", [](Machine& m) { m.kernel.release = "6.1.0-13-amd64"; }},
+    {"Linux 6.8", [](Machine& m) { m.kernel.release = "6.8.0"; }},
+    // Whether they can be used is told by check_cuda.
+    {"GPUs",
+     [](Machine& m) {
+       m.gpus = {{"NVIDIA A100", "0000:3b:00.0"}, {"NVIDIA L4", "0000:5e:00.0"}};
+     }},
+    {"a GPU without a driver",
+     [](Machine& m) {
+       m.gpus = {{"NVIDIA 0x2330", "0000:af:00.0", /*has_driver=*/false}};
+     }},
+    {"a group with a limit",
+     [](Machine& m) {
+       m.memory.limits = {{"/sys/fs/cgroup/job/memory.max", 8_GiB, 1_GiB}};
+     }},
+};
+
+TEST(CheckMachine, IsWhatItsFileShows) {
+  GoldenText golden(SPILLWAY_TEST_GOLDEN "/findings.txt");
+  golden.add("a good machine", report_text(check_machine(good_machine())));
+  const std::string good = rows_of(check_machine(good_machine()));
+  for (const auto& [heading, change] : kOtherMachines) {
+    Machine machine = good_machine();
+    change(machine);
+    golden.add_difference(heading, good, rows_of(check_machine(machine)));
+    for (const Finding& finding : check_machine(machine))
+      EXPECT_EQ(finding.verdict == Verdict::kOk, finding.mend.empty()) << finding.subject;
   }
-}
-
-TEST(CheckMachine, SaysHowToMendWhateverIsWrong) {
-  topology::Machine machine;  // Nothing is known.
-  for (const Finding& finding : check_machine(machine))
-    EXPECT_EQ(finding.verdict == Verdict::kOk, finding.mend.empty()) << finding.subject;
-  machine = good_machine();
-  machine.limits.locked_bytes = (64_KiB).count();
-  EXPECT_EQ(finding_of(machine, "locked memory").verdict, Verdict::kWarning);
-  machine.kernel.overcommit_mode = 2;
-  EXPECT_THAT(finding_of(machine, "overcommit").mend, HasSubstr("vm.overcommit_memory"));
-  machine.kernel.huge_pages = "never";
-  EXPECT_THAT(finding_of(machine, "huge pages").mend, HasSubstr("madvise"));
-}
-
-TEST(CheckMachine, SaysWhichMappersAnOlderKernelLeaves) {
-  auto machine = good_machine();
-  machine.kernel.release = "5.4.0-1";
-  EXPECT_EQ(finding_of(machine, "kernel").verdict, Verdict::kWarning);
-  EXPECT_EQ(finding_of(machine, "kernel").value, "5.4.0-1; mappers that can work: copy");
-  EXPECT_THAT(finding_of(machine, "kernel").mend, HasSubstr("Linux 5.7"));
-  machine.kernel.release = "6.1.0-13-amd64";
-  EXPECT_EQ(finding_of(machine, "kernel").verdict, Verdict::kWarning);
-  EXPECT_EQ(finding_of(machine, "kernel").value,
-            "6.1.0-13-amd64; mappers that can work: signal, copy");
-  EXPECT_THAT(finding_of(machine, "kernel").mend, HasSubstr("Linux 6.8"));
-  machine.kernel.release = "6.8.0";
-  EXPECT_EQ(finding_of(machine, "kernel").verdict, Verdict::kOk);
-}
-
-TEST(CheckMachine, ListsGpus) {
-  auto machine = good_machine();
-  EXPECT_EQ(finding_of(machine, "GPUs").value, "none on the PCI bus");
-  machine.gpus = {{"NVIDIA A100", "0000:3b:00.0"}, {"NVIDIA L4", "0000:5e:00.0"}};
-  const Finding gpus = finding_of(machine, "GPUs");
-  EXPECT_EQ(gpus.value, "NVIDIA A100 (0000:3b:00.0), NVIDIA L4 (0000:5e:00.0)");
-  // Whether they can be used is told by check_cuda.
-  EXPECT_EQ(gpus.verdict, Verdict::kOk);
-  EXPECT_EQ(gpus.mend, "");
-}
-
-TEST(CheckMachine, ListsCgroupLimits) {
-  auto machine = good_machine();
-  machine.memory.limits = {{"/sys/fs/cgroup/job/memory.max", 8_GiB, 1_GiB}};
-  EXPECT_EQ(finding_of(machine, "memory limits").value,
-            "8.00 GiB (1.00 GiB used) by /sys/fs/cgroup/job/memory.max");
 }
 
 TEST(CheckBudget, TurnsARefusalIntoAProblem) {
@@ -173,57 +155,6 @@ Finding mapper_finding(const Probes& probes, const std::string& mapper = "auto",
   return check_mappers(settings, machine, runtime::resolve_budget(settings, machine), probes);
 }
 
-TEST(CheckMappers, TakesTheBestThatWorks) {
-  Probes probes = {{MapperKind::kUserfaultfd, true, ""},
-                   {MapperKind::kUserfaultfdUser, true, ""},
-                   {MapperKind::kSignal, true, ""}};
-  EXPECT_EQ(mapper_finding(probes).value, "userfaultfd");
-  EXPECT_EQ(mapper_finding(probes).verdict, Verdict::kOk);
-  probes[0] = {MapperKind::kUserfaultfd, false, "no privilege: sysctl this"};
-  EXPECT_EQ(mapper_finding(probes).verdict, Verdict::kWarning);
-  EXPECT_THAT(mapper_finding(probes).mend, HasSubstr("sysctl this"));
-  probes[1].is_viable = probes[2].is_viable = false;
-  probes.push_back({MapperKind::kCopy, true, ""});
-  EXPECT_THAT(mapper_finding(probes).value, HasSubstr("copying pages is slow"));
-  EXPECT_EQ(mapper_finding(probes).verdict, Verdict::kWarning);
-  probes.pop_back();
-  EXPECT_EQ(mapper_finding(probes).verdict, Verdict::kProblem);
-}
-
-TEST(CheckMappers, JudgesTheOneThatWasAskedFor) {
-  Probes probes = {{MapperKind::kUserfaultfd, true, ""},
-                   {MapperKind::kSignal, false, "a filter forbids it"},
-                   {MapperKind::kCopy, true, ""}};
-  EXPECT_EQ(mapper_finding(probes, "userfaultfd").verdict, Verdict::kOk);
-  EXPECT_EQ(mapper_finding(probes, "userfaultfd").value, "userfaultfd, as was asked for");
-  const Finding slow = mapper_finding(probes, "copy");
-  EXPECT_EQ(slow.verdict, Verdict::kWarning);
-  EXPECT_THAT(slow.value, HasSubstr("copy, as was asked for; "));
-  EXPECT_THAT(slow.mend, HasSubstr("for userfaultfd: ask for auto (--mapper"));
-  const Finding refused = mapper_finding(probes, "signal");
-  EXPECT_EQ(refused.verdict, Verdict::kProblem);
-  EXPECT_EQ(refused.value, "signal was asked for and does not work");
-  EXPECT_THAT(refused.mend, HasSubstr("a filter forbids it (choose another"));
-}
-
-TEST(CheckMappers, SaysWhenTheBestCannotServeTheBudget) {
-  const Probes probes = {{MapperKind::kUserfaultfd, false, "no privilege"},
-                         {MapperKind::kSignal, true, ""}};
-  const Finding lowered = mapper_finding(probes, "auto", "auto");
-  EXPECT_EQ(lowered.verdict, Verdict::kWarning);
-  EXPECT_THAT(lowered.mend, HasSubstr("the budget is lowered from 55.2 GiB to 40.0 GiB"));
-  const Finding refused = mapper_finding(probes, "auto", "50GiB");
-  EXPECT_EQ(refused.verdict, Verdict::kProblem);
-  EXPECT_THAT(refused.mend, HasSubstr("give a budget of at most 40956MiB"));
-  EXPECT_EQ(mapper_finding({{MapperKind::kUserfaultfd, true, ""}}, "auto", "50GiB").verdict,
-            Verdict::kOk);
-}
-
-TEST(CheckIoUring, ExplainsItsAbsence) {
-  EXPECT_EQ(check_io_uring("").verdict, Verdict::kOk);
-  EXPECT_EQ(check_io_uring("a filter forbids it").mend, "a filter forbids it");
-}
-
 runtime::ResolvedDirectory disk(double gb_per_second) {
   runtime::ResolvedDirectory directory;
   directory.facts.path = "/scratch";
@@ -237,73 +168,69 @@ runtime::ResolvedDirectory disk(double gb_per_second) {
   return directory;
 }
 
-TEST(CheckDisk, ShowsRatesFromTheFileOrFromNow) {
-  const Finding recorded = check_disk(disk(3.0), std::nullopt);
-  EXPECT_EQ(recorded.verdict, Verdict::kOk);
-  EXPECT_THAT(recorded.value, HasSubstr("FAST DISK"));
-  EXPECT_THAT(recorded.value, HasSubstr("read 3.00 GB/s (bench-io, yesterday)"));
+Probes probes_of(bool userfaultfd, bool signal, bool copy) {
+  return {{MapperKind::kUserfaultfd, userfaultfd, userfaultfd ? "" : "no privilege: sysctl this"},
+          {MapperKind::kSignal, signal, signal ? "" : "a filter forbids it"},
+          {MapperKind::kCopy, copy, copy ? "" : "no memory"}};
+}
+
+TEST(CheckMappers, IsWhatItsFileShows) {
+  GoldenText golden(SPILLWAY_TEST_GOLDEN "/mapper_findings.txt");
+  const auto show = [&](const std::string& heading, const Finding& finding) {
+    golden.add(heading, rows_of({finding}));
+  };
+  show("all work", mapper_finding(probes_of(true, true, true)));
+  show("without privileges", mapper_finding(probes_of(false, true, true)));
+  show("copies alone", mapper_finding(probes_of(false, false, true)));
+  show("none", mapper_finding(probes_of(false, false, false)));
+  show("asked for", mapper_finding(probes_of(true, false, true), "userfaultfd"));
+  show("copies asked for", mapper_finding(probes_of(true, false, true), "copy"));
+  show("asked for, and does not work", mapper_finding(probes_of(true, false, true), "signal"));
+  const Probes probes = {{MapperKind::kUserfaultfd, false, "no privilege"},
+                         {MapperKind::kSignal, true, ""}};
+  show("cannot serve what was chosen", mapper_finding(probes, "auto", "auto"));
+  show("cannot serve 50GiB", mapper_finding(probes, "auto", "50GiB"));
+  show("serves 50GiB", mapper_finding({{MapperKind::kUserfaultfd, true, ""}}, "auto", "50GiB"));
+}
+
+TEST(CheckDisk, IsWhatItsFileShows) {
+  GoldenText golden(SPILLWAY_TEST_GOLDEN "/disk_findings.txt");
+  const auto show = [&](const std::string& heading, const Finding& finding) {
+    golden.add(heading, rows_of({finding}));
+  };
+  show("io_uring works", check_io_uring(""));
+  show("io_uring is forbidden", check_io_uring("a filter forbids it"));
+  show("rates of the file", check_disk(disk(3.0), std::nullopt));
   swap::DiskProbe probe;
   probe.description = "io_uring";
-  probe.rates = {{2_MiB, 16, {2.5, 2, 3}, {1.5, 1, 2}, {1, 1, 1}, {1.25, 1, 1}}};
-  EXPECT_THAT(check_disk(disk(3.0), probe).value,
-              HasSubstr("write 2.50 GB/s, read 1.50 GB/s, both 2.25 GB/s (by io_uring)"));
+  probe.points = {
+      {2_MiB, 16, {2.5e9, 2e9, 3e9}, {1.5e9, 1e9, 2e9}, {1e9, 1e9, 1e9}, {1.25e9, 1e9, 1e9}}};
+  show("rates of now", check_disk(disk(3.0), probe));
+  show("slow", check_disk(disk(0.2), std::nullopt));
+  auto other = disk(9.0);
+  other.facts.is_ram_disk = true;
+  show("in memory", check_disk(other, std::nullopt));
+  other = disk(3.0);
+  other.warnings = {"it rotates"};
+  show("with a warning of its own", check_disk(other, std::nullopt));
+  show("a working folder", check_working_folder("/work", true));
+  show("a working folder without times of birth", check_working_folder("/home/me", false));
 }
 
-TEST(CheckDisk, ComplainsOfSlowAndOfRamDisks) {
-  EXPECT_EQ(check_disk(disk(0.2), std::nullopt).verdict, Verdict::kWarning);
-  auto ram = disk(9.0);
-  ram.facts.is_ram_disk = true;
-  EXPECT_EQ(check_disk(ram, std::nullopt).verdict, Verdict::kWarning);  // A run warns, too.
-}
-
-TEST(CheckDisk, PassesOnWhatWasFoundOutAboutTheDirectory) {
-  auto rotating = disk(3.0);
-  rotating.warnings = {"it rotates"};
-  EXPECT_EQ(check_disk(rotating, std::nullopt).verdict, Verdict::kWarning);
-  EXPECT_EQ(check_disk(rotating, std::nullopt).mend, "it rotates");
-}
-
-TEST(CheckWorkingFolder, SaysWhatFollowsWhereFilesHaveNoTimeOfBirth) {
-  EXPECT_EQ(check_working_folder("/work", true).verdict, Verdict::kOk);
-  EXPECT_EQ(check_working_folder("/work", true).value, "/work");
-  const Finding finding = check_working_folder("/home/me", false);
-  EXPECT_EQ(finding.verdict, Verdict::kWarning);
-  EXPECT_THAT(finding.value, HasSubstr("/home/me, where the file system does not tell"));
-  EXPECT_THAT(finding.mend, HasSubstr("exist_ok=True"));
-}
-
-TEST(CheckTorch, NeedsACoreOfTheSameMinor) {
-  EXPECT_EQ(check_torch({"python3", "/t/libtorch_cpu.so", "2.11.0"}, {"2.11"}).verdict,
-            Verdict::kOk);
-  const Finding other = check_torch({"python3", "/t/libtorch_cpu.so", "2.13.1"}, {"2.11"});
-  EXPECT_EQ(other.verdict, Verdict::kProblem);
-  EXPECT_THAT(other.mend, HasSubstr("serves LibTorch 2.11"));
-  EXPECT_EQ(check_torch({"x", "/t", ""}, {"2.11"}).verdict, Verdict::kProblem);
-  EXPECT_THAT(check_torch({"x", "/t", "2.11.0"}, {}).mend, HasSubstr("install"));
-}
-
-// The set-up keeps each LibTorch that it has ever fetched.
-TEST(CheckTorch, OfTheSetUpIsSatisfiedWithOne) {
+TEST(CheckTorch, IsWhatItsFileShows) {
+  GoldenText golden(SPILLWAY_TEST_GOLDEN "/torch_findings.txt");
+  const auto show = [&](const std::string& heading, const std::vector<Finding>& findings) {
+    golden.add(heading, report_text(findings));
+  };
+  show("served", {check_torch({"python3", "/t/libtorch_cpu.so", "2.11.0"}, {"2.11"})});
+  show("not served", {check_torch({"python3", "/t/libtorch_cpu.so", "2.13.1"}, {"2.11"})});
+  show("unknown", {check_torch({"x", "/t", ""}, {"2.11"})});
+  show("nothing is served", {check_torch({"x", "/t", "2.11.0"}, {})});
+  // The set-up keeps each LibTorch that it has ever fetched.
   const FoundTorch served{"the set-up", "/a", "2.11.0"};
   const FoundTorch other{"the set-up", "/b", "2.13.1"};
-  const auto both = check_installed_torches({served, other}, {"2.11"});
-  ASSERT_EQ(both.size(), 2U);
-  EXPECT_EQ(both[0].verdict, Verdict::kOk);
-  EXPECT_EQ(both[1].verdict, Verdict::kWarning);
-  EXPECT_THAT(both[1].mend, HasSubstr("SPILLWAY_OTHER_CORES"));
-  EXPECT_EQ(check_installed_torches({other}, {"2.11"})[0].verdict, Verdict::kProblem);
-}
-
-TEST(ReportText, AlignsLinesAndCounts) {
-  EXPECT_EQ(report_text({{"cores", "8", Verdict::kOk, ""},
-                         {"memory limits", "none", Verdict::kWarning, "do this"},
-                         {"disk", "bad", Verdict::kProblem, "do that"}}),
-            "ok      cores          8\n"
-            "warning memory limits  none\n"
-            "                       -> do this\n"
-            "problem disk           bad\n"
-            "                       -> do that\n"
-            "3 checks: 1 ok, 1 warning, 1 problem\n");
+  show("one of two of the set-up is served", check_installed_torches({served, other}, {"2.11"}));
+  show("none of the set-up is served", check_installed_torches({other}, {"2.11"}));
 }
 
 TEST(ReportJson, HoldsTheSameChecks) {

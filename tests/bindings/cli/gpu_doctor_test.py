@@ -7,6 +7,7 @@ import unittest
 
 from command_case import COMMAND, CommandCase
 from mpi_launchers import RANKS_ALLOWED, mpi_launcher
+from small_gpu import NO_DRIVER
 
 EMULATED = pathlib.Path(os.environ["SPILLWAY_TEST_EMULATED"])
 PROGRAM = os.environ["SPILLWAY_TEST_CUDA_PROGRAM"]
@@ -17,8 +18,8 @@ class GpuDoctor(CommandCase):
     def checks(self, *words, **variables):
         """The findings about CUDA, by subject."""
         self.command = COMMAND  # Its core is a real one.
-        _, output, errors = self.spillway("doctor", "--skip-disks", "--nvme", self.root / "work", "--json", *words,
-                                          **{"EMU_CUDA_DEVICES": "2", **variables})
+        self.status, output, errors = self.spillway("doctor", "--skip-disks", "--nvme", self.root / "work", "--json",
+                                                    *words, **{"EMU_CUDA_DEVICES": "2", **variables})
         self.assertEqual(errors, "")
         return {check["subject"]: check for check in json.loads(output)["checks"]
                 if check["subject"].lower().startswith(("cuda", "budget of cuda", "gpudirect", "nccl"))}
@@ -107,7 +108,7 @@ class GpuDoctor(CommandCase):
                          "CUDA 13: take a LibTorch that was built for CUDA 13 (cu130)")
 
     def test_gives_one_reason_where_there_are_none(self):
-        for variables, reason in (({"EMU_CUDA_DRIVER": "0"}, "no driver of NVIDIA is loaded: install"),
+        for variables, reason in (({"EMU_CUDA_DRIVER": "0"}, NO_DRIVER),
                                   ({"EMU_CUDA_DRIVER": "12.8"}, "the driver of NVIDIA serves CUDA up to 12.8"),
                                   ({"EMU_CUDA_DEVICES": "0"}, "the driver of NVIDIA sees no GPU"),
                                   ({"CUDA_VISIBLE_DEVICES": ""}, "CUDA_VISIBLE_DEVICES is empty"),
@@ -116,7 +117,30 @@ class GpuDoctor(CommandCase):
             self.assertEqual(list(found), ["CUDA"], variables)
             self.assertEqual(found["CUDA"]["verdict"], "warning")
             self.assertEqual(found["CUDA"]["value"], "no GPU can be used; trainers run on the CPU")
-            self.assertTrue(found["CUDA"]["mend"].startswith(reason), found)
+            self.assertRegex(found["CUDA"]["mend"], f"^{reason}")
+
+    def test_calls_it_a_problem_where_gpus_are_asked_for(self):
+        hidden = {"CUDA_VISIBLE_DEVICES": ""}
+        torch = {"SPILLWAY_LIBTORCH_DIR": str(EMULATED / "torch")}
+        of_cpu = {"SPILLWAY_LIBTORCH_DIR": os.environ["SPILLWAY_TEST_LIBTORCH"], "PATH": "/none"}
+        none = "no GPU can be used; trainers run on the CPU, although "
+        budget, given = "there is a budget for cuda", "the program is given cuda:0"
+        for_cuda = r"the program's LibTorch is for CUDA \(if it .*: --budget cpu=auto\)"
+        for words, variables, value in (
+                (("--budget", "cuda=4GiB"), {**torch, "EMU_CUDA_DRIVER": "0"}, none + budget),
+                (("--budget", "cuda=4GiB"), {**torch, **hidden}, none + budget),
+                (("--", PROGRAM, "--device", "cuda:0"), {"EMU_CUDA_DRIVER": "12.8"}, none + given),
+                (("--", PROGRAM), hidden, none + for_cuda),
+                (("--budget", "cuda=4GiB"), of_cpu, f"LibTorch is for the CPU alone, although {budget}")):
+            check = self.checks(*words, **variables)["CUDA"]
+            self.assertEqual(check["verdict"], "problem", words)
+            self.assertRegex(check["value"], f"^{value}$")
+            self.assertNotEqual(check["mend"], "")
+            self.assertEqual(self.status, 1)
+        for words in (("--", PROGRAM), ("--budget", "cpu=4GiB", "--", PROGRAM)):
+            variables = {} if len(words) == 2 else hidden
+            check = self.checks(*words, EMU_CUDA_DEVICES="0", **variables)["CUDA"]
+            self.assertEqual(check["verdict"], "warning", words)
 
     def test_outlives_a_driver_that_crashes(self):
         check = self.of_folder(EMU_CUDA_GRAIN="odd")["CUDA"]  # Ends the process.

@@ -13,28 +13,25 @@ namespace spillway::cli {
 namespace {
 
 using nlohmann::json;
-using ::testing::AllOf;
-using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
 
 /// The chain of six layers and a loss on a node of V100s.
 class JobMachine : public PlanningCommand {
  protected:
-  PlanOptions job() const {
-    PlanOptions options;
-    options.common.profile = profile_;
-    options.job.ranks = "4";
-    options.job.micro_batches = "8";
-    options.job.schedule = "1f1b";
-    options.job.topology = SPILLWAY_TEST_CLUSTERS "/abci_v100.json";
+  JobOptions job() const {
+    JobOptions options;
+    options.profile = profile_;
+    options.request.ranks = 4;
+    options.micro_batches = 8;
+    take_schedule("1f1b", options.request);
+    options.cluster = SPILLWAY_TEST_CLUSTERS "/abci_v100.json";
     return options;
   }
 
   /// With too little memory for all stashes.
-  PlanOptions tight_job() const {
-    PlanOptions options = job();
+  JobOptions tight_job() const {
+    JobOptions options = job();
     const auto peak = told(options)["peak_bytes"].get<std::uint64_t>();
-    options.job.device_memory = std::to_string(peak * 2 / 3 >> 10) + "KiB";
+    options.request.device_memory = Bytes(peak * 2 / 3);
     return options;
   }
 
@@ -61,7 +58,7 @@ TEST_F(JobMachine, HasTheDocumentedKeysAndNoOthers) {
 }
 
 TEST_F(JobMachine, TakesWhatTheDescriptionSays) {
-  PlanOptions options = job();
+  JobOptions options = job();
   const json plan = told(options);
   EXPECT_EQ(plan["device_memory_bytes"], (16160_MiB).count());
   EXPECT_EQ(plan["hosts"]["ranks_per_host"], 4);
@@ -69,31 +66,25 @@ TEST_F(JobMachine, TakesWhatTheDescriptionSays) {
   EXPECT_EQ(plan["machine"]["cluster"], "abci-v100");
   EXPECT_EQ(plan["machine"]["nodes"], 1);
   EXPECT_EQ(plan["machine"]["speed_over_profile"], nullptr);
-  options.job.topology.clear();
+  options.cluster.clear();
   EXPECT_GT(plan["step_seconds"], told(options)["step_seconds"]) << "messages take time there";
   // A pipeline in a node shares nothing but the ends of its messages.
   EXPECT_NEAR(plan["machine"]["step_seconds"].get<double>(), plan["step_seconds"].get<double>(),
               0.01 * plan["step_seconds"].get<double>());
-  EXPECT_THAT(this->plan(job()),
-              AllOf(HasSubstr("150.00 GB/s between ranks"), HasSubstr("6.00 GB/s to each host"),
-                    HasSubstr("abci-v100: 1 of its 1088 nodes of 4 Tesla V100"),
-                    HasSubstr("does not say how fast its devices are"), HasSubstr("NVLink")));
 }
 
 TEST_F(JobMachine, DividesTimesByTheSpeedThatTheDescriptionNames) {
-  PlanOptions options = job();
+  JobOptions options = job();
   const double slow = told(options)["step_seconds"];
-  options.job.topology =
-      edited_cluster("\"flops_per_second\": 71.9e12", "\"speed_over_profile\": 10");
+  options.cluster = edited_cluster("\"flops_per_second\": 71.9e12", "\"speed_over_profile\": 10");
   const json plan = told(options);
   EXPECT_NEAR(plan["step_seconds"].get<double>(), slow / 10, 0.05 * slow / 10);
   EXPECT_EQ(plan["machine"]["speed_over_profile"], 10.0);
-  EXPECT_THAT(this->plan(options), HasSubstr("on devices 10 times as fast"));
 }
 
 TEST_F(JobMachine, ChoosesWhatIsFastestThere) {
-  PlanOptions options = job();
-  options.job.schedule = "auto";
+  JobOptions options = job();
+  take_schedule("auto", options.request);
   const json plan = told(options);
   const json& runs = plan["machine"]["runs"];
   ASSERT_GE(runs.size(), 12U);
@@ -102,15 +93,14 @@ TEST_F(JobMachine, ChoosesWhatIsFastestThere) {
   EXPECT_EQ(runs[0]["step_seconds"], plan["machine"]["step_seconds"]);
   for (std::size_t i = 1; i < runs.size(); ++i)
     EXPECT_LE(runs[i - 1]["step_seconds"], runs[i]["step_seconds"]);
-  EXPECT_THAT(this->plan(options), ContainsRegex("The fastest of [0-9]+ plans on the machine"));
 }
 
 TEST_F(JobMachine, ComparesOnTheMachine) {
-  PlanOptions options = job();
-  options.job.data_parallel = "2";
-  options.job.ranks = "8";  // Two nodes, whose cards the sums of all stages share.
+  JobOptions options = job();
+  options.request.data_parallel = 2;
+  options.request.ranks = 8;  // Two nodes, whose cards the sums of all stages share.
   const json plan = told(options);
-  options.job.compare = true;
+  options.compare = true;
   const json with = told(options);
   double last = 0.0;
   for (const json& row : with) {
@@ -123,9 +113,7 @@ TEST_F(JobMachine, ComparesOnTheMachine) {
     EXPECT_EQ(row["machine"]["step_seconds"], plan["machine"]["step_seconds"]);
     EXPECT_EQ(row["step_seconds"], plan["step_seconds"]);
   }
-  EXPECT_THAT(this->plan(options),
-              AllOf(HasSubstr("those that abci-v100 leaves a rank"), HasSubstr("swaps to")));
-  options.job.topology.clear();
+  options.cluster.clear();
   const json without = told(options);
   EXPECT_EQ(with.size(), without.size());
   EXPECT_FALSE(without[0].contains("machine"));
@@ -133,9 +121,9 @@ TEST_F(JobMachine, ComparesOnTheMachine) {
 }
 
 TEST_F(JobMachine, ComparesPartitionersWithTheScheduleThatIsFastestThere) {
-  PlanOptions options = job();
-  options.job.schedule.clear();
-  options.job.compare = true;
+  JobOptions options = job();
+  take_schedule("auto", options.request);
+  options.compare = true;
   const json rows = told(options);
   std::set<std::string> schedules;
   for (const json& row : rows)
@@ -152,7 +140,7 @@ TEST_F(JobMachine, ComparesPartitionersWithTheScheduleThatIsFastestThere) {
 }
 
 TEST_F(JobMachine, HoldsHostsAgainstTheirMemory) {
-  PlanOptions options = tight_job();
+  JobOptions options = tight_job();
   const json ample = told(options);
   EXPECT_EQ(ample["hosts"]["swaps_to"], "hosts");
   EXPECT_GT(ample["hosts"]["peak_bytes"], 0);
@@ -161,76 +149,38 @@ TEST_F(JobMachine, HoldsHostsAgainstTheirMemory) {
   std::uint64_t sum = 0;
   for (const json& rank : ample["per_rank"]) sum += rank["host_bytes"].get<std::uint64_t>();
   EXPECT_EQ(ample["hosts"]["peak_bytes"], sum) << "all ranks are on one node";
-  EXPECT_THAT(plan(options), AllOf(HasSubstr(" of 376 GiB on the fullest one"),
-                                   HasSubstr("4 neighbouring ranks on each")));
-  options.common.rates.host_memory = "1MiB";
+  options.rates.host_memory = 1_MiB;
   EXPECT_EQ(told(options)["hosts"]["swaps_to"], "disks");
-  options.job.topology = edited_cluster("\"disks\": 1,", "\"disks\": 0,");
-  EXPECT_THAT(plan_refusal(options), HasSubstr("the ranks of host 0 would swap"));
 }
 
 TEST_F(JobMachine, GoesOnToDisksWithoutADescription) {
-  PlanOptions options = tight_job();
-  options.job.topology.clear();
-  RateOptions& rates = options.common.rates;
-  rates.link_out = "8", rates.link_in = "9", rates.host_memory = "1GiB";
+  JobOptions options = tight_job();
+  options.cluster.clear();
+  RateOptions& rates = options.rates;
+  rates.link_out = 8e9, rates.link_in = 9e9, rates.host_memory = 1_GiB;
   const json ample = told(options);
   EXPECT_EQ(ample["hosts"]["swaps_to"], "hosts");
   EXPECT_EQ(ample["hosts"]["ranks_per_host"], 1);
   EXPECT_EQ(ample["hosts"]["memory_bytes"], (1_GiB).count());
-  EXPECT_THAT(plan(options), HasSubstr("every rank on a host of its own"));
-  rates.host_memory = "2MiB";
+  rates.host_memory = 2_MiB;
   const json small = told(options);  // It recomputes instead.
   EXPECT_GT(small["step_seconds"], ample["step_seconds"]);
   for (const json& rank : small["per_rank"]) EXPECT_LE(rank["host_bytes"], (2_MiB).count());
-  rates.disk_out = "8", rates.disk_in = "9";
-  options.job.ranks_per_host = "1";
+  rates.disk_out = 8e9, rates.disk_in = 9e9;
+  options.ranks_per_host = 1;
   const json behind = told(options);
   EXPECT_EQ(behind["hosts"]["swaps_to"], "disks");
   EXPECT_DOUBLE_EQ(behind["step_seconds"].get<double>(), ample["step_seconds"].get<double>());
-  rates.disk_out = "0.1", rates.disk_in = "0.1";  // Slower than to recompute.
+  rates.disk_out = 0.1e9, rates.disk_in = 0.1e9;  // Slower than to recompute.
   EXPECT_EQ(told(options)["step_seconds"], small["step_seconds"]);
 }
 
-TEST_F(JobMachine, RefusesWhatTheMachineDoesNotHave) {
-  const auto refused = [&](const auto& change) {
-    PlanOptions options = job();
-    change(options);
-    return plan_refusal(options);
-  };
-  EXPECT_THAT(refused([](PlanOptions& w) { w.job.link = "10"; }),
-              HasSubstr("--link 10 has no place beside --topology"));
-  EXPECT_THAT(refused([](PlanOptions& w) { w.common.rates.disk_out = "2"; }),
-              HasSubstr("--disk-out 2 has no place beside --topology"));
-  EXPECT_THAT(refused([](PlanOptions& w) { w.job.device_memory = "80GB"; }),
-              HasSubstr("--device-memory 80GB is more than a Tesla V100-SXM2-16GB of abci-v100 "
-                        "has: 15.8 GiB"));
-  EXPECT_THAT(refused([](PlanOptions& w) { w.common.rates.host_memory = "1TiB"; }),
-              HasSubstr("--host-memory 1TiB is more than a node of abci-v100 has: 376 GiB"));
-  EXPECT_THAT(refused([](PlanOptions& w) {
-                w.common.rates.link_out = "100", w.common.rates.link_in = "50";
-              }),
-              HasSubstr("--link-out 100 and --link-in 50 are more than a device of abci-v100"));
-  EXPECT_THAT(refused([](PlanOptions& w) { w.job.ranks = "8192"; }),
-              HasSubstr("8192 ranks are more than the 4352 devices of cluster abci-v100"));
-  EXPECT_THAT(refused([](PlanOptions& w) { w.job.topology = "abci"; }),
-              HasSubstr("--topology abci is no file"));
-  EXPECT_THAT(refused([](PlanOptions& w) { w.job.topology = w.common.profile; }),
-              HasSubstr("chain.profile.json"));
-  EXPECT_THAT(refused([](PlanOptions& w) { w.out = w.job.topology; }), HasSubstr("--topology"));
-  EXPECT_THAT(refused([&](PlanOptions& w) {
-                w.job.topology = edited_cluster("\"nics\": 2", "\"nics\": 0");
-              }),
-              HasSubstr("no network card that connects them"));
-}
-
 TEST_F(JobMachine, SlowsItsLinksAndDisksDown) {
-  PlanOptions options = tight_job();
+  JobOptions options = tight_job();
   const json fast = told(options);
-  options.common.rates.link_out = options.common.rates.link_in = "0.5";
+  options.rates.link_out = options.rates.link_in = 0.5e9;
   const json slow = told(options);
   EXPECT_GT(slow["step_seconds"], fast["step_seconds"]);
-  EXPECT_THAT(plan(options), HasSubstr("0.50 GB/s to each host"));
 }
 
 }  // namespace

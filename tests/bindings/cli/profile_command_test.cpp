@@ -14,7 +14,6 @@ TEST(SplitProfileArguments, KeepsItsOwnOptionsFromTheProgram) {
       {"--out", "p.json", "--budget", "4GiB", "--steps", "5", "./trainer", "--steps", "9"});
   EXPECT_EQ(split.options, (Words{"--out", "p.json", "--budget", "4GiB", "--steps", "5"}));
   EXPECT_EQ(split.program, (Words{"./trainer", "--steps", "9"}));
-  EXPECT_FALSE(split.imports);
 }
 
 TEST(SplitProfileArguments, SplitsAtTheDashes) {
@@ -33,11 +32,10 @@ TEST(SplitProfileArguments, RefusesAnOptionWithoutItsValue) {
   EXPECT_THROW(split_profile_arguments({"--out", "--steps", "3", "./trainer"}), ConfigError);
 }
 
-TEST(SplitProfileArguments, HasNoProgramWhenItImports) {
-  const auto split = split_profile_arguments({"--import", "dtr", "a.log", "--out", "p"});
-  EXPECT_TRUE(split.imports);
-  EXPECT_EQ(split.options, (Words{"--import", "dtr", "a.log", "--out", "p"}));
-  EXPECT_TRUE(split_profile_arguments({"--out", "p", "--import=dtr", "a.log"}).imports);
+TEST(ImportsTrace, LooksBeforeTheProgram) {
+  EXPECT_TRUE(imports_trace({"--import", "dtr", "a.log", "--out", "p"}));
+  EXPECT_TRUE(imports_trace({"--out", "p", "--import=dtr", "a.log"}));
+  EXPECT_FALSE(imports_trace({"--out", "p", "--", "./trainer", "--import"}));
 }
 
 }  // namespace

@@ -2,14 +2,15 @@
 
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
+
+#include "finding_rows.h"
+#include "support/golden_text.h"
 
 namespace spillway::cli {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
@@ -37,98 +38,67 @@ JobFacts good_job() {
   return job;
 }
 
-Finding finding_of(const JobFacts& job, const std::string& subject) {
-  for (const Finding& finding : check_job(job))
-    if (finding.subject == subject) return finding;
-  return {};
+using Change = std::function<void(JobFacts&)>;
+
+Change each_rank(std::function<void(RankFacts&)> change) {
+  return [=](JobFacts& job) {
+    for (RankFacts& facts : job.ranks) change(facts);
+  };
 }
 
-std::string warning_of(const JobFacts& job, const std::string& subject) {
-  const Finding finding = finding_of(job, subject);
-  EXPECT_EQ(finding.verdict == Verdict::kWarning, !finding.mend.empty());
-  return finding.mend;
-}
+const std::vector<std::pair<std::string, Change>> kOtherJobs = {
+    {"a launcher that counts otherwise", [](JobFacts& job) { job.ranks[3].ranks_here = 4; }},
+    {"more threads than cores", each_rank([](RankFacts& facts) { facts.threads = 2; })},
+    {"threads of ranks that are not bound", each_rank([](RankFacts& facts) {
+       facts.threads = 2;
+       facts.cores = {0, 1, 2, 3};
+     })},
+    {"less time than cores", each_rank([](RankFacts& facts) {
+       facts.threads = 2;
+       facts.cores = {0, 1, 2, 3};
+       facts.quota = 1.5;
+     })},
+    // On hosts of two cores and more, by mistake.
+    {"ranks that were bound to one core",
+     [](JobFacts& job) {
+       job.ranks[2].cores = job.ranks[3].cores = {5};
+       job.ranks.push_back(rank_on("b", 3, {6, 7}));
+     }},
+    {"ranks that share a core",
+     [](JobFacts& job) {
+       job.ranks[2].cores = {0, 1};
+     }},
+    {"GPUs enough", [](JobFacts& job) { job.ranks[0].gpus = job.ranks[2].gpus = 2; }},
+    {"more ranks than GPUs",
+     [](JobFacts& job) {
+       job.ranks[0].gpus = 2;
+       job.ranks[2].gpus = 1;
+     }},
+    {"different threads",
+     [](JobFacts& job) {
+       job.ranks[1].cores = {1, 2};
+       job.ranks[1].threads = 2;
+     }},
+    {"budgets that are too much together",
+     each_rank([](RankFacts& facts) { facts.budget = 9_GiB; })},
+    {"a clock that is far off", [](JobFacts& job) { job.links[1].clock_offset_seconds = -90.0; }},
+    {"a link that is slower than others",
+     [](JobFacts& job) {
+       for (const char* host : {"c", "d"}) job.ranks.push_back(rank_on(host, 1, {0}));
+       job.links.push_back({0, 4, 2e-5, 1.1e9, 0.0, 0.0});
+       job.links.push_back({2, 5, 2e-5, 0.1e9, 0.0, 0.0});
+     }},
+};
 
-TEST(CheckJob, IsContentWithAGoodOne) {
-  for (const Finding& finding : check_job(good_job())) {
-    EXPECT_EQ(finding.verdict, Verdict::kOk) << finding.subject << ": " << finding.mend;
-    EXPECT_EQ(finding.mend, "");
+TEST(CheckJob, IsWhatItsFileShows) {
+  GoldenText golden(SPILLWAY_TEST_GOLDEN "/rank_findings.txt");
+  const std::string good = rows_of(check_job(good_job()));
+  golden.add("a good job", good);
+  for (const auto& [heading, change] : kOtherJobs) {
+    JobFacts job = good_job();
+    change(job);
+    golden.add_difference(heading, good, rows_of(check_job(job)));
   }
-  EXPECT_EQ(finding_of(good_job(), "MPI").value, "MPICH 4, /lib/libmpi.so (ABI of MPICH)");
-  EXPECT_EQ(finding_of(good_job(), "ranks").value, "4 ranks on 2 hosts: 2 on a, 2 on b");
-  EXPECT_EQ(finding_of(good_job(), "clocks").value, "b +300 µs ± 20 µs from a");
-  EXPECT_EQ(finding_of(good_job(), "links of hosts").value, "latency 20.0 µs, 1.00 GB/s");
-  EXPECT_THAT(finding_of(good_job(), "links in a host").value,
-              HasSubstr("6.00 GB/s (medians of 2 pairs; 5.00 GB/s to 7.00 GB/s)"));
-}
-
-TEST(CheckJob, WarnsOfALauncherThatCountsOtherwise) {
-  JobFacts job = good_job();
-  job.ranks[3].ranks_here = 4;
-  EXPECT_THAT(warning_of(job, "ranks"), AllOf(HasSubstr("rank 3 of 4 ranks on b, and 2 are there"),
-                                              HasSubstr("MPI_LOCALNRANKS=2")));
-}
-
-TEST(CheckJob, WarnsOfMoreThreadsThanCores) {
-  JobFacts job = good_job();
-  for (RankFacts& facts : job.ranks) facts.threads = 2;
-  EXPECT_THAT(warning_of(job, "cores of ranks"),
-              AllOf(HasSubstr("4 threads of 2 ranks on a are more than 2 cores"),
-                    HasSubstr("OMP_NUM_THREADS=1")));
-  for (RankFacts& facts : job.ranks) facts.cores = {0, 1, 2, 3};  // Not bound.
-  EXPECT_EQ(warning_of(job, "cores of ranks"), "");
-  for (RankFacts& facts : job.ranks) facts.quota = 1.5;
-  EXPECT_THAT(warning_of(job, "cores of ranks"),
-              AllOf(HasSubstr("the time of 1.5 cores"), HasSubstr("start fewer ranks")));
-}
-
-TEST(CheckJob, WarnsOfRanksThatWereBoundToTheSameCores) {
-  JobFacts job = good_job();
-  job.ranks[2].cores = job.ranks[3].cores = {5};  // On hosts of two cores and more, by mistake.
-  job.ranks.push_back(rank_on("b", 3, {6, 7}));
-  EXPECT_THAT(warning_of(job, "cores of ranks"),
-              HasSubstr("ranks on b are bound to 1 core and have 2 threads"));
-  job = good_job();
-  job.ranks[2].cores = {0, 1};
-  EXPECT_THAT(warning_of(job, "cores of ranks"), HasSubstr("ranks 2, 3 on b share core 1"));
-}
-
-TEST(CheckJob, WarnsOfMoreRanksThanGpus) {
-  JobFacts job = good_job();
-  job.ranks[0].gpus = job.ranks[2].gpus = 2;
-  EXPECT_EQ(warning_of(job, "ranks"), "");
-  job.ranks[2].gpus = 1;
-  EXPECT_THAT(warning_of(job, "ranks"), HasSubstr("rank 3 is number 2 on b, which has 1 GPU: "));
-}
-
-TEST(CheckJob, WarnsOfRanksWithDifferentThreads) {
-  JobFacts job = good_job();
-  job.ranks[1].cores = {1, 2};
-  job.ranks[1].threads = 2;
-  EXPECT_THAT(warning_of(job, "cores of ranks"), HasSubstr("the same number of threads"));
-}
-
-TEST(CheckJob, WarnsOfBudgetsThatAreTooMuchTogether) {
-  JobFacts job = good_job();
-  for (RankFacts& facts : job.ranks) facts.budget = 9_GiB;
-  EXPECT_THAT(
-      warning_of(job, "budget of ranks"),
-      HasSubstr("budgets of 2 ranks on a are 18.0 GiB together, and they may use 16.0 GiB"));
-}
-
-TEST(CheckJob, WarnsOfAClockThatIsFarOff) {
-  JobFacts job = good_job();
-  job.links[1].clock_offset_seconds = -90.0;
-  EXPECT_THAT(warning_of(job, "clocks"), HasSubstr("the clock of b is 90 s off"));
-}
-
-TEST(CheckJob, WarnsOfALinkThatIsSlowerThanOthers) {
-  JobFacts job = good_job();
-  for (const char* host : {"c", "d"}) job.ranks.push_back(rank_on(host, 1, {0}));
-  job.links.push_back({0, 4, 2e-5, 1.1e9, 0.0, 0.0});
-  job.links.push_back({2, 5, 2e-5, 0.1e9, 0.0, 0.0});
-  EXPECT_THAT(warning_of(job, "links of hosts"),
-              HasSubstr("ranks 2, 5 (b and d) have 0.10 GB/s only"));
 }
 
 TEST(FindingsOfOthers, AreThoseThatAreNotOkEachOnce) {

@@ -8,8 +8,13 @@ namespace spillway::cli {
 namespace {
 
 Launcher rank_of_two(std::uint32_t number) {
-  return {
-      .name = {}, .variable = {}, .rank = number, .ranks = 2, .ranks_here = 2, .rank_here = number};
+  return {.name = {},
+          .variable = {},
+          .rank_variable = {},
+          .rank = number,
+          .ranks = 2,
+          .ranks_here = 2,
+          .rank_here = number};
 }
 
 TEST(RankGpu, IsThatOfItsNumberOnItsHost) {
@@ -29,16 +34,27 @@ TEST(RankGpu, StaysWhereNoneOrOneIsNamed) {
 }
 
 TEST(RankGpu, StaysWhereARankIsAloneOrNotNumbered) {
+  EXPECT_FALSE(gpu_of_rank({.name = {},
+                            .variable = {},
+                            .rank_variable = {},
+                            .rank = 1,
+                            .ranks = 2,
+                            .ranks_here = 1,
+                            .rank_here = 0},
+                           nullptr));
   EXPECT_FALSE(gpu_of_rank(
-      {.name = {}, .variable = {}, .rank = 1, .ranks = 2, .ranks_here = 1, .rank_here = 0},
+      {.name = {}, .variable = {}, .rank_variable = {}, .rank = 1, .ranks = 2, .ranks_here = 2},
       nullptr));
-  EXPECT_FALSE(
-      gpu_of_rank({.name = {}, .variable = {}, .rank = 1, .ranks = 2, .ranks_here = 2}, nullptr));
 }
 
 TEST(RankGpu, ThatIsNotThereIsRefused) {
-  const Launcher third{
-      .name = {}, .variable = {}, .rank = 2, .ranks = 3, .ranks_here = 3, .rank_here = 2};
+  const Launcher third{.name = {},
+                       .variable = {},
+                       .rank_variable = {},
+                       .rank = 2,
+                       .ranks = 3,
+                       .ranks_here = 3,
+                       .rank_here = 2};
   EXPECT_THROW(static_cast<void>(gpu_of_rank(third, "0,1")), ConfigError);
 }
 

@@ -1,4 +1,4 @@
-"""The page that explains what `plan --ranks` prints shows what it prints."""
+"""The page that explains what `plan-job` prints shows what it prints."""
 import pathlib
 import re
 import unittest
@@ -47,7 +47,7 @@ class ReadingAPlan(CommandCase):
             self.assertEqual((code, errors), (0, ""), line)
             outputs.append(output)
         self.assertEqual(shape_of(outputs[-1]), shape_of(blocks_of("text")[0]))
-        code, _, errors = self.spillway("plan", "--check", "vgg16.job.json")
+        code, _, errors = self.spillway("check", "vgg16.job.json")
         self.assertEqual((code, errors), (0, ""))
 
 

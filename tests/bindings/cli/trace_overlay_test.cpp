@@ -162,7 +162,7 @@ TEST(TraceOverlay, PassesOverStepsOfOtherKinds) {
     overlay(predicted.step, predicted.trace, run, "run.json");
     FAIL() << "accepted";
   } catch (const PlanError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("run.json: none of its 2 whole steps has the"));
+    EXPECT_THAT(error.what(), HasSubstr("run.json: of its 2 whole steps none has the"));
   }
 }
 

@@ -81,8 +81,8 @@ class DoctorCase(RanksCase):
                               "--batch", "4", "--context", "128", "--width", "256", "--heads", "2", "--layers", "2",
                               "--steps", "5")
         self.assertEqual(recorded.returncode, 0, recorded.stderr)
-        run = self.start(PLANNING, "plan", "profile.json", "--ranks", ranks, "--micro-batches", "4",
-                         "--topology", "machine.json", "--json")
+        run = self.start(PLANNING, "plan-job", "profile.json", "--ranks", ranks, "--micro-batches", "4",
+                         "--cluster", "machine.json", "--json")
         self.assertEqual(run.returncode, 0, run.stderr)
 
     def check_two_hosts(self):

@@ -24,8 +24,8 @@ class Refusals(RanksCase):
         return self.start(mpi_launcher(self, "MPICH"), "-n", "1", *first, ":", "-n", "1", *second)
 
     def test_ranks_that_do_not_divide(self):
-        self.check_refused(self.split(3, "--replicas", "2"), "--replicas 2: the 3 ranks .* do not divide")
-        self.check_refused(self.split(3, "--shards", "2"), "--shards 2: the 3 ranks .* do not divide")
+        self.check_refused(self.split(3, "--replicas", "2"), "--replicas 2: a job of 3 ranks does not divide")
+        self.check_refused(self.split(3, "--shards", "2"), "--shards 2: a job of 3 ranks does not divide")
         self.check_refused(self.split(2, "--stages", "3"), "--stages 3: .* 2 ranks compute 2 stages")
 
     def test_an_unknown_schedule(self):

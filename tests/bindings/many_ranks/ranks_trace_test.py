@@ -105,7 +105,7 @@ class Trace(RanksCase):
     def test_has_the_lanes_of_a_plan(self):
         made = self.start(COMMAND, "profile", "--out", "step.json", "--", *TRAINER[:7], "--steps", "6")
         self.assertEqual(made.returncode, 0, made.stderr)
-        for words in (("plan", "step.json", "--ranks", "2", "--schedule", "1f1b", "--data-parallel", "1",
+        for words in (("plan-job", "step.json", "--ranks", "2", "--schedule", "1f1b", "--replicas", "1",
                        "--micro-batches", "4", "--out", "plan.json"),
                       ("simulate", "plan.json", "--cluster", "abci_v100", "--trace", "plan.trace.json")):
             done = self.start(COMMAND, *words)

@@ -4,6 +4,7 @@ import unittest
 
 from mpi_launchers import mpi_launcher
 from page_lines import PageLines, lines_of
+from slow_cases import slow
 
 
 class RanksLines(PageLines):
@@ -32,11 +33,13 @@ class RanksLines(PageLines):
     def test_of_brain_unet(self):
         self.check_rows("".join(self.check_example("brain_unet")), (2, 4, 2))
 
+    @slow
     def test_of_shards(self):
         self.require_data_of("brain_unet")
         told = self.run_line(" && ".join(f"{{ {line}; }}" for line in lines_of("brain_unet in shards")))
         self.check_rows("".join(told), (4, 4))
 
+    @slow
     def test_of_photo_net(self):
         self.check_rows("".join(self.check_example("photo_net")), (2, 4, 2))
 

@@ -117,12 +117,27 @@ class CudaSplit(CudaCase):
     def test_ranks_may_share_a_gpu(self):
         """Where the user says so: the plain run sees one, too."""
         plain = self.run_plain(TRAINER, "gpt", 1)
-        split = self.run_split(2, TRAINER, "gpt", 1, options=["--log-level", "info"], CUDA_VISIBLE_DEVICES="0")
+        split = self.run_split(2, TRAINER, "gpt", 1, budget="cuda=auto,cpu=4GiB", options=["--log-level", "info"],
+                               CUDA_VISIBLE_DEVICES="0")
         self.check_same(plain, split)
         self.assertRegex(split.errors, "info: .* by way of the host: ranks 0 and 1 have the same GPU")
+        self.assertRegex(split.errors,
+                         "cuda:0: budget .*: auto: 8.00 GiB free of 8.00 GiB for 2 ranks, less 512 MiB reserve each")
         for row in split.statistics["ranks"]:
             self.assertGreater(row["gpu_staged_bytes"], 0, row)
             self.assertEqual(row["gpu_sent_bytes"], 0, row)
+            self.assertEqual(row["gpu_budget_bytes"], 7 << 29)
+
+    def test_ranks_with_gpus_of_their_own_have_all_of_them(self):
+        split = self.run_split(2, TRAINER, "gpt", 1, budget="cuda=auto,cpu=4GiB", **GPUS)
+        self.assertEqual(split.code, 0, split.said)
+        self.assertEqual([row["gpu_budget_bytes"] for row in split.statistics["ranks"]], [7 << 30] * 2)
+
+    def test_a_refusal_is_told_once_with_its_rank(self):
+        split = self.run_split(2, TRAINER, "gpt", 1, options=["--update", "host"], **GPUS)
+        self.assertNotEqual(split.code, 0)
+        told = re.findall(r"\[spillway( \d)?\] error: --update host is not for --split", split.errors)
+        self.assertIn(told, ([" 0"], [" 1"]), split.errors)
 
 
     def process_of(self, job, rank):

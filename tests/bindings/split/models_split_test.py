@@ -34,6 +34,7 @@ class ModelsCase(PythonCase):
 
 
 class Data(ModelsCase):
+    @slow
     def test_that_require_gradients_leave_the_model_divided(self):
         for trainer in ("physics", "penalty", "attacked,5"):
             split = self.check_work(trainer)

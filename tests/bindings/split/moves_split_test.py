@@ -81,18 +81,18 @@ class Plans(ExampleCase):
 
     def plan(self, *options):
         self.command("profile", "--out", "step.json", "--", TEXT_GPT, "--preset", "tiny", "--steps", "6")
-        self.command("plan", "step.json", "--ranks", "2", "--micro-batches", "4", "--out", "plan.json", *options)
+        self.command("plan-job", "step.json", "--ranks", "2", "--micro-batches", "4", "--out", "plan.json", *options)
         return self.room / "plan.json"
 
     def test_cut_the_model_from_the_first_step_on(self):
-        plan = self.plan("--schedule", "1f1b", "--data-parallel", "1")
+        plan = self.plan("--schedule", "1f1b", "--replicas", "1")
         split = self.run_split(2, *WORDS, options=["--plan", plan, "--rebalance", "off"])
         self.check_same(self.run_plain(*WORDS), split, archives=["checkpoint.pt"])
         self.assertEqual([rank["stages"] for rank in split.statistics["ranks"]], [[0], [1]])
 
     @slow
     def test_place_it_as_their_schedule_does(self):
-        plan = self.plan("--schedule", "gems-mast", "--data-parallel", "1")
+        plan = self.plan("--schedule", "gems-mast", "--replicas", "1")
         split = self.run_split(2, *WORDS, options=["--plan", plan])
         self.check_same(self.run_plain(*WORDS), split, archives=["checkpoint.pt"])
         self.assertEqual([rank["stages"] for rank in split.statistics["ranks"]], [[0, 1], [0, 1]])

@@ -64,7 +64,7 @@ class Orders(PythonCase):
         if not profile.exists():
             self.command("profile", "--out", profile, "--", PYTHON, TRAINERS, f"equal_layers,{stages},1,6")
         plan = self.room / f"plan-{schedule}.json"
-        self.command("plan", profile, "--ranks", RANKS, "--schedule", schedule, "--data-parallel", "1",
+        self.command("plan-job", profile, "--ranks", RANKS, "--schedule", schedule, "--replicas", "1",
                      "--micro-batches", MICRO_BATCHES, "--out", plan)
         return plan
 

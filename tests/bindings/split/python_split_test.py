@@ -148,11 +148,13 @@ class Autograd(PythonCase):
     def test_hooks(self):
         self.check("hooks", "update_in_backward")
 
+    @slow
     def test_updates_in_hooks_are_steps(self):
         for trainer in ("update_in_backward", "hooks"):
             split = self.run_split(2, PYTHON, TRAINERS, trainer, name=trainer)
             self.assertEqual(split.statistics["ranks"][0]["steps"], 3, trainer)
 
+    @slow
     def test_short_floats(self):
         self.check("autocast", "bfloat16_and_master")
 
@@ -190,6 +192,7 @@ class Looks(PythonCase):
     def test_flags_hold_for_what_was_called_under_them(self):
         self.check("sets_flags")
 
+    @slow
     def test_by_numpy(self):
         self.check("numpy_reads", "kept_arrays")
 
@@ -242,6 +245,7 @@ class Processes(PythonCase):
     def test_of_a_data_loader(self):
         self.check("loader_processes")
 
+    @slow
     def test_of_a_data_loader_that_start_anew(self):
         self.check("loader_processes,spawn", "loader_processes,forkserver")
 
@@ -287,6 +291,7 @@ class Launchers(PythonCase):
 class LaunchersOfOpenMpi(PythonCase):
     mpi = "Open MPI"
 
+    @slow
     def test_are_not_seen(self):
         check_it_sees_none(self)
 

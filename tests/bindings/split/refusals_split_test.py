@@ -37,6 +37,7 @@ class Refusals(PythonCase):
     def test_a_seed_by_chance(self):
         self.check_end("seeded_by_chance", r"argument \d+ of call \d+, aten::\S+, differs between rank")
 
+    @slow
     def test_data_in_an_order_by_chance(self):
         for kind, variables in (("random", {}), ("numpy", {}), ("device", {}), ("set", {"PYTHONHASHSEED": "random"})):
             with self.subTest(kind):

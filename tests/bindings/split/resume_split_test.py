@@ -51,6 +51,7 @@ class Resume(ResumeCase):
 
 
 class Shares(ResumeCase):
+    @slow
     def test_are_all_that_ranks_hold(self):
         self.write("1280", "16")
         # 100 MiB of parameters, so 25 MiB for each rank; with states, gradients and room for an update 150 MiB.

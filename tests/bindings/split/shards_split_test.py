@@ -59,6 +59,7 @@ class Means(ShardsCase):
         self.check(2, 2, "adversarial", "saliency")
         self.check(4, 2, "adversarial", "saliency", name="4")
 
+    @slow
     def test_with_an_update_that_is_skipped(self):
         self.check(2, 2, "scaled")
         self.check(4, 2, "scaled", name="4")

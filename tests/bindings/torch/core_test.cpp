@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
@@ -112,6 +113,28 @@ TEST_F(WrongStart, IsToldInWordsOfTheFunction) {
   } catch (const std::runtime_error& error) {
     EXPECT_THAT(error.what(), HasSubstr("start(): budget: size without a unit: '4'"));
   }
+}
+
+TEST_F(WrongStart, LeavesAProgramWithoutSpillway) {
+  EXPECT_THROW(start("64MiB", {{"update", "host"}, {"dispatch-key", "record-function"}}),
+               std::runtime_error);
+  EXPECT_THROW(spillway::statistics(), std::runtime_error);
+  EXPECT_EQ(at::ones({1 << 20}).sum().item<float>(), 1 << 20);
+  start("64MiB");
+  const at::Tensor tensor = at::ones({1 << 20});
+  EXPECT_THAT(spillway::statistics().needed_bytes, Ge(tensor.nbytes()));
+}
+
+/// The part for CUDA is missing, or it finds in the library of that name nothing that it needs.
+TEST_F(WrongStart, BesideACudaThatCannotBeServedLeavesAProgramWithoutSpillway) {
+#ifdef SPILLWAY_C10_CUDA_NAME
+  ASSERT_NE(::dlopen(SPILLWAY_C10_CUDA_NAME, RTLD_NOW), nullptr) << ::dlerror();
+  EXPECT_THROW(start("cuda=64MiB,cpu=64MiB"), std::runtime_error);
+  EXPECT_THROW(spillway::statistics(), std::runtime_error);
+  EXPECT_EQ(at::ones({1 << 20}).sum().item<float>(), 1 << 20);
+#else
+  GTEST_SKIP() << "no headers of CUDA";
+#endif
 }
 
 class OlderThreads : public CoreCase {};

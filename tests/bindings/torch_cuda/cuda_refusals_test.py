@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 from clean_environment import clean_environment
-from small_gpu import SMALL_GPU
+from small_gpu import NO_DRIVER, SMALL_GPU
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[3] / "src/cmake/setup"))
 from budget_text import as_option, smallest_budget_in  # noqa: E402  pylint: disable=wrong-import-position
@@ -52,6 +52,11 @@ class CudaRefusals(unittest.TestCase):
                            "--nvme", f"ram:{ram},{self.folder}{limit}", "--stats", str(self.statistics_file())],
                           training, settings)
 
+    def run_by_shell(self, training):
+        """It does not tell that its program uses GPUs: what is wrong shows at the first tensor there."""
+        return self.start([COMMAND, "run", "--budget", "cuda=16GiB,cpu=4GiB", "--nvme", self.folder, "--", "/bin/sh",
+                           "-c", 'exec "$0" "$@"'], training, {})
+
     def statistics_file(self):
         return self.folder / "statistics.json"
 
@@ -69,20 +74,50 @@ class CudaRefusals(unittest.TestCase):
         gpu, = json.loads(self.statistics_file().read_text(encoding="utf-8"))["devices"]
         self.assertGreater(gpu["fetched_bytes"], 0)
 
+    def assert_refused_before_the_start(self, run, sentence):
+        self.assertEqual((run.returncode, run.stdout), (2, ""), run.stderr)
+        self.assertRegex(run.stderr, rf"\A\[spillway\] error: {sentence}.*\n\Z")
+
     def test_a_budget_larger_than_the_card(self):
-        self.assert_refused(self.run_with(16 << 30), "[spillway] error: ",
-                            "is larger than the memory of cuda:0 (Emulated GPU 0), 8.00 GiB")
+        larger = r"the budget cuda=16.0 GiB is larger than the memory of cuda:0 \(Emulated GPU 0\), 8.00 GiB"
+        self.assert_refused_before_the_start(self.run_with(16 << 30), larger)
+        run = self.run_by_shell(TRAINING)
+        self.assertEqual((run.returncode, run.stdout), (2, ""), run.stderr)
+        self.assertRegex(run.stderr, rf"\[spillway\] error: {larger}.*\n\Z")
+        # What the program has written until then, and what it does at its end, is not lost.
+        for how, written, code in (("writing", "begun\nat exit\n", 2), ("catching", "begun\ncaught\nat exit\n", 3)):
+            run = self.run_by_shell((how,))
+            self.assertEqual((run.returncode, run.stdout), (code, written), run.stderr)
+            self.assertRegex(run.stderr, rf"\A\[spillway\] error: {larger}.*\n\Z")
 
     def test_a_budget_of_a_gpu_that_is_not_there(self):
-        """It is refused when the first GPU is used, not told when hours have passed."""
+        """It is refused before the start, not told when hours have passed."""
         run = self.start([COMMAND, "run", "--budget", "cuda=48MiB,cuda:5=32MiB,cpu=4GiB", "--nvme", self.folder],
                          TRAINING, {"EMU_CUDA_DEVICES": "2"})
-        self.assert_refused(run, "[spillway] error: there is a budget for cuda:5, and the program sees 2 GPUs, from "
-                                 "cuda:0 on")
+        self.assert_refused_before_the_start(run, "there is a budget for cuda:5, and the program sees 2 GPUs, from "
+                                                  "cuda:0 on")
+
+    def test_more_ranks_than_gpus_share_them_out_where_all_see_the_same(self):
+        """Of torchrun, which tells no process what the others use."""
+        ranks = {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "::1",
+                 "MASTER_PORT": "1", "TORCHELASTIC_RUN_ID": "none"}
+        in_two, alone = "8.00 GiB for 2 ranks (4 on 2 GPUs), less ", "8.00 GiB, less "
+        warning = "where some share cuda:0, each takes 7.00 GiB of it for its own"
+        set_by_wrapper = ("/bin/sh", "-c", 'CUDA_VISIBLE_DEVICES=$LOCAL_RANK exec "$@"', "sh")
+        below_wrapper = ("/bin/sh", "-c", '"$@"; exit $?', "sh")
+        for gpus, before, history, is_warned in (("4", (), alone, False), ("2", (), in_two, False),
+                                                 ("2", below_wrapper, in_two, False),
+                                                 ("4", set_by_wrapper, alone, True)):
+            run = self.start([*before, COMMAND, "run", "--budget", "cuda=auto,cpu=4GiB", "--nvme", self.folder,
+                              "--stats", self.statistics_file()], TRAINING, {"EMU_CUDA_DEVICES": gpus, **ranks})
+            self.assertEqual(run.returncode, 0, run.stderr)
+            gpu, = json.loads(self.statistics_file().read_text(encoding="utf-8"))["devices"]
+            self.assertIn(history, gpu["budget_origin"])
+            self.assertEqual(warning in run.stderr, is_warned, run.stderr)
 
     def test_no_gpu_that_can_be_used(self):
         """The trainer takes the CPU then, as it does without the command."""
-        for settings, why in (({"EMU_CUDA_DRIVER": "0"}, "no driver of NVIDIA is loaded"),
+        for settings, why in (({"EMU_CUDA_DRIVER": "0"}, NO_DRIVER),
                               ({"CUDA_VISIBLE_DEVICES": ""}, "CUDA_VISIBLE_DEVICES is empty"),
                               ({"CUDA_VISIBLE_DEVICES": "9"}, "CUDA_VISIBLE_DEVICES=9 names no GPU that is there")):
             plain = self.start([], TRAINING, settings)
@@ -92,7 +127,8 @@ class CudaRefusals(unittest.TestCase):
             self.assertEqual(run.returncode, 0, run.stderr)
             self.assertEqual(run.stdout, plain.stdout)
             self.assertNotIn("error", run.stderr)
-            self.assertIn(f"warning: the budget of cuda had no effect: the program has used no GPU; {why}", run.stderr)
+            self.assertRegex(run.stderr,
+                             f"warning: the budget of cuda had no effect: the program has used no GPU; {why}")
             statistics = json.loads(self.statistics_file().read_text(encoding="utf-8"))
             self.assertEqual(statistics["devices"], [])
 

@@ -4,8 +4,12 @@
 //   STEPS [STEP]
 // Before STEP the GPU is lost, as by an error of its memory. Where there is no GPU it trains on the
 // CPU.
+//   spillway_cuda_trainer held TENSORS
+// Makes and frees tensors behind a function of the host that ends last.
 //   spillway_cuda_trainer shared
 // Hands a tensor to other processes.
+//   spillway_cuda_trainer writing|catching
+// Has something to write when it ends, also where it gets no tensor on a GPU.
 #include <ATen/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
@@ -21,7 +25,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -140,6 +146,38 @@ void share() {
   std::printf("shared %zu\n", shared.handle.size());
 }
 
+int write(bool catches) {
+  std::setvbuf(stdout, nullptr, _IOFBF, BUFSIZ);
+  std::printf("begun\n");
+  std::atexit([] { std::printf("at exit\n"); });
+  const auto use_gpu = [] { at::ones({1 << 17}, at::TensorOptions(at::kCUDA)); };
+  if (!catches) {
+    use_gpu();
+    return 0;
+  }
+  try {
+    use_gpu();
+  } catch (const std::exception&) {
+    std::printf("caught\n");
+    return 3;
+  }
+  return 0;
+}
+
+/// Nothing that the stream is given ends before all of it is given.
+void make_behind_what_does_not_end(int tensors) {
+  at::Tensor sum = at::zeros({1 << 17}, at::TensorOptions(at::kCUDA).dtype(at::kFloat));
+  sum.add_(at::cos(sum));  // The emulation waits for operators that it has not run before.
+  std::promise<void> end;
+  const auto wait = [](void* awaited) {
+    static_cast<std::promise<void>*>(awaited)->get_future().wait();
+  };
+  C10_CUDA_CHECK(cudaLaunchHostFunc(c10::cuda::getCurrentCUDAStream(), wait, &end));
+  for (int i = 0; i < tensors; ++i) sum.add_(at::cos(sum));
+  end.set_value();
+  std::printf("sum %016llx\n", static_cast<unsigned long long>(digest_of(sum)));
+}
+
 /// `lost_at`: the step that finds no GPU.
 void train(const std::string& model, int steps, int lost_at) {
   const at::Device device =
@@ -189,11 +227,16 @@ int main(int count, char** words) {
     spillway::emulated::share();
     return 0;
   }
+  if (count == 2) return spillway::emulated::write(std::string(words[1]) == "catching");
   if (count != 3 && count != 4) return 1;
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // For who waits for a step.
   auto* const allocator = c10::cuda::CUDACachingAllocator::get();
   std::fprintf(stderr, "allocator %s\n", c10::demangle(typeid(*allocator).name()).c_str());
-  spillway::emulated::train(words[1], std::atoi(words[2]), count == 4 ? std::atoi(words[3]) : -1);
+  const int steps = std::atoi(words[2]);
+  if (std::string(words[1]) == "held")
+    spillway::emulated::make_behind_what_does_not_end(steps);
+  else
+    spillway::emulated::train(words[1], steps, count == 4 ? std::atoi(words[3]) : -1);
   if (torch::cuda::is_available())
     std::fprintf(stderr, "peak %lld\n",
                  static_cast<long long>(allocator->getDeviceStats(0).allocated_bytes[0].peak));

@@ -21,8 +21,10 @@ class HostUpdates(GpuRuns):
         on_gpu, text, device = self.train("mirrored_adam", "64MiB")
         self.assertEqual(device["host_update_bytes"], 0)
         self.assertNotIn("updated", text)
-        on_host, text, host = self.train("mirrored_adam", "64MiB", "--update", "host", **SLOW)
+        on_host, text, host = self.train("mirrored_adam", "64MiB", "--update", "host")
         self.assertEqual(on_host, on_gpu)
+        beside_slow_streams, _, _ = self.train("mirrored_adam", "64MiB", "--update", "host", **SLOW)
+        self.assertEqual(beside_slow_streams, on_gpu)
         self.assertGreater(host["host_update_bytes"], 0)
         self.assertIn("[spillway] updated  by the CPU, which rounds differently", text)
         # Eight bytes of each parameter in each of the steps, both ways: its moments.

@@ -17,7 +17,8 @@ SETTINGS = {**SMALL_GPU, "PYTHONPATH": os.environ["SPILLWAY_TEST_EMULATED"]}
 SLOW = {"EMU_CUDA_DELAY_US": "300", "EMU_CUDA_DELAY_PCT": "10", "EMU_CUDA_SEED": "3"}
 BUDGET = "4MiB"
 ALL = ("streams loader memory_functions checkpointing saved_on_cpu save_and_resume overflowing_amp moving_model "
-       "storage_exchange optimizers smaller_batch private_pool anomaly own_streams exported convolutions").split()
+       "storage_exchange optimizers smaller_batch private_pool anomaly own_streams exported raw_kernels "
+       "convolutions").split()
 
 
 class GpuRuns(unittest.TestCase):
@@ -45,6 +46,15 @@ class GpuRuns(unittest.TestCase):
             self.assertGreater(device["demoted_bytes"], 0)  # By way of host memory to the disk.
             self.assertLessEqual(device["peak_bytes"], 4 << 20)
 
+
+class RefusedGpus(GpuRuns):
+    def test_the_sentence_is_the_last_that_a_trainer_says(self):
+        """Told at once, and by the exception, with which Python ends as with any other."""
+        larger = r"the budget cuda=16.0 GiB is larger than the memory of cuda:0 \(.*\), 8.00 GiB \(give less, .*\)"
+        run = self.start([COMMAND, "run", "--budget", "cuda=16GiB,cpu=4GiB", "--nvme", self.folder, "--"],
+                         ["-c", "import torch; print('begun'); torch.empty(9, device='cuda')"], {})
+        self.assertEqual((run.returncode, run.stdout), (1, "begun\n"), run.stderr)
+        self.assertRegex(run.stderr, rf"\A\[spillway\] error: {larger}\nTraceback (.*\n)+RuntimeError: {larger}\n\Z")
 
 
 class CasesOnGpus(GpuRuns):
@@ -97,6 +107,13 @@ class CasesOnGpus(GpuRuns):
     def test_a_card_that_libtorchs_cache_has_filled(self):
         self.assert_equal(["full_cache"], EMU_CUDA_MEMORY="5MiB", SMALL="240")
         self.assert_paged(self.devices(self.file))
+
+    def test_one_gpu_too_many(self):
+        run = self.start(self.served(), ["-c", "import torch; torch.empty(1 << 16, device='cuda:16')"],
+                         {"EMU_CUDA_DEVICES": "17"})
+        self.assertNotEqual(run.returncode, 0)
+        self.assertIn("cuda:16 is one GPU too many: the first 16 can be used (choose among them with "
+                      "CUDA_VISIBLE_DEVICES)", run.stderr)
 
     def test_a_tensor_larger_than_the_budget(self):
         run = self.start(self.served(), [str(HERE / "python_cases.py"), "too_large"], {})

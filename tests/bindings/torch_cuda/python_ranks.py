@@ -40,20 +40,26 @@ class Lists:
         made = [torch.full((64, python_cases.WIDTH), float(i + 1), device=device) for i in range(10)]
         self.gathered, self.all, self.scattered, self.summands = made[:2], made[2:4], made[4:6], made[6:8]
         self.part, self.sum = made[8:]
+        # A flat buffer that is larger than all room, of which a slice is in use.
+        flat = torch.empty(6 << 10, python_cases.WIDTH, device=device)
+        self.slice = flat.narrow(0, 128, 64 * dist.get_world_size())
+        self.part_of_slice = flat.narrow(0, 4 << 10, 64)
 
     def start(self, loss):
         for tensor in (*self.scattered, *self.summands):
             tensor.mul_(loss.detach())
+        self.slice.copy_(self.summands[0].repeat(dist.get_world_size(), 1))
         first = dist.get_rank() == 0
         self.works = [dist.all_gather(self.all, self.summands[0], async_op=True),
                       dist.gather(self.summands[1], self.gathered if first else None, async_op=True),
                       dist.scatter(self.part, self.scattered if first else None, async_op=True),
-                      dist.reduce_scatter(self.sum, self.summands, async_op=True)]
+                      dist.reduce_scatter(self.sum, self.summands, async_op=True),
+                      dist.reduce_scatter_tensor(self.part_of_slice, self.slice, async_op=True)]
 
     def end(self):
         for work in self.works:
             work.wait()
-        results = [*self.gathered, *self.all, self.part, self.sum]
+        results = [*self.gathered, *self.all, self.part, self.sum, self.part_of_slice]
         return [f"list {python_cases.digest_of(result)}" for result in results]
 
 

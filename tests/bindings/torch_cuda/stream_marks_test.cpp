@@ -1,6 +1,7 @@
 // Marks on streams of the emulated CUDA.
 #include "stream_marks.h"
 
+#include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 
 #include <array>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "spillway/base/error.h"
+#include "spillway/device/all_of.h"
 #include "spillway/device/cuda/cuda_backend.h"
 #include "spillway/device/devices.h"
 #include "support/emulated_cuda/runtime/emulation.h"
@@ -94,10 +96,11 @@ TEST_F(StreamMarksTest, AQuestionCostsOneCallWhileTheStreamGoesOn) {
   EXPECT_EQ(second.wait().error, "");
 }
 
-TEST_F(StreamMarksTest, AnIdleStreamIsSeenAtOnce) {
-  const device::Event mark = marks_->mark();
-  mark.wait();
-  EXPECT_TRUE(marks_->mark().wait().succeeded());
+TEST_F(StreamMarksTest, AnIdleStreamIsSeenAtTheFirstQuestion) {
+  EXPECT_TRUE(marks_->mark().is_done());
+  stream_->run([] { return device::Outcome(); });
+  EXPECT_EQ(stream_->record().wait().error, "");
+  EXPECT_TRUE(marks_->mark().is_done());
 }
 
 TEST_F(StreamMarksTest, AStreamThatIsCapturedIsLeftAlone) {
@@ -111,6 +114,54 @@ TEST_F(StreamMarksTest, AStreamThatIsCapturedIsLeftAlone) {
   is_capturing_ = false;
   EXPECT_EQ(mark.wait().error, "");
   EXPECT_TRUE(mark.is_done());
+}
+
+/// Another thread begins a capture after the question whether there is one; it may be over by the
+/// next question.
+TEST_F(StreamMarksTest, ACaptureThatBeginsBesideAQuestionMakesNoMarkDone) {
+  auto* const stream = static_cast<cudaStream_t>(device::stream_of(*stream_));
+  for (const bool is_short : {false, true}) {
+    SCOPED_TRACE(is_short);
+    int questions = 0;
+    cudaGraph_t graph = nullptr;
+    const auto end_capture = [&] { return cudaStreamEndCapture(stream, &graph); };
+    const auto marks =
+        std::make_shared<StreamMarks>(device::queue_over_stream(*device_, stream), [&, is_short] {
+          if (++questions == 1)
+            return cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess;
+          if (questions == 2 && is_short) {
+            EXPECT_EQ(end_capture(), cudaSuccess);
+          }
+          return device::is_stream_captured(stream);
+        });
+    std::promise<void> end;
+    give(end);
+    const device::Event mark = marks->mark();
+    EXPECT_FALSE(mark.is_done());
+    EXPECT_FALSE(mark.is_done());
+    if (!is_short) {
+      EXPECT_EQ(end_capture(), cudaSuccess) << "the question has broken it";
+    }
+    EXPECT_FALSE(mark.is_done());
+    end.set_value();
+    EXPECT_EQ(mark.wait().error, "");
+    EXPECT_TRUE(mark.is_done());
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+  }
+}
+
+TEST_F(StreamMarksTest, AStreamThatCannotWaitForAnotherOneSaysSo) {
+  auto* const stream = static_cast<cudaStream_t>(device::stream_of(*stream_));
+  const auto marks = std::make_shared<StreamMarks>(device::queue_over_stream(*device_, stream),
+                                                   [] { return false; });
+  const device::Event end = device_->make_queue("another one")->record();
+  marks->let_wait(end);
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_THROW(marks->let_wait(end), Error);
+  cudaGraph_t graph = nullptr;
+  EXPECT_NE(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  cudaGetLastError();
 }
 
 TEST_F(StreamMarksTest, AMomentHasItsTimeAndNoneIsOfAStreamThatIsCaptured) {
@@ -140,14 +191,14 @@ TEST_F(StreamMarksTest, SeveralAreDoneWhenTheLastOneIs) {
       device::queue_over_stream(*device_, device::stream_of(*other_stream)), [] { return false; });
   std::promise<void> end;
   give(end);
-  const device::Event both = all_of({other->mark(), device::Event(), marks_->mark()});
+  const device::Event both = device::all_of({other->mark(), device::Event(), marks_->mark()});
   EXPECT_TRUE(other->mark().wait().succeeded());
   EXPECT_FALSE(both.is_done());
   end.set_value();
   EXPECT_EQ(both.wait().error, "");
   EXPECT_TRUE(both.is_done());
-  EXPECT_TRUE(all_of({}).is_done());
-  EXPECT_TRUE(all_of({device::Event()}).is_done());
+  EXPECT_TRUE(device::all_of({}).is_done());
+  EXPECT_TRUE(device::all_of({device::Event()}).is_done());
 }
 
 TEST_F(StreamMarksTest, MarksHaveNoTime) {

@@ -20,6 +20,7 @@
 #include <thread>
 #include <utility>
 
+#include "functions.h"
 #include "spillway/base/error.h"
 #include "spillway/device/cuda/cuda_backend.h"
 #include "spillway/device/host_slabs.h"
@@ -31,6 +32,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 constexpr DeviceId kFirst{DeviceKind::kCuda, 0};
 constexpr DeviceId kSecond{DeviceKind::kCuda, 1};
@@ -74,8 +76,8 @@ void tell_reason(const Environment& environment) {
   EXPECT_EXIT(tell_reason(environment), testing::ExitedWithCode(0), reason)
 
 TEST_F(CudaBackend, SaysWhyThereIsNoDevice) {
-  EXPECT_REASON((Environment{{"EMU_CUDA_DRIVER", "0"}}),
-                "^no driver of NVIDIA is loaded: install one of release 580 or later");
+  const std::string without_driver = why_no_driver(topology::discover_gpus());
+  EXPECT_REASON((Environment{{"EMU_CUDA_DRIVER", "0"}}), without_driver.substr(0, 20));
   EXPECT_REASON((Environment{{"EMU_CUDA_DRIVER", "12.4"}}),
                 "^the driver of NVIDIA serves CUDA up to 12.4, and CUDA 13.0 is needed: install");
   EXPECT_REASON((Environment{{"EMU_CUDA_DEVICES", "0"}}), "^the driver of NVIDIA sees no GPU");
@@ -83,6 +85,15 @@ TEST_F(CudaBackend, SaysWhyThereIsNoDevice) {
                 "^CUDA_VISIBLE_DEVICES is empty, which hides all GPUs: unset it");
   EXPECT_REASON((Environment{{"CUDA_VISIBLE_DEVICES", "7"}}),
                 "^CUDA_VISIBLE_DEVICES=7 names no GPU that is there: unset it");
+}
+
+TEST(WhyNoDriver, TellsAMachineWithoutAGpuFromAGpuWithoutADriver) {
+  EXPECT_THAT(why_no_driver(std::vector<topology::Gpu>{}),
+              StartsWith("this machine has no GPU of NVIDIA on its PCI bus: "));
+  EXPECT_THAT(why_no_driver(std::vector<topology::Gpu>{{"NVIDIA 0x2330", "0000:3b:00.0", false}}),
+              StartsWith("no driver of NVIDIA is loaded for the GPU at 0000:3b:00.0: "
+                         "install one of release 580"));
+  EXPECT_THAT(why_no_driver(std::nullopt), StartsWith("no driver of NVIDIA is loaded: install"));
 }
 
 TEST_F(CudaBackend, TakesDevicesInTheOrderOfTheEnvironment) {
@@ -157,6 +168,26 @@ TEST_F(CudaBackend, AMomentOfAStreamThatIsGoneIsNeverCalledPast) {
   EXPECT_FALSE(moment.is_done());
   EXPECT_EQ(moment.state()->obstacle(), "cuda:0 has refused an event");
   EXPECT_THAT(moment.wait().error, HasSubstr("was destroyed or never made"));
+}
+
+TEST_F(CudaBackend, AMomentOfAGraphThatIsMadeIsNeverCalledPast) {
+  const auto device = open_cuda();
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  const auto queue = queue_over_stream(*device, stream);
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  const Event moment = queue->record();
+  EXPECT_FALSE(moment.is_done());
+  EXPECT_THAT(moment.state()->obstacle(), StartsWith("cuda:0 tells nothing of an event: "));
+  EXPECT_EQ(failure_so_far(*queue), "");
+  queue->wait(device->make_queue("other")->record());
+  EXPECT_THAT(failure_so_far(*queue), HasSubstr("a wait on cuda:0: "));
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+  cudaGetLastError();
+  EXPECT_FALSE(moment.is_done());
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
 std::string refusal_of(Device& device, Bytes size) {
@@ -330,6 +361,9 @@ TEST_F(CudaBackend, NamesADeviceThatIsLost) {
     queue->run([] { return Outcome{"a later failure"}; });
     EXPECT_EQ(queue->record().wait().error, std::string("a copy on cuda:0: ") + text);
     queue->wait(before);
+    EXPECT_FALSE(is_captured(*queue)) << "its moments would never come";
+    EXPECT_FALSE(is_stream_captured(stream_of(*queue)));
+    EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
     EXPECT_THROW(elapsed(queue->record(Timing::kKept), queue->record(Timing::kKept)), Error);
     queue = nullptr;
     EXPECT_FALSE(has_run);
@@ -337,6 +371,34 @@ TEST_F(CudaBackend, NamesADeviceThatIsLost) {
     const auto alive = other->make_queue("other");
     EXPECT_TRUE(alive->record().wait().succeeded());
   });
+}
+
+/// Of each error after which "the process must be terminated and relaunched", and no other.
+std::vector<int> fatal_errors_of_header() {
+  std::vector<int> found;
+  std::ifstream header(SPILLWAY_CUDA_INCLUDE "/driver_types.h");
+  std::string comment;
+  for (std::string line; std::getline(header, line);) {
+    const auto text = line.find_first_not_of(" */");
+    const auto value = line.find('=');
+    if (line.find("/**") != std::string::npos) comment.clear();
+    if (line.find("cudaError") != text || value == std::string::npos) {
+      if (text != std::string::npos) comment += line.substr(text) + ' ';
+      continue;
+    }
+    if (comment.find("must be terminated and relaunched") != std::string::npos)
+      found.push_back(std::stoi(line.substr(value + 1)));
+    comment.clear();
+  }
+  return found;
+}
+
+TEST_F(CudaBackend, KnowsAllErrorsThatItsHeaderCallsTheEndOfTheProcess) {
+  const std::vector<int> errors = fatal_errors_of_header();
+  EXPECT_THAT(errors, testing::IsSupersetOf({int{cudaErrorIllegalAddress}, int{cudaErrorAssert},
+                                             int{cudaErrorExternalDevice}}));
+  for (const int error : errors)
+    EXPECT_TRUE(CudaFunctions::is_of_a_lost_device(static_cast<cudaError_t>(error))) << error;
 }
 
 TEST_F(CudaBackend, LeavesTheDeviceOfTheThreadAsItWas) {

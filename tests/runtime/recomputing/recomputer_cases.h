@@ -110,6 +110,13 @@ class RecomputerTest : public ::testing::Test {
     if (recomputer_->may_end(tensor.storage)) engine_->release(tensor.storage);
   }
 
+  std::vector<StorageId> take_ended() {
+    std::vector<StorageId> storages;
+    for (const Recomputer::Ended& each : recomputer_->take_ended())
+      storages.push_back(each.storage);
+    return storages;
+  }
+
   /// As an operator that nobody recorded reads it.
   std::uint64_t read(const Tensor& in) {
     announce(in, false, false);

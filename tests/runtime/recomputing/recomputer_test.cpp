@@ -92,9 +92,7 @@ TEST_F(RecomputerTest, KeepsFreedIngredientsUntilTheyAreNotNeeded) {
   ASSERT_TRUE(recomputer_->drop(a.storage));
   EXPECT_FALSE(recomputer_->may_end(x.storage));
   EXPECT_EQ(word(x.memory), 5u);
-  const std::vector<StorageId> ended = recomputer_->take_ended();
-  ASSERT_EQ(ended.size(), 1u);
-  EXPECT_EQ(ended.front(), x.storage);
+  EXPECT_THAT(take_ended(), ::testing::ElementsAre(x.storage));
   engine_->release(x.storage);
   EXPECT_FALSE(engine_->is_dropped(a.storage)) << "it came back before its ingredient went";
   EXPECT_EQ(word(a.memory), 6u);
@@ -111,12 +109,12 @@ TEST_F(RecomputerTest, GivesFreedIngredientsBackOnceWhenOneOfThemFails) {
   for (const Tensor& ingredient : ingredients)
     EXPECT_FALSE(recomputer_->may_end(ingredient.storage));
   runs_left_ = 1;
-  EXPECT_THROW(recomputer_->take_ended(), IoError);
+  EXPECT_THROW(take_ended(), IoError);
   runs_left_ = kNoFailure;
-  const std::vector<StorageId> ended = recomputer_->take_ended();
-  EXPECT_THAT(ended, ::testing::UnorderedElementsAre(ingredients[0].storage, ingredients[1].storage,
-                                                     ingredients[2].storage));
-  EXPECT_THAT(recomputer_->take_ended(), ::testing::IsEmpty());
+  EXPECT_THAT(take_ended(),
+              ::testing::UnorderedElementsAre(ingredients[0].storage, ingredients[1].storage,
+                                              ingredients[2].storage));
+  EXPECT_THAT(take_ended(), ::testing::IsEmpty());
   for (OpIndex place = 0; place < 3; ++place) EXPECT_EQ(read(dropped[place]), 10u + place);
 }
 
@@ -131,7 +129,7 @@ TEST_F(RecomputerTest, EndsAStepInASecondAttempt) {
   EXPECT_THROW(recomputer_->end_step(), IoError);
   runs_left_ = kNoFailure;
   recomputer_->end_step();
-  EXPECT_THAT(recomputer_->take_ended(), ::testing::ElementsAre(x.storage));
+  EXPECT_THAT(take_ended(), ::testing::ElementsAre(x.storage));
   EXPECT_EQ(word(a.memory), 6u);
   EXPECT_EQ(word(b.memory), 7u);
 }

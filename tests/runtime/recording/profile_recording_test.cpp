@@ -242,7 +242,7 @@ TEST_F(ProfileRecordingTest, SaysWhyThereIsNone) {
   train(1ms);
   evaluate();
   train(1ms);
-  EXPECT_THAT(reason(), HasSubstr("none of 2 steps was equal to another one"));
+  EXPECT_THAT(reason(), HasSubstr("of 2 steps none was equal to another one"));
 }
 
 }  // namespace

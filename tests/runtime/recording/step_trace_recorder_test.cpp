@@ -130,7 +130,7 @@ TEST_F(StepTraceRecorderTest, SplitsAnOperatorThatWaitsForRoomAndPutsWaitsForInp
   EXPECT_EQ(fact(made.spans[1], "part"), "");
   EXPECT_EQ(fact(made.spans[3], "part"), "goes on after a wait");
   for (const std::size_t piece : {1u, 3u}) EXPECT_EQ(fact(made.spans[piece], "operator"), "0");
-  EXPECT_THAT(recorder_->trace("net").summary, HasSubstr("1 operators"));
+  EXPECT_THAT(recorder_->trace("net").summary, HasSubstr("1 operator, "));
 }
 
 TEST_F(StepTraceRecorderTest, PassesOverWaitsThatAreOnlyTheCostOfALook) {
@@ -205,7 +205,8 @@ TEST_F(StepTraceRecorderTest, ShowsTheThreadThatBeganTheStepAndCountsOthers) {
   recorder_->end_op(&other, true, Bytes());
   recorder_->begin_step(&other, 2);
   EXPECT_THAT(compute(), ElementsAre("ours 1+2"));
-  EXPECT_THAT(recorder_->trace("net").summary, HasSubstr("1 operators of other threads"));
+  EXPECT_THAT(recorder_->trace("net").summary,
+              HasSubstr("1 operator of other threads is not shown"));
 }
 
 TEST_F(StepTraceRecorderTest, ShowsEachTransferFromTheEndOfTheOneBefore) {

@@ -56,6 +56,65 @@ TEST(DefaultDeviceReserve, IsAnEighthOfSmallCards) {
   EXPECT_EQ(default_device_reserve(4_GiB), 512_MiB);
 }
 
+TEST(ResolveDeviceBudget, SharesOutACardOfSeveralRanks) {
+  DeviceFacts facts = card();
+  facts.sharing = sharing_of_card(3, 8, 1, false);
+  const ResolvedBudget whole = resolve_device_budget({}, facts);
+  EXPECT_EQ(whole.budget, 15_GiB / 3 - 16_GiB / 3 / 8);
+  EXPECT_THAT(whole.origin, HasSubstr("auto: 15.0 GiB free of 16.0 GiB for 3 ranks, less "));
+  EXPECT_THAT(whole.origin, HasSubstr(" reserve each"));
+  EXPECT_THAT(whole.warnings, IsEmpty());
+  EXPECT_EQ(resolve_device_budget(settings_with("cuda=50%"), facts).budget / 1_MiB,
+            whole.budget / 2_MiB);
+  EXPECT_THAT(resolve_device_budget(settings_with("cuda=5GiB"), facts).warnings, IsEmpty());
+  const ResolvedBudget too_much = resolve_device_budget(settings_with("cuda=6GiB"), facts);
+  EXPECT_EQ(too_much.budget, 6_GiB);
+  EXPECT_THAT(too_much.warnings, ElementsAre(HasSubstr("3 ranks share cuda:0 (Fast 16), whose "
+                                                       "16.0 GiB are less than a budget of 6.00 "
+                                                       "GiB for each")));
+}
+
+TEST(ResolveDeviceBudget, SharesOutCardsOverWhichRanksAreSpreadAlike) {
+  DeviceFacts facts = card();
+  facts.sharing = sharing_of_card(0, 8, 4, true);
+  EXPECT_EQ(resolve_device_budget({}, facts).budget, 15_GiB / 2 - 1_GiB);
+  EXPECT_THAT(resolve_device_budget({}, facts).origin,
+              HasSubstr("15.0 GiB free of 16.0 GiB for 2 ranks (8 on 4 GPUs), less "));
+  EXPECT_THAT(resolve_device_budget({}, facts).warnings, IsEmpty());
+  EXPECT_THAT(resolve_device_budget(settings_with("cuda=9GiB"), facts).warnings,
+              ElementsAre(HasSubstr("2 ranks (8 on 4 GPUs) share cuda:0 (Fast 16), whose")));
+}
+
+TEST(SharingOfCard, TakesRanksToBeSpreadEvenlyWhereAllSeeTheSame) {
+  EXPECT_EQ(sharing_of_card(0, 5, 4, true).ranks, 2u);
+  EXPECT_EQ(sharing_of_card(0, 2, 1, true).ranks, 2u);
+  EXPECT_EQ(sharing_of_card(0, 4, 4, true).ranks, 1u);
+  EXPECT_EQ(sharing_of_card(0, 4, 0, true).ranks, 1u) << "unknown";
+  EXPECT_EQ(sharing_of_card(1, 8, 4, true).ranks, 1u) << "counted";
+  const CardSharing own = sharing_of_card(0, 8, 1, false);
+  EXPECT_EQ(own.ranks, 1u);
+  EXPECT_TRUE(own.may_be_shared);
+}
+
+TEST(HasShareOf, IsSoUnlessTheDeviceWasGivenASize) {
+  const device::DeviceId first{device::DeviceKind::kCuda, 0};
+  EXPECT_TRUE(has_share_of({}, first));
+  EXPECT_TRUE(has_share_of(settings_with("50%"), first));
+  EXPECT_TRUE(has_share_of(settings_with("cpu=4GiB"), first));
+  EXPECT_TRUE(has_share_of(settings_with("cuda:1=4GiB"), first));
+  EXPECT_FALSE(has_share_of(settings_with("4GiB"), first));
+  EXPECT_FALSE(has_share_of(settings_with("cuda=4GiB"), first));
+}
+
+TEST(ResolveDeviceBudget, WarnsWhereRanksMayShareACard) {
+  DeviceFacts facts = card();
+  facts.sharing = sharing_of_card(0, 2, 1, false);
+  EXPECT_EQ(resolve_device_budget({}, facts).budget, 14_GiB);
+  EXPECT_THAT(resolve_device_budget({}, facts).warnings,
+              ElementsAre(HasSubstr("where some share cuda:0, each takes 14.0 GiB of it")));
+  EXPECT_THAT(resolve_device_budget(settings_with("cuda=5GiB"), facts).warnings, IsEmpty());
+}
+
 TEST(ResolveDeviceBudget, LeavesTheReserveByDefault) {
   const ResolvedBudget budget = resolve_device_budget({}, card());
   EXPECT_EQ(budget.budget, 14_GiB);
@@ -80,6 +139,9 @@ TEST(ResolveDeviceBudget, TakesASizeAsItIs) {
 TEST(ResolveDeviceBudget, HasAsManyPagesOfAddressesAsTheHost) {
   DeviceFacts facts = card();
   EXPECT_EQ(resolve_device_budget({}, facts).arena, 1_TiB);
+  // Eight GPUs have 2^47 bytes of addresses together.
+  facts.page_size = 32_MiB;
+  EXPECT_EQ(resolve_device_budget({}, facts).arena, 2_TiB);
   facts.page_size = 64_KiB;
   EXPECT_EQ(resolve_device_budget({}, facts).arena, 32_GiB);
 }
@@ -104,10 +166,11 @@ TEST(ResolveDeviceBudget, IsThatOfTheDeviceOrElseOfItsKind) {
 }
 
 TEST(ResolveDeviceBudget, RefusesASizeForGpusThatTheCardDoesNotHave) {
-  EXPECT_EQ(refusal_of_budget("cuda:0=17GiB", card()),
-            "the budget cuda:0=17.0 GiB is larger than the memory of cuda:0 (Fast 16), 16.0 GiB "
-            "(give less, or cuda:0=auto)");
-  EXPECT_THAT(refusal_of_budget("cuda=64GiB", card()), HasSubstr("or cuda=auto)"));
+  EXPECT_EQ(
+      refusal_of_budget("cuda:0=17GiB", card()),
+      "the budget cuda:0=17.0 GiB is larger than the memory of cuda:0 (Fast 16), 16.0 GiB "
+      "(give less, or cuda:0=auto; a size without a device is lowered on a GPU that has less)");
+  EXPECT_THAT(refusal_of_budget("cuda=64GiB", card()), HasSubstr("or cuda=auto; a size"));
 }
 
 TEST(NeedlessBudgets, AreThoseOfDevicesThatNobodyUses) {

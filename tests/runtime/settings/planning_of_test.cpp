@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "spillway/base/error.h"
+#include "spillway/planner/step_bound.h"
 #include "spillway/runtime/settings/settings.h"
 #include "support/chain_profile.h"
 #include "support/temporary_directory.h"
@@ -50,7 +51,7 @@ TEST(PlanningOptions, TakeAPlanForTwoTiersWhereARunHasThem) {
   GivenPlanFile plan(planner::FarTier{{}, 12});
   assign_setting(plan.settings, "nvme", "ram:22MiB,/a", "test");
   EXPECT_THAT(plan.said(), HasSubstr("and this run has 22.0 MiB before its disks (put that before "
-                                     "them with --nvme ram:24576KiB,DIR"));
+                                     "them with --nvme ram:24MiB,DIR"));
   assign_setting(plan.settings, "nvme", "ram:24MiB,/a", "test");
   EXPECT_EQ(plan.said(), "");
   GivenPlanFile with_one;
@@ -71,8 +72,7 @@ TEST(PlanningOptions, RefuseAPlanForMoreMemoryOrBesideAStrategy) {
   EXPECT_EQ(plan.said(2 * plan.budget), "");
   EXPECT_THAT(plan.said(plan.budget - Bytes(1)),
               HasSubstr("net.plan.json was made for 88.1 MiB, more than"));
-  EXPECT_THAT(plan.said(50_MiB),
-              HasSubstr("the 50.0 MiB of this run (run it with --budget 90210KiB"));
+  EXPECT_THAT(plan.said(50_MiB), HasSubstr("the 50.0 MiB of this run (run it with --budget 89MiB"));
   plan.settings.strategy = "dtr";
   EXPECT_THAT(plan.said(plan.budget), HasSubstr("--strategy dtr has no place beside --plan"));
 }

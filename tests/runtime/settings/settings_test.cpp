@@ -10,12 +10,12 @@
 #include "spillway/base/error.h"
 #include "spillway/base/named_values.h"
 #include "spillway/memory/frame_mapper.h"
+#include "support/golden_text.h"
 #include "support/temporary_directory.h"
 
 namespace spillway::runtime {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 
 std::string config_file(const std::string& text) {
@@ -48,6 +48,7 @@ TEST(SettingCatalogue, ExplainsEveryKeyOnce) {
   std::set<std::string_view> keys;
   for (const SettingInfo& info : setting_catalogue()) {
     EXPECT_TRUE(keys.insert(info.key).second) << info.key;
+    EXPECT_FALSE(info.group.empty()) << info.key;
     EXPECT_FALSE(info.meaning.empty()) << info.key;
     EXPECT_FALSE(info.value.empty()) << info.key;
     EXPECT_FALSE(info.fallback.empty()) << info.key;
@@ -104,43 +105,8 @@ TEST(LoadSettings, LetsABudgetForAllDevicesWinOverThoseOfEach) {
   EXPECT_TRUE(settings.device_budgets.empty());
 }
 
-TEST(LoadSettings, RefusesBudgetsOfNoDevice) {
-  for (const char* name :
-       {"gpu", "cuda:", "cuda:x", "cuda:00", "cuda:-1", "cuda:99999", "cpu:0", "CUDA", ""})
-    EXPECT_EQ(refusal_of_option("budget", std::string(name) + "=4GiB"),
-              message("--budget: '{}' is no device (write cpu, cuda:0, cuda:1 and so on, or cuda "
-                      "for each GPU that is not named)",
-                      name));
-  for (const char* list : {"4GiB,cpu=2GiB", "cpu=2GiB,4GiB"})
-    EXPECT_EQ(refusal_of_option("budget", list),
-              "--budget: '4GiB' is the budget of no device (write for example cuda=4GiB)");
-  EXPECT_THAT(refusal_of_option("budget", "cpu=2GiB,"), HasSubstr("'' is the budget of no device"));
-}
-
-TEST(LoadSettings, RefusesABudgetTwiceOrWithoutSense) {
-  EXPECT_EQ(refusal_of_option("budget", "cuda:1=4GiB,cpu=2GiB,cuda:1=8GiB"),
-            "--budget: cuda:1 is given a budget twice (leave one of them out)");
-  for (const char* text : {"cuda=", "cuda", "cpu=2GiB,cuda", "cuda,cpu=2GiB"})
-    EXPECT_EQ(refusal_of_option("budget", text),
-              "--budget: cuda is given no budget (write for example cuda=4GiB, cuda=50% or "
-              "cuda=auto)");
-  EXPECT_THAT(refusal_of_option("budget", "cuda=4"),
-              AllOf(HasSubstr("of cuda: "), HasSubstr("unit")));
-  EXPECT_THAT(refusal_of_option("budget", "cuda=0GiB"), HasSubstr("zero"));
-  EXPECT_THAT(refusal_of_option("budget", "cuda=101%"), HasSubstr("101%"));
-}
-
-TEST(LoadSettings, RefusesBudgetsThatMeanNothing) {
-  EXPECT_THAT(refusal_of_option("budget", "4"), AllOf(HasSubstr("--budget"), HasSubstr("unit")));
-  EXPECT_THAT(refusal_of_option("budget", "0GiB"), HasSubstr("zero"));
-  EXPECT_THAT(refusal_of_option("budget", "0%"), HasSubstr("0%"));
-  EXPECT_THAT(refusal_of_option("budget", "101%"), HasSubstr("101%"));
-  EXPECT_THAT(refusal_of_option("budget", "%"), HasSubstr("for example 4GiB, 50% or auto"));
-  EXPECT_THAT(refusal_of_option("budget", "-4GiB"), HasSubstr("-4GiB"));
-  EXPECT_THAT(refusal_of_option("budget", "4GB%"), HasSubstr("percentage"));
-  EXPECT_THAT(refusal_of_option("budget", "4Gig"), HasSubstr("Gig"));
-  EXPECT_THAT(refusal_of_option("budget", "lots"), HasSubstr("for example 4GiB, 50% or auto"));
-  EXPECT_NE(refusal_of_option("budget", ""), "accepted");
+TEST(LoadSettings, TakesChecksumsWhereGpusMoveNothingThemselves) {
+  EXPECT_NO_THROW(load_settings({{{"verify", "on"}, {"gds", "auto"}}, {}}));
 }
 
 TEST(LoadSettings, ReadsDirectories) {
@@ -171,26 +137,6 @@ TEST(LoadSettings, ReadsMemoryBeforeTheDirectories) {
   EXPECT_EQ(settings.nvme.size(), 1u);
 }
 
-TEST(LoadSettings, RefusesMemoryThatMeansNothing) {
-  EXPECT_THAT(refusal_of_option("nvme", "ram:64MiB,/a,ram:32MiB"),
-              HasSubstr("host memory is named twice, with 64.0 MiB and 32.0 MiB"));
-  EXPECT_THAT(refusal_of_option("nvme", "ram:,/a"),
-              HasSubstr("ram: names host memory without a size (write for example ram:8GiB"));
-  EXPECT_THAT(refusal_of_option("nvme", "ram:lots"), HasSubstr("./ram:lots for a directory"));
-  EXPECT_THAT(refusal_of_option("nvme", "ram:-1GiB"), HasSubstr("without a size"));
-  EXPECT_THAT(refusal_of_option("nvme", "ram:64"), HasSubstr("unit"));
-  EXPECT_THAT(refusal_of_option("nvme", "ram:0GiB"), HasSubstr("zero"));
-  EXPECT_THAT(refusal_of_option("nvme", "ram:1MiB"),
-              HasSubstr("ram:1MiB of host memory hold no page of 2.00 MiB"));
-}
-
-TEST(LoadSettings, RefusesDirectoriesThatMeanNothing) {
-  EXPECT_THAT(refusal_of_option("nvme", "/scratch:200"), HasSubstr("unit"));
-  EXPECT_THAT(refusal_of_option("nvme", "/a,,/b"), HasSubstr("without a name"));
-  EXPECT_THAT(refusal_of_option("nvme", "/a,/b,/a"), HasSubstr("twice"));
-  EXPECT_THAT(refusal_of_option("nvme", "/a:0GiB"), HasSubstr("zero"));
-}
-
 TEST(LoadSettings, ReadsSwitchesAndChoices) {
   EXPECT_TRUE(with_option("verify", "on").verify);
   EXPECT_FALSE(with_option("prefetch", "off").prefetch);
@@ -206,14 +152,6 @@ TEST(LoadSettings, ReadsWhatToTrace) {
   EXPECT_EQ(load_settings({}).trace_steps, 3u);
   EXPECT_EQ(with_option("trace", "/tmp/run-%p.json").trace, "/tmp/run-%p.json");
   EXPECT_EQ(with_option("trace-steps", "12").trace_steps, 12u);
-  EXPECT_THAT(refusal_of_option("trace-steps", "0"), HasSubstr("1 to 10000"));
-}
-
-TEST(LoadSettings, SuggestsTheNearestChoice) {
-  EXPECT_THAT(refusal_of_option("store", "iouring"), HasSubstr("did you mean 'io_uring'"));
-  EXPECT_THAT(refusal_of_option("verify", "onn"), HasSubstr("did you mean 'on'"));
-  EXPECT_THAT(refusal_of_option("queue-depth", "0"), HasSubstr("1 to 1024"));
-  EXPECT_THAT(refusal_of_option("queue-depth", "8x"), HasSubstr("8x"));
 }
 
 TEST(LoadSettings, LetsOptionsWinOverVariablesOverTheFile) {
@@ -234,27 +172,6 @@ TEST(LoadSettings, TakesTheFileOfTheOptionOverThatOfTheVariable) {
   EXPECT_EQ(settings.queue_depth, 5u);
 }
 
-TEST(LoadSettings, NamesTheVariableThatIsWrong) {
-  EXPECT_THAT(refusal_of([] {
-                load_settings({{}, {{"SPILLWAY_BUDGET", "4"}}});
-              }),
-              HasSubstr("SPILLWAY_BUDGET: "));
-}
-
-TEST(LoadSettings, RefusesUnknownVariablesWithTheNearestName) {
-  EXPECT_THAT(refusal_of([] {
-                load_settings({{}, {{"SPILLWAY_BUGDET", "4GiB"}}});
-              }),
-              AllOf(HasSubstr("SPILLWAY_BUGDET"), HasSubstr("did you mean 'SPILLWAY_BUDGET'")));
-}
-
-// The prefix alone made half of the letters of any name.
-TEST(LoadSettings, NamesNoVariableWhereNoneIsNear) {
-  const std::string refusal = refusal_of([] { load_settings({{}, {{"SPILLWAY_FOO", "1"}}}); });
-  EXPECT_THAT(refusal, AllOf(HasSubstr("unknown variable SPILLWAY_FOO"), HasSubstr("--help")));
-  EXPECT_EQ(refusal.find("did you mean"), std::string::npos) << refusal;
-}
-
 TEST(LoadSettings, IgnoresForeignVariablesAndThoseOfTheBuild) {
   EXPECT_EQ(refusal_of([] {
               load_settings({{},
@@ -269,12 +186,7 @@ TEST(LoadSettings, IgnoresForeignVariablesAndThoseOfTheBuild) {
             "accepted");
 }
 
-TEST(LoadSettings, RefusesUnknownOptionsWithTheNearestName) {
-  EXPECT_THAT(refusal_of_option("min-store", "1MiB"), HasSubstr("did you mean 'min-storage'"));
-}
-
-TEST(LoadSettings, RefusesOptionsOfSplitWithoutIt) {
-  EXPECT_THAT(refusal_of_option("replicas", "2"), HasSubstr("--replicas 2 is for --split"));
+TEST(LoadSettings, TakesOptionsOfSplitWithIt) {
   EXPECT_EQ(refusal_of_option("replicas", "1"), "accepted");
   EXPECT_EQ(load_settings({{{"replicas", "2"}, {"split", "on"}}, {}}).replicas, 2u);
   EXPECT_EQ(load_settings({{{"split", "off"}}, {{"SPILLWAY_REPLICAS", "2"}}}).replicas, 2u);
@@ -290,54 +202,91 @@ TEST(ReadConfigFile, UnderstandsCommentsBlanksAndQuotes) {
   EXPECT_EQ(texts, expected);
 }
 
-TEST(ReadConfigFile, NamesTheLineThatIsWrong) {
-  const auto refusal = [](const std::string& text) {
-    const std::string path = config_file(text);
-    return refusal_of([&] { read_config_file(path); });
-  };
-  EXPECT_THAT(refusal("budget = 4GiB\nbugdet = 1GiB\n"),
-              AllOf(HasSubstr(":2:"), HasSubstr("did you mean 'budget'")));
-  EXPECT_THAT(refusal("just words\n"), AllOf(HasSubstr(":1:"), HasSubstr("key = value")));
-  EXPECT_THAT(refusal("quiet = on\nquiet = off\n"), HasSubstr("second time"));
-  EXPECT_THAT(refusal("nvme = \"/open\n"), HasSubstr("quote"));
+const std::vector<std::pair<std::string, std::vector<std::string>>> kRefusedOptions = {
+    {"budget",
+     {"",
+      "4",
+      "0GiB",
+      "0%",
+      "101%",
+      "%",
+      "-4GiB",
+      "4GB%",
+      "4Gig",
+      "lots",
+      "gpu=4GiB",
+      "cuda:=4GiB",
+      "cuda:x=4GiB",
+      "cuda:00=4GiB",
+      "cuda:-1=4GiB",
+      "cuda:99999=4GiB",
+      "cpu:0=4GiB",
+      "CUDA=4GiB",
+      "=4GiB",
+      "4GiB,cpu=2GiB",
+      "cpu=2GiB,4GiB",
+      "cpu=2GiB,",
+      "cuda:1=4GiB,cpu=2GiB,cuda:1=8GiB",
+      "cuda=",
+      "cuda",
+      "cpu=2GiB,cuda",
+      "cuda,cpu=2GiB",
+      "cuda=4",
+      "cuda=0",
+      "cuda:0=4",
+      "cuda:0:20MiB",
+      "cpu=2GiB,cuda:20MiB",
+      "cuda=0GiB",
+      "cuda=101%"}},
+    {"nvme",
+     {"ram:64MiB,/a,ram:32MiB", "ram:,/a", "ram:lots", "ram:-1GiB", "ram:64", "ram:0GiB",
+      "ram:1MiB", "/scratch:200", "/a,,/b", "/a,/b,/a", "/a:0GiB"}},
+    {"store", {"iouring"}},
+    {"verify", {"onn"}},
+    {"queue-depth", {"0", "8x"}},
+    {"trace-steps", {"0"}},
+    {"log-level", {"loud"}},
+    {"min-store", {"1MiB"}},
+    {"replicas", {"2"}}};
+
+const std::vector<std::pair<std::string, std::string>> kRefusedVariables = {
+    {"SPILLWAY_BUDGET", "4"}, {"SPILLWAY_BUGDET", "4GiB"}, {"SPILLWAY_FOO", "1"}};
+
+TEST(LoadSettings, RefusesAsItsFileShows) {
+  GoldenText golden(SPILLWAY_TEST_GOLDEN "/refused_settings.txt");
+  std::string text;
+  for (const auto& [key, values] : kRefusedOptions)
+    for (const std::string& value : values)
+      text += message("--{} '{}' > {}\n", key, value, refusal_of_option(key, value));
+  golden.add("options", text);
+  text.clear();
+  for (const auto& [name, value] : kRefusedVariables)
+    text += message("{}={} > {}\n", name, value, refusal_of([&, &name = name, &value = value] {
+                      load_settings({{}, {{name, value}}});
+                    }));
+  golden.add("variables", text);
+  // Also of programs that link Spillway, before they use a GPU.
+  golden.add("checksums of what GPUs move themselves", refusal_of([] {
+               load_settings({{{"verify", "on"}, {"gds", "on"}}, {}});
+             }));
+  golden.add("as another source names options", refusal_of([] {
+               load_settings({{{"budget", "4"}}, {}, "start(): "});
+             }));
 }
 
-TEST(ReadConfigFile, RefusesToBeSentToAnotherOne) {
-  const std::string path = config_file("config = other.conf\n");
-  EXPECT_THAT(refusal_of([&] { read_config_file(path); }), HasSubstr("cannot name another one"));
-}
-
-TEST(ReadConfigFile, SaysWhyAFileCannotBeRead) {
-  EXPECT_THAT(refusal_of([] { read_config_file("/no/such/file.conf"); }),
-              AllOf(HasSubstr("/no/such/file.conf"), HasSubstr("No such file")));
-  EXPECT_THAT(refusal_of([] { read_config_file("/"); }),
-              HasSubstr("cannot read the config file /"));
-}
-
-TEST(LoadSettings, NamesFileLineAndKeyOfAWrongValue) {
-  const std::string path = config_file("# mine\nqueue-depth = many\n");
-  EXPECT_THAT(refusal_of([&] {
-                load_settings({{{"config", path}}, {}});
-              }),
-              AllOf(HasSubstr(path + ":2: queue-depth: "), HasSubstr("many")));
-}
-
-TEST(LoadSettings, NamesOptionsAsTheirSourceDoes) {
-  EXPECT_THAT(refusal_of([] {
-                load_settings({{{"budget", "4"}}, {}, "start(): "});
-              }),
-              testing::StartsWith("start(): budget: size without a unit: '4'"));
-}
-
-TEST(LoadSettings, GivesOneHint) {
-  EXPECT_THAT(refusal_of([] {
-                load_settings({{{"log-level", "loud"}}, {}});
-              }),
-              testing::Not(HasSubstr("expected")));
-  EXPECT_THAT(refusal_of([] {
-                load_settings({{{"queue-depth", "0"}}, {}});
-              }),
-              HasSubstr("(expected: COUNT)"));
+TEST(ReadConfigFile, RefusesAsItsFileShows) {
+  GoldenText golden(SPILLWAY_TEST_GOLDEN "/refused_config_files.txt");
+  for (const char* lines :
+       {"budget = 4GiB\nbugdet = 1GiB\n", "just words\n", "quiet = on\nquiet = off\n",
+        "nvme = \"/open\n", "config = other.conf\n", "# mine\nqueue-depth = many\n"}) {
+    const std::string path = config_file(lines);
+    std::string refusal = refusal_of([&] { load_settings({{{"config", path}}, {}}); });
+    for (std::size_t at = 0; (at = refusal.find(path, at)) != std::string::npos;)
+      refusal.replace(at, path.size(), "FILE");
+    golden.add(lines, refusal);
+  }
+  for (const char* path : {"/no/such/file.conf", "/"})
+    golden.add(path, refusal_of([&] { read_config_file(path); }));
 }
 
 const SettingInfo& setting(std::string_view key) {

@@ -42,6 +42,7 @@ class DownsetProgram {
       reached = next_stage(k, reached);
       if (reached.empty()) break;
     }
+    // Cut short, it has proven nothing: what it has not looked at may be faster.
     search.is_finished = left_ > 0;
     if (!search.is_finished || reached.empty()) return search;
     DownsetCuts cuts{{reached.front().set}, reached.front().worst};
@@ -66,6 +67,7 @@ class DownsetProgram {
       next.push_back({set, best.least});
       begins_.back()[set] = reached[best.place].set;
     }
+    // `best_begin` leaves out both ends of the list by its times.
     std::stable_sort(next.begin(), next.end(), [&](const Reached& one, const Reached& other) {
       return costs_.layer_seconds(one.set) < costs_.layer_seconds(other.set);
     });
@@ -88,6 +90,7 @@ class DownsetProgram {
   Begin best_begin(std::uint32_t k, std::uint32_t set, const std::vector<Reached>& reached) {
     const double end = costs_.layer_seconds(set);
     const double longest = below_ * (1.0 + kRounding) / costs_.slowdown(k) + kRounding * end;
+    // What is before that leaves this stage more work than it may have.
     const auto first = std::partition_point(
         reached.begin(), reached.end(),
         [&](const Reached& each) { return costs_.layer_seconds(each.set) < end - longest; });
@@ -95,12 +98,14 @@ class DownsetProgram {
     for (auto each = first; each != reached.end(); ++each) {
       spend(1);
       const double seconds = end - costs_.layer_seconds(each->set);
+      // From here on they have more work than the set itself, and lie in it no more.
       if (seconds < -kRounding * end) break;
       if (sets_.size(each->set) >= sets_.size(set)) continue;
       const double least = std::max(each->worst, seconds * costs_.slowdown(k) * (1.0 - kRounding));
       if (least < below_ && sets_.is_inside(each->set, set))
         begins.push_back({least, static_cast<std::uint32_t>(each - reached.begin())});
     }
+    // The likeliest first, since exact costs are dear and a good one rules out the rest.
     std::sort(begins.begin(), begins.end(), [](const Begin& one, const Begin& other) {
       return one.least != other.least ? one.least < other.least : one.place < other.place;
     });

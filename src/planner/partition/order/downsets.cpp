@@ -56,6 +56,7 @@ class LevelSearch {
     for (std::size_t from = 0; from < level_.size(); ++from)
       for (const std::uint32_t unit : level_[from].ready) {
         add(from, unit);
+        // Half of all is no use: a search over them would be exact over nothing.
         if (next_.size() > most) return false;
       }
     end_next();
@@ -71,6 +72,7 @@ class LevelSearch {
       const std::size_t known = entry.ready.size();
       for (std::size_t i = known - std::min(known, kMostContinued); i < known; ++i)
         add(from, entry.ready[i]);
+      // The orders keep their way, also where a narrower set would take their place.
       if (!entry.is_on_order) continue;
       for (const UnitOrder& order : orders_) {
         const std::uint32_t unit = order.units[size];
@@ -83,6 +85,7 @@ class LevelSearch {
       return one.crossing < other.crossing;
     });
     std::size_t kept = std::min(most, next_.size());
+    // So the result is never worse than the best of the orders.
     while (kept < next_.size() && next_[kept].is_on_order) ++kept;
     next_.resize(kept);
     end_next();
@@ -93,6 +96,7 @@ class LevelSearch {
     next_.clear();
     seen_.clear();
     for (std::size_t i = 0; i < orders_.size(); ++i)
+      // Keys are sums without carry, so a unit more is one operation, in any order of units.
       order_keys_[i] ^= key_of(orders_[i].units[size_]);
     ++size_;
   }
@@ -119,6 +123,7 @@ class LevelSearch {
     entry.key = level_[from].key ^ key_of(unit);
     std::uint64_t place = entry.key;
     for (auto found = seen_.find(place); found != seen_.end(); found = seen_.find(++place))
+      // Several ways lead to a downset, which counts once. Keys may collide, bits do not.
       if (next_[found->second].bits == entry.bits) return;
     seen_.emplace(place, next_.size());
     entry.from = from;
@@ -128,6 +133,7 @@ class LevelSearch {
       entry.crossing += graph_.tensors[tensor].bytes;
     for (const UnitInput& input : graph_.read[unit]) {
       const UnitTensor& tensor = graph_.tensors[input.tensor];
+      // All that read it are inside now.
       if (has_all(entry.bits, tensor.readers)) entry.crossing -= tensor.bytes;
     }
     entry.is_on_order =

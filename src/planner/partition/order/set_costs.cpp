@@ -1,8 +1,126 @@
 #include "order/set_costs.h"
 
 #include <algorithm>
+#include <numeric>
+
+#include "layer_figures.h"
 
 namespace spillway::planner {
+
+UnitCosts::UnitCosts(const PartitionProblem& problem, const UnitGraph& graph)
+    : problem_(problem), graph_(graph), stages_(stage_constants(problem)) {
+  add_units();
+  add_ties();
+  rank_items();
+}
+
+void UnitCosts::add_units() {
+  const std::vector<ModelLayer>& layers = problem_.chain.layers;
+  for (std::uint32_t index = 0; index < graph_.units(); ++index) {
+    Unit unit;
+    for (LayerIndex i = graph_.first_layer[index]; i < graph_.first_layer[index + 1]; ++i) {
+      unit.load.add(layers[i], i < graph_.lead);
+      unit.peak = std::max(unit.peak, as_double(layers[i].working_peak));
+      if (i < graph_.lead) continue;
+      for (const SumPair& item : recompute_items(layers[i])) unit.items.push_back({0, item});
+    }
+    // They come first in every order, see `UnitGraph`.
+    if (graph_.first_layer[index + 1] <= graph_.lead) frozen_units_ = index + 1;
+    units_.push_back(std::move(unit));
+  }
+}
+
+void UnitCosts::add_ties() {
+  const auto& first = graph_.first_layer;
+  for (std::uint32_t tie = 0; tie < problem_.chain.ties.size(); ++tie)
+    for (const LayerIndex layer : problem_.chain.ties[tie].layers) {
+      const auto behind = std::upper_bound(first.begin(), first.end(), layer);
+      units_[static_cast<std::size_t>(behind - first.begin()) - 1].ties.push_back(tie);
+    }
+}
+
+void UnitCosts::rank_items() {
+  std::vector<Item*> all;
+  for (Unit& unit : units_)
+    for (Item& item : unit.items) all.push_back(&item);
+  std::stable_sort(all.begin(), all.end(), [](const Item* one, const Item* other) {
+    return density_of(one->sum) > density_of(other->sum);
+  });
+  // One order of all items: sets of units then only sort numbers.
+  for (std::uint32_t i = 0; i < all.size(); ++i) all[i]->rank = i;
+}
+
+double UnitCosts::working_peak(const Units& units) const {
+  double peak = 0.0;
+  for (const std::uint32_t unit : units) peak = std::max(peak, units_[unit].peak);
+  return peak;
+}
+
+SumPair UnitCosts::spared(const Units& units) const {
+  SumPair spared;
+  if (problem_.chain.ties.empty()) return spared;
+  std::vector<char> is_seen(problem_.chain.ties.size(), 0);
+  for (const std::uint32_t unit : units)
+    for (const std::uint32_t tie : units_[unit].ties) {
+      const TiedWeights& weights = problem_.chain.ties[tie];
+      // The first of them holds the weights, and all further ones spare them.
+      if (is_seen[tie] != 0)
+        spared += static_pair(problem_.chain.layers[weights.layers[0]], as_double(weights.bytes));
+      is_seen[tie] = 1;
+    }
+  return spared;
+}
+
+RankedItems UnitCosts::items(const Units& units, double slowdown) const {
+  std::vector<Item> all;
+  for (const std::uint32_t unit : units)
+    all.insert(all.end(), units_[unit].items.begin(), units_[unit].items.end());
+  std::sort(all.begin(), all.end(),
+            [](const Item& one, const Item& other) { return one.rank < other.rank; });
+  RankedItems ranked{{}, slowdown};
+  for (const Item& item : all) ranked.items.push_back(item.sum);
+  return ranked;
+}
+
+double UnitCosts::bound_seconds() const {
+  double fastest = kNever;
+  double speed = 0.0;  // Of all devices together.
+  double rate = 0.0;
+  double memory = 0.0;
+  SegmentLoad all;
+  all.in_flight = kNever;
+  double versions = kNever;
+  double copies = kNever;
+  for (const StageConstants& stage : stages_) {
+    fastest = std::min(fastest, stage.slowdown);
+    speed += 1.0 / stage.slowdown;
+    rate += stage.swap_rate;
+    memory += stage.memory - stage.reserved;
+    all.in_flight = std::min(all.in_flight, stage.held.in_flight);
+    versions = std::min(versions, stage.held.weight_versions);
+    copies = std::min(copies, stage.held.state_copies);
+  }
+  UnitLoad sum;
+  double largest = 0.0;
+  for (const Unit& unit : units_) {
+    sum += unit.load;
+    // No stage is quicker than its largest unit on the best of the devices.
+    largest = std::max(largest, unit.load.seconds * fastest);
+  }
+  Units units(graph_.units());
+  std::iota(units.begin(), units.end(), 0U);
+  const SumPair twice = spared(units);
+  all.seconds = sum.seconds;
+  all.stash_bytes = sum.stash;
+  all.fixed_bytes =
+      copies * (sum.fixed - twice.a) + versions * (sum.versioned - twice.b) + sum.buffers;
+  // One device that has the time and memory of all: after T seconds, T * speed have passed on it.
+  const double excess = all.excess_bytes(memory);
+  if (excess == kNever) return kNever;
+  const double together =
+      excess <= 0.0 ? all.seconds : reduced_seconds(items(units, 1.0), all, excess, rate / speed);
+  return std::max(largest, together / speed);
+}
 
 SetCosts::SetCosts(const UnitCosts& units, const Downsets& sets) : units_(units), sets_(sets) {
   sums_.resize(sets.count());
@@ -39,8 +157,8 @@ void SetCosts::add_memory(SegmentLoad& load, std::uint32_t small, std::uint32_t 
   const double kept = kept_bytes(small, between);
   const double relayed = sets_.crossing_bytes(small) - kept;
   load.stash_bytes = to.stash - from.stash + kept;
-  load.fixed_bytes = stage.reserved + stage.state_copies * (to.fixed - from.fixed - twice.a) +
-                     stage.weight_versions * (to.versioned - from.versioned - twice.b) +
+  load.fixed_bytes = stage.reserved + stage.held.state_copies * (to.fixed - from.fixed - twice.a) +
+                     stage.held.weight_versions * (to.versioned - from.versioned - twice.b) +
                      to.buffers - from.buffers + units_.working_peak(between) + relayed;
 }
 
@@ -48,12 +166,14 @@ double SetCosts::least_seconds(std::uint32_t small, std::uint32_t large,
                                std::uint32_t index) const {
   const StageConstants& stage = units_.stages()[index];
   SegmentLoad load;
-  load.in_flight = stage.in_flight;
+  load.in_flight = stage.held.in_flight;
   load.swap_bytes_per_second = stage.swap_rate;
   load.seconds = (sums_[large].seconds - sums_[small].seconds) * stage.slowdown;
   const StageEnds ends{sets_.crossing_bytes(small), sets_.crossing_bytes(large), ways(small),
                        ways(large)};
   add_transfers(load, stage, ends, units_.problem());
+  // What lies between two sets is a list that takes time to make; without a limit nobody asks for
+  // it.
   if (stage.memory == kNever) return load.busy_seconds();
   const UnitCosts::Units between = sets_.between(small, large);
   add_memory(load, small, large, stage, between);

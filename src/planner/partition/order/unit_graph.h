@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "spillway/planner/partition/model_chain.h"
@@ -48,5 +49,20 @@ struct UnitGraph {
 
   std::vector<std::uint32_t> unit_of_layer_;
 };
+
+/// Units by place.
+struct UnitOrder {
+  std::string_view name;
+  std::vector<std::uint32_t> units;
+};
+
+/// Orders in which each unit comes behind its inputs, the recorded one first, no two alike:
+///
+/// - `depth-first`: a branch to its end before the next one begins,
+/// - `breadth-first`: branches in step,
+/// - `from-the-end`: depth-first against the edges: branches the other way round, and what is read
+///   late just before that,
+/// - `narrow`: next what leaves the fewest bytes between what has run and what has not.
+std::vector<UnitOrder> unit_orders(const UnitGraph& graph);
 
 }  // namespace spillway::planner

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "balanced_cuts.h"
+#include "bottleneck_search.h"
 #include "predicted_peaks.h"
-#include "raw_goal.h"
+#include "segment_goal.h"
 #include "spillway/planner/partition/partitioners.h"
 
 namespace spillway::planner {
@@ -27,8 +27,8 @@ double fill(const PredictedPeaks& peaks, const CutRange& range, double threshold
 }
 
 /// Bisection of the threshold in whole bytes.
-BottleneckCuts bisect(const PredictedPeaks& peaks, const CutRange& range) {
-  BottleneckCuts best;
+SolvedCuts bisect(const PredictedPeaks& peaks, const CutRange& range) {
+  SolvedCuts best;
   std::int64_t low = 0;
   std::int64_t high = std::int64_t{1} << 60;
   while (low <= high) {
@@ -42,12 +42,12 @@ BottleneckCuts bisect(const PredictedPeaks& peaks, const CutRange& range) {
       best = {std::move(cuts), most};
     }
   }
-  if (best.cuts.empty()) best.cost = fill(peaks, range, kNever, best.cuts);  // Beyond an exabyte.
+  if (best.cuts.empty()) best.worst = fill(peaks, range, kNever, best.cuts);  // Beyond an exabyte.
   return best;
 }
 
 /// The bottleneck stays, and both its sides are cut anew.
-Cuts cut_capslog(const SegmentCosts& costs) {
+std::optional<Cuts> cut_capslog(const SegmentCosts& costs) {
   // Its profiles are of single units and of pairs.
   const PredictedPeaks peaks(costs, 1);
   const RawGoal goal([&](Segment segment) { return peaks.of(segment.first, segment.end); });

@@ -82,7 +82,7 @@ class HalvedStages {
   Cuts cuts_;
 };
 
-Cuts cut_dawnpiper(const SegmentCosts& costs) { return HalvedStages(costs).run(); }
+std::optional<Cuts> cut_dawnpiper(const SegmentCosts& costs) { return HalvedStages(costs).run(); }
 
 }  // namespace
 

@@ -3,7 +3,7 @@
 namespace spillway::planner {
 namespace {
 
-Cuts cut_even(const SegmentCosts& costs) {
+std::optional<Cuts> cut_even(const SegmentCosts& costs) {
   Cuts cuts;
   for (std::uint64_t k = 0; k <= costs.stages(); ++k)
     cuts.push_back(static_cast<std::uint32_t>(k * costs.units() / costs.stages()));

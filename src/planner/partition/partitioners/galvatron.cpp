@@ -18,7 +18,7 @@ double unit_bytes(const SegmentCosts& costs, std::uint32_t unit) {
 /// Fills stages from the last one on up to the mean, with a unit more when less than half of it is
 /// too much; the first stage gets the rest. Then, from the first one on, stages far above the mean
 /// give units to the next one, and every stage gets one.
-Cuts cut_galvatron(const SegmentCosts& costs) {
+std::optional<Cuts> cut_galvatron(const SegmentCosts& costs) {
   const std::uint32_t stages = costs.stages();
   std::vector<double> before{0.0};
   for (std::uint32_t unit = 0; unit < costs.units(); ++unit)

@@ -51,7 +51,7 @@ class LeastVariance {
   std::vector<std::vector<std::uint32_t>> begins_;
 };
 
-Cuts cut_gpipe(const SegmentCosts& costs) { return LeastVariance(costs).run(); }
+std::optional<Cuts> cut_gpipe(const SegmentCosts& costs) { return LeastVariance(costs).run(); }
 
 }  // namespace
 

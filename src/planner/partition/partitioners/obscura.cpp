@@ -13,8 +13,8 @@ bool fits(const SegmentCosts& costs, Segment segment) {
 /// Equal stages first. Those over their memory are adjusted by swaps and recomputation; then one
 /// unit after the other leaves the slowest adjusted stage for the fastest that needs no adjustment
 /// and still fits, passing on through the stages between, as long as the predicted time falls.
-Cuts cut_obscura(const SegmentCosts& costs) {
-  Cuts cuts = partitioner_named("even").make(costs);
+std::optional<Cuts> cut_obscura(const SegmentCosts& costs) {
+  Cuts cuts = partitioner_named("even").cut(costs);
   double worst = worst_score(costs, cuts);
   for (std::uint32_t move = 0; move < costs.units(); ++move) {
     std::uint32_t slowest = costs.stages();

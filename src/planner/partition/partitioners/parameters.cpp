@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "bottleneck_search.h"
-#include "raw_goal.h"
+#include "segment_goal.h"
 #include "spillway/planner/partition/partitioners.h"
 
 namespace spillway::planner {
@@ -43,7 +43,7 @@ Cuts cut_by_spread(const SegmentCosts& costs) {
   return cuts;
 }
 
-Cuts cut_by_parameters(const SegmentCosts& costs) {
+std::optional<Cuts> cut_by_parameters(const SegmentCosts& costs) {
   const double steps = static_cast<double>(costs.units()) * costs.units() * costs.stages();
   if (steps <= kMostSpreadSteps) return cut_by_spread(costs);
   // The table would take minutes; the largest stage alone was what DeepSpeed looked at before.

@@ -29,7 +29,7 @@ class StageOrTransfer : public SegmentGoal {
 };
 
 /// Their dynamic program over layers and machines finds the same least bottleneck.
-Cuts cut_pipedream(const SegmentCosts& costs) {
+std::optional<Cuts> cut_pipedream(const SegmentCosts& costs) {
   return least_bottleneck(StageOrTransfer(costs), whole(costs))->cuts;
 }
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "bottleneck_search.h"
+#include "layer_figures.h"
 #include "ranked_sums.h"
-#include "recompute_items.h"
 #include "spillway/planner/partition/partitioners.h"
 
 namespace spillway::planner {
@@ -26,15 +26,8 @@ class PiperGoal : public SegmentGoal {
       largest_crossing_ = std::max(largest_crossing_, costs.crossing_bytes(unit));
     }
     before_.push_back(static_cast<std::uint32_t>(items.size()));
-    std::vector<std::uint32_t> order(items.size());
-    for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t one, std::uint32_t other) {
-      return items[one].b * items[other].a > items[other].b * items[one].a;
-    });
-    std::vector<std::uint32_t> rank(items.size());
-    for (std::uint32_t i = 0; i < order.size(); ++i) rank[order[i]] = i;
     for (const SumPair& item : items) longest_ = std::max(longest_, item.a);
-    items_ = RankedSums(std::move(rank), items);
+    items_ = sums_by_density(items);
   }
 
   /// Of kNone and kLargest: with the last layer recomputed in part, and one layer more than that,
@@ -83,17 +76,22 @@ class PiperGoal : public SegmentGoal {
 
 /// The optimum of its program for a chain without replication or tensor parallelism. Theirs is a
 /// table over layers and stages; reachable cuts find the same least bottleneck.
-Cuts cut_piper(const SegmentCosts& costs) {
+std::optional<Cuts> cut_piper(const SegmentCosts& costs) {
   auto solved = least_bottleneck(PiperGoal(costs), whole(costs));
-  if (!solved) refuse_cuts(costs, MemoryReduction::kRecompute);
+  if (!solved) return std::nullopt;
   return std::move(solved->cuts);
 }
 
 }  // namespace
 
 extern const Partitioner kPiperPartitioner{
-    "piper", "least time within memory, layers recomputed whole; knows the stage, no swaps",
-    "Tarnawski et al., Piper, NeurIPS 2021; repository msr-fiddle/piper", Reading::kAsPublished,
-    cut_piper};
+    "piper",
+    "least time within memory, layers recomputed whole; knows the stage, no swaps",
+    "Tarnawski et al., Piper, NeurIPS 2021; repository msr-fiddle/piper",
+    Reading::kAsPublished,
+    cut_piper,
+    /*sees_first_stage_alone=*/false,
+    /*draws_cuts=*/false,
+    MemoryReduction::kRecompute};
 
 }  // namespace spillway::planner

@@ -1,6 +1,5 @@
-#include "balanced_cuts.h"
+#include "bottleneck_search.h"
 #include "neighbour_moves.h"
-#include "spillway/base/error.h"
 #include "spillway/planner/partition/partitioners.h"
 #include "whole_layer_cuts.h"
 
@@ -12,9 +11,9 @@ namespace {
 constexpr std::uint64_t kMostEffort = 20'000'000;
 /// Units times stages up to which the cuts of others are tried.
 constexpr std::uint64_t kMostTried = 200'000;
-/// The same for mcap, which looks at all cuts of so small problems, and draws them at random
-/// beyond: a tenth of a second for some that are never near.
-constexpr std::uint64_t kMostOfMcap = 160;
+/// The same for those that draw cuts at random beyond: a tenth of a second for some that are never
+/// near.
+constexpr std::uint64_t kMostOfDrawnCuts = 160;
 constexpr std::uint32_t kMostMoves = 64;
 /// Stages up to which the others are balanced, too, once the worst one is as good as can be.
 constexpr std::uint32_t kMostBalanced = 128;
@@ -33,6 +32,7 @@ class WholeLayers {
   Cuts& best() { return best_; }
 
   void consider(const Cuts& cuts) {
+    check(costs_, cuts);  // What follows would read past cuts that a new partitioner has wrong.
     if (whole_seconds(costs_, cuts, seconds_, effort_) >= seconds_) return;
     const PartitionEstimate estimate = evaluate(costs_, cuts);
     effort_.spend(estimate.point_sets);
@@ -42,12 +42,8 @@ class WholeLayers {
   void try_others(double good_enough) {
     for (const Partitioner& other : partitioners().subspan(1)) {
       if (seconds_ <= good_enough || effort_.is_spent()) return;
-      if (other.name == "mcap" && size_of(costs_) > kMostOfMcap) continue;
-      try {
-        consider(other.make(costs_));
-      } catch (const PlanError&) {
-        // It finds none that fit; ours do.
-      }
+      if (other.draws_cuts && size_of(costs_) > kMostOfDrawnCuts) continue;
+      if (const auto cuts = other.make(costs_)) consider(*cuts);
     }
   }
 
@@ -75,17 +71,13 @@ class WholeLayers {
 /// The best cuts for fractions of layers, balanced. Where whole layers take longer: the better ones
 /// of other partitioners, if the problem is small, of single moves, and of a dynamic program for
 /// whole layers, as far as the effort goes.
-Cuts cut_spillway(const SegmentCosts& costs) {
+std::optional<Cuts> cut_spillway(const SegmentCosts& costs) {
   const TimeGoal goal(costs);
-  std::optional<BottleneckCuts> solved;
-  if (costs.stages() > kMostBalanced) {
-    solved = least_bottleneck(goal, whole(costs));
-  } else if (auto balanced = balanced_cuts(goal, whole(costs))) {
-    solved = std::move(balanced->best);
-  }
-  if (!solved) refuse_cuts(costs);
+  auto solved = costs.stages() > kMostBalanced ? least_bottleneck(goal, whole(costs))
+                                               : balanced_cuts(goal, whole(costs));
+  if (!solved) return std::nullopt;
   WholeLayers whole_layers(costs, std::move(solved->cuts));
-  const double good_enough = solved->cost * (1.0 + 1e-9);
+  const double good_enough = solved->worst * (1.0 + 1e-9);
   if (size_of(costs) <= kMostTried) whole_layers.try_others(good_enough);
   if (whole_layers.seconds() > good_enough) whole_layers.try_moves();
   if (whole_layers.seconds() > good_enough) whole_layers.try_all();

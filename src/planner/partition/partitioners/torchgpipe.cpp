@@ -81,7 +81,7 @@ class BlockPartition {
   std::vector<double> before_{0.0};  ///< Sizes of the elements before, normalised.
 };
 
-Cuts cut_torchgpipe(const SegmentCosts& costs) {
+std::optional<Cuts> cut_torchgpipe(const SegmentCosts& costs) {
   return without_empty_stages(BlockPartition(costs).run());
 }
 

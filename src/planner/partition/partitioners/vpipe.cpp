@@ -1,6 +1,6 @@
 #include "bottleneck_search.h"
 #include "neighbour_moves.h"
-#include "raw_goal.h"
+#include "segment_goal.h"
 #include "spillway/planner/partition/partitioners.h"
 
 namespace spillway::planner {
@@ -8,7 +8,7 @@ namespace {
 
 /// Decomposed: balances times first; then plans swaps and recomputation of each stage by itself,
 /// and moves layers between neighbours as long as the worst of these plans gets better.
-Cuts cut_vpipe(const SegmentCosts& costs) {
+std::optional<Cuts> cut_vpipe(const SegmentCosts& costs) {
   const RawGoal seconds(
       [&](Segment segment) { return costs.layer_seconds(segment.first, segment.end); });
   return moved_by_neighbours(

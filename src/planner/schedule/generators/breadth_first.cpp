@@ -8,6 +8,9 @@ static Schedule make_breadth_first(const ScheduleRequest& request) {
   const std::uint32_t last = request.micro_batches - 1;
   Schedule schedule =
       one_replica(request.ranks, request.micro_batches, round_placement(request.ranks, stages));
+  // A message has the time of all other micro-batches on the stage to arrive, and a stage's
+  // gradients are complete at once, so its sum runs beside the stages before it. All stashes are
+  // the price.
   for (std::uint32_t stage = 0; stage < stages; ++stage)
     for (std::uint32_t i = 0; i <= last; ++i)
       schedule.ranks[stage % request.ranks].push_back(forward(stage, i));

@@ -10,6 +10,7 @@ static Schedule make_capped_one_f_one_b(const ScheduleRequest& request) {
                                   round_placement(request.ranks, request.ranks));
   std::vector<std::uint32_t> most_held;
   for (std::uint32_t stage = 0; stage < request.ranks; ++stage)
+    // More than 1F1B holds would not be faster.
     most_held.push_back(std::min(request.slots, request.ranks - stage));
   // One in turn would make backwards wait for forwards that have no slot before; so no fixed turn.
   order_greedily(schedule, most_held);

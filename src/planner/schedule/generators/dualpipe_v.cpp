@@ -43,11 +43,13 @@ std::vector<Action> rank_list(std::uint32_t rank, std::uint32_t ranks,
                               std::uint32_t micro_batches) {
   DualLegs legs(rank, ranks);
   const std::uint32_t before_last = ranks - rank - 1;
+  // The first micro-batch needs that long to come back from the last rank.
   for (std::uint32_t i = 0; i < 2 * before_last; ++i) legs.forward_on(0);
   for (std::uint32_t i = 0; i <= rank; ++i) {
     legs.forward_on(0);
     legs.forward_on(1);
   }
+  // Its gradient is on its way to the last rank. Split backwards let it go on sooner.
   for (std::uint32_t i = 0; i < before_last; ++i) {
     legs.backward_on(1, /*is_split=*/true);
     legs.oldest_weight_gradient();
@@ -81,11 +83,15 @@ std::vector<Action> rank_list(std::uint32_t rank, std::uint32_t ranks,
   return legs.take();
 }
 
+std::optional<std::string> fault_of_dualpipe_v(const ScheduleRequest& request) {
+  // Fewer would be used up before forwards and backwards can run as one.
+  if (request.micro_batches >= 2 * request.ranks) return std::nullopt;
+  return message(
+      "dualpipe-v needs at least {} micro-batches, twice its {} ranks, not {} (or use zb-v)",
+      2 * request.ranks, request.ranks, request.micro_batches);
+}
+
 Schedule make_dualpipe_v(const ScheduleRequest& request) {
-  if (request.micro_batches < 2 * request.ranks)
-    throw ConfigError(
-        "dualpipe-v needs at least {} micro-batches, twice its {} ranks, not {} (or use zb-v)",
-        2 * request.ranks, request.ranks, request.micro_batches);
   Schedule schedule =
       one_replica(request.ranks, request.micro_batches, folded_placement(request.ranks));
   for (std::uint32_t rank = 0; rank < request.ranks; ++rank)
@@ -103,6 +109,7 @@ extern const ScheduleGenerator kDualpipeV{
     "ScheduleDualPipeV",
     make_dualpipe_v,
     StagesPerRank::kTwo,
-    {.copies = 1}};
+    {.copies = 1},
+    fault_of_dualpipe_v};
 
 }  // namespace spillway::planner

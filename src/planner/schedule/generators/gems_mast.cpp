@@ -1,12 +1,18 @@
-#include "gems_chain.h"
+#include "generator_families.h"
 #include "spillway/base/error.h"
 
 namespace spillway::planner {
 
-static Schedule make_gems_mast(const ScheduleRequest& request) {
+static std::optional<std::string> fault_of_gems_mast(const ScheduleRequest& request) {
   if (request.replicas != 0 && request.replicas != 2)
-    throw ConfigError("gems-mast has 2 replicas, not {} (use gems-master)", request.replicas);
-  return gems_chain(request, 2, GemsDirection::kInTurns, "gems-mast");
+    return message("gems-mast has 2 replicas, not {} (use gems-master)", request.replicas);
+  return fault_of_gems(request, 2, "gems-mast");
+}
+
+static Schedule make_gems_mast(const ScheduleRequest& request) {
+  // The second one begins on the rank where the backward of the first one begins to give memory
+  // back.
+  return gems_chain(request, 2, GemsDirection::kInTurns);
 }
 
 extern const ScheduleGenerator kGemsMast{
@@ -15,6 +21,7 @@ extern const ScheduleGenerator kGemsMast{
     "Jain et al., GEMS, SC 2020; order read in OSU-Nowlab/MPI4DL",
     make_gems_mast,
     StagesPerRank::kOne,
-    {.copies = 2, .is_whole = true, .alternation = Alternation::kMeet, .passes = 2}};
+    {.copies = 2, .is_whole = true, .alternation = Alternation::kMeet, .passes = 2},
+    fault_of_gems_mast};
 
 }  // namespace spillway::planner

@@ -1,11 +1,21 @@
-#include "gems_chain.h"
+#include "generator_families.h"
 
 namespace spillway::planner {
+namespace {
 
-static Schedule make_gems_master(const ScheduleRequest& request) {
-  return gems_chain(request, request.replicas == 0 ? request.micro_batches : request.replicas,
-                    GemsDirection::kInTurns, "gems-master");
+std::uint32_t replicas_of_master(const ScheduleRequest& request) {
+  return request.replicas == 0 ? request.micro_batches : request.replicas;
 }
+
+std::optional<std::string> fault_of_gems_master(const ScheduleRequest& request) {
+  return fault_of_gems(request, replicas_of_master(request), "gems-master");
+}
+
+Schedule make_gems_master(const ScheduleRequest& request) {
+  return gems_chain(request, replicas_of_master(request), GemsDirection::kInTurns);
+}
+
+}  // namespace
 
 extern const ScheduleGenerator kGemsMaster{
     "gems-master",
@@ -17,6 +27,7 @@ extern const ScheduleGenerator kGemsMaster{
      .is_whole = true,
      .alternation = Alternation::kMeet,
      .passes = 0,
-     .fewest_replicas = 3}};
+     .fewest_replicas = 3},
+    fault_of_gems_master};
 
 }  // namespace spillway::planner

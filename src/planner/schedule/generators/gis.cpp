@@ -1,9 +1,10 @@
-#include "repeated_blocks.h"
+#include "generator_families.h"
 #include "spillway/planner/schedule/generators.h"
 
 namespace spillway::planner {
 
 static Schedule make_gis(const ScheduleRequest& request) {
+  // Groups of all ranks, as interleaved has them. Split backwards let the gradients start earlier.
   return repeated_blocks(request, request.ranks, Repetition::kInGroups);
 }
 

@@ -1,9 +1,10 @@
-#include "repeated_blocks.h"
+#include "generator_families.h"
 #include "spillway/planner/schedule/generators.h"
 
 namespace spillway::planner {
 
 static Schedule make_gis_h(const ScheduleRequest& request) {
+  // The smallest group that `repeated_blocks` allows, so that a stash lives for the shortest time.
   return repeated_blocks(request, (request.ranks + 1) / 2, Repetition::kInGroups);
 }
 

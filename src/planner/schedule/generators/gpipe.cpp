@@ -10,6 +10,8 @@ static Schedule make_gpipe(const ScheduleRequest& request) {
   for (std::uint32_t stage = 0; stage < request.ranks; ++stage) {
     auto& list = schedule.ranks[stage];
     for (std::uint32_t i = 0; i <= last; ++i) list.push_back(forward(stage, i));
+    // As torchgpipe has it: the backward begins where the forward ended, with the micro-batch that
+    // it need not recompute.
     for (std::uint32_t i = 0; i <= last; ++i) list.push_back(backward(stage, last - i));
   }
   end_with_steps(schedule);

@@ -6,6 +6,8 @@ namespace spillway::planner {
 static Schedule make_one_f_one_b(const ScheduleRequest& request) {
   Schedule schedule = one_replica(request.ranks, request.micro_batches,
                                   round_placement(request.ranks, request.ranks));
+  // A forward for each rank from this one to the last: then the first gradient comes back just as
+  // these are done. More of them would be held without being faster.
   for (std::uint32_t stage = 0; stage < request.ranks; ++stage)
     schedule.ranks[stage] =
         one_forward_one_backward(stage, request.micro_batches, request.ranks - stage, backward);

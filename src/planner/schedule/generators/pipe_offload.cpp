@@ -1,4 +1,4 @@
-#include "repeated_blocks.h"
+#include "generator_families.h"
 #include "spillway/planner/schedule/generators.h"
 
 namespace spillway::planner {

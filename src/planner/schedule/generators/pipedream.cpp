@@ -10,6 +10,8 @@ static Schedule make_pipedream(const ScheduleRequest& request) {
     for (const Action& action :
          one_forward_one_backward(stage, request.micro_batches, request.ranks - stage, backward)) {
       schedule.ranks[stage].push_back(action);
+      // An update for each micro-batch, at once. Those in flight go on with the weights of their
+      // forward, so a rank holds as many versions as micro-batches.
       if (action.kind == ActionKind::kBackward)
         schedule.ranks[stage].push_back(step(stage, action.micro_batch));
     }

@@ -4,17 +4,16 @@
 
 namespace spillway::planner {
 
+static std::optional<std::string> fault_of_pipedream_2bw(const ScheduleRequest& request) {
+  const std::uint32_t batch = request.ranks;
+  if (request.micro_batches % batch == 0) return std::nullopt;
+  return message("pipedream-2bw updates every {} micro-batches, and {} is no multiple (use {})",
+                 batch, request.micro_batches, (request.micro_batches / batch + 1) * batch);
+}
+
 static Schedule make_pipedream_2bw(const ScheduleRequest& request) {
-  const std::uint32_t batch = request.update_every == 0 ? request.ranks : request.update_every;
-  if (batch < request.ranks)
-    throw ConfigError(
-        "pipedream-2bw needs updates every {} micro-batches or more, as many as ranks, not every "
-        "{} (else two versions of the weights are not enough)",
-        request.ranks, batch);
-  if (request.micro_batches % batch != 0)
-    throw ConfigError(
-        "pipedream-2bw updates every {} micro-batches, and {} is no multiple (use {})", batch,
-        request.micro_batches, (request.micro_batches / batch + 1) * batch);
+  // With fewer between two updates, two versions of the weights are not enough.
+  const std::uint32_t batch = request.ranks;
   Schedule schedule = one_replica(request.ranks, request.micro_batches,
                                   round_placement(request.ranks, request.ranks));
   schedule.weight_rule = WeightRule::kPrevious;
@@ -22,6 +21,7 @@ static Schedule make_pipedream_2bw(const ScheduleRequest& request) {
     for (const Action& action :
          one_forward_one_backward(stage, request.micro_batches, request.ranks - stage, backward)) {
       schedule.ranks[stage].push_back(action);
+      // No flush: the forwards of the next batch are under way already.
       if (action.kind == ActionKind::kBackward && (action.micro_batch + 1) % batch == 0)
         schedule.ranks[stage].push_back(step(stage, action.micro_batch));
     }
@@ -35,6 +35,7 @@ extern const ScheduleGenerator kPipedream2bw{
     "2006.09503",
     make_pipedream_2bw,
     StagesPerRank::kOne,
-    {.copies = 1, .is_whole = true}};
+    {.copies = 1, .is_whole = true},
+    fault_of_pipedream_2bw};
 
 }  // namespace spillway::planner

@@ -1,11 +1,13 @@
+#include "generator_families.h"
 #include "spillway/planner/schedule/generators.h"
-#include "v_pattern.h"
 
 namespace spillway::planner {
 
 static Schedule make_v_min(const ScheduleRequest& request) {
   const std::uint32_t ranks = request.ranks;
   const std::uint32_t gap = ranks % 3 == 0 ? 2 : 0;  // Else two actions would share a tick.
+  // One tick per rank both ways: stashes live 4p - 2r - 1 and 2r + 1 ticks on rank r of p, so two
+  // thirds of p half stages are held, on all ranks alike. Nothing is sooner through the ranks.
   return repeated_v(request, [=](std::uint32_t rank) {
     return VPattern{rank, 2 * ranks - rank - 1, 2 * ranks + gap + rank, 4 * ranks + gap - rank - 1};
   });

@@ -41,15 +41,20 @@ std::vector<Action> rank_order(std::uint32_t rank, std::uint32_t ranks,
   // Fewer than 2·ranks - 1 do not fill the V: then the same order, without those that are missing.
   const std::uint32_t filled = std::max(2 * ranks - 1, micro_batches);
   VOrder order(rank, ranks, micro_batches);
+  // Until the first micro-batch comes back from the last rank.
   for (std::uint32_t i = 0; i < 2 * (ranks - rank) - 1; ++i) order.forward_on(0);
+  // It goes on to rank 0, turns around, and is here again two ticks per rank later.
   for (std::uint32_t i = 0; i < rank; ++i) {
     order.forward_on(1);
     order.forward_on(0);
   }
+  // Its gradient goes to the last rank and back. Until it is on leg 0, there are backwards of leg 1
+  // alone.
   for (std::uint32_t i = 0; i < ranks - rank; ++i) {
     order.forward_on(1);
     order.backward_on(1);
   }
+  // All four in turn: the memory of a rank stays as it is.
   while (order.forwards(1) < order.forwards(0) || order.forwards(0) < filled) {
     if (order.forwards(0) < filled) order.forward_on(0);
     order.backward_on(0);
@@ -69,6 +74,7 @@ Schedule make_zb_v(const ScheduleRequest& request) {
       one_replica(request.ranks, request.micro_batches, folded_placement(request.ranks));
   for (std::uint32_t rank = 0; rank < request.ranks; ++rank)
     schedule.ranks[rank] = rank_order(rank, request.ranks, request.micro_batches);
+  // In stashes of stages half as large: what 1F1B holds on its first rank.
   fill_with_weight_gradients(schedule, /*most_held=*/2 * request.ranks);
   end_with_steps(schedule);
   return schedule;

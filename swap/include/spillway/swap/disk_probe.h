@@ -8,26 +8,20 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
+#include "spillway/base/median.h"
 #include "spillway/swap/slowdown_probe.h"
 #include "spillway/swap/spill_store_factory.h"
 
 namespace spillway::swap {
 
-/// Median and range of repeated measurements, in GB/s (10^9 bytes per second).
-struct MeasuredRate {
-  double median_gb_per_s = 0.0;
-  double min_gb_per_s = 0.0;
-  double max_gb_per_s = 0.0;
-};
-
-/// The rates at one block size and queue depth.
-struct DiskRates {
+/// Bytes per second at one block size and queue depth.
+struct DiskPoint {
   Bytes block;
   std::size_t queue_depth = 0;
-  MeasuredRate write;  ///< Into blocks that were written before.
-  MeasuredRate read;
-  MeasuredRate mixed_write;  ///< The share of the writes while as many bytes are read.
-  MeasuredRate mixed_read;
+  Spread write;  ///< Into blocks that were written before.
+  Spread read;
+  Spread mixed_write;  ///< The share of the writes while as many bytes are read.
+  Spread mixed_read;
 };
 
 /// What was found out about a directory. `first_write` is the rate of the very first pass, into
@@ -36,8 +30,8 @@ struct DiskProbe {
   std::string description;  ///< "io_uring, direct I/O, /scratch (ext4)"
   std::vector<std::string> warnings;
   Bytes file_size;
-  double first_write_gb_per_s = 0.0;
-  std::vector<DiskRates> rates;  ///< By block size, then depth, as asked for.
+  double first_write_bytes_per_second = 0.0;
+  std::vector<DiskPoint> points;  ///< By block size, then depth, as asked for.
 
   /// What each moved byte costs computations beside it; none when it was not asked for, or when the
   /// measurements disagree.
@@ -45,11 +39,11 @@ struct DiskProbe {
 
   /// What a transfer takes beyond its bytes where nothing else is under way: the time of one alone,
   /// less what it adds to many. None without a depth of 1 and a deeper one.
-  std::optional<double> fixed_seconds(MeasuredRate DiskRates::*direction) const;
+  std::optional<double> fixed_seconds(Spread DiskPoint::*direction) const;
 
   /// The entry with the best sum of mixed rates, which is what a training step asks of a disk;
   /// null when nothing was measured.
-  const DiskRates* best() const;
+  const DiskPoint* best() const;
 };
 
 /// How far a measurement has come; `passes` of `passes_total`, and what runs now.

@@ -117,6 +117,14 @@ class StorageMemory {
   /// through. On a device that reports no touches, each page gets its frame when it is pinned.
   virtual Allocation allocate_unfilled(Bytes size, PinSet* within = nullptr) = 0;
 
+  /// The same by memory of storages that have ended and that a device still uses: it needs no wait
+  /// and moves nothing. `so_far`: what the caller's line of work (`EventState::line`) was given, in
+  /// which all those uses stand, and behind which the device uses the new storage. Whoever lets go
+  /// of `within`, or releases the storage, tells a moment that is not earlier. Nothing where there
+  /// is no such memory, or none of that size while frames are left.
+  virtual std::optional<Allocation> reuse(Bytes size, PinSet& within,
+                                          const device::Event& so_far) = 0;
+
   /// Ends a storage. Never waits. `until`: as of `unpin`, for work that no set has held it for.
   virtual void release(StorageId storage, const device::Event& until = {}) = 0;
 

@@ -78,6 +78,7 @@ class SwapEngine final : public StorageMemory,
 
   Allocation allocate(Bytes size, PinSet* within) override;
   Allocation allocate_unfilled(Bytes size, PinSet* within = nullptr) override;
+  std::optional<Allocation> reuse(Bytes size, PinSet& within, const device::Event& so_far) override;
   void release(StorageId storage, const device::Event& until = {}) override;
 
   Bytes page_size() const noexcept override;

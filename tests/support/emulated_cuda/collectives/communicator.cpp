@@ -69,7 +69,10 @@ ncclComm::ncclComm(SharedBlock* block, std::string name, int ranks, int rank)
   block_->tell();
 }
 
-ncclComm::~ncclComm() { SharedBlock::close(block_); }
+ncclComm::~ncclComm() {
+  if (splitting_.joinable()) splitting_.join();
+  SharedBlock::close(block_);
+}
 
 bool ncclComm::meet() {
   return block_->wait_until([this] { return block_->joined.load() == ranks_; });
@@ -99,9 +102,24 @@ ncclResult_t ncclComm::leave_in_progress() {
 
 ncclResult_t ncclComm::ask_for_progress() {
   if (block_->aborted.load() != 0) return ncclRemoteError;
-  if (block_->joined.load() < ranks_) return ncclInProgress;
+  if (is_splitting_ || block_->joined.load() < ranks_) return ncclInProgress;
   // Whoever asks once only is found out.
   return std::exchange(is_in_progress_, false) ? ncclInProgress : ncclSuccess;
+}
+
+ncclResult_t ncclComm::begin_split(int color, int key, ncclComm_t* part) {
+  if (splitting_.joinable()) splitting_.join();
+  *part = nullptr;
+  is_splitting_ = true;
+  splitting_ = std::thread([this, color, key, part] {
+    cudaSetDevice(device_);
+    ncclComm_t made = nullptr;
+    split(color, key, &made);
+    if (made != nullptr) made->stop_blocking();
+    *part = made;
+    is_splitting_ = false;
+  });
+  return leave_in_progress();
 }
 
 ncclResult_t ncclComm::split(int color, int key, ncclComm_t* part) {
@@ -136,11 +154,15 @@ ncclResult_t ncclComm::split(int color, int key, ncclComm_t* part) {
 extern "C" {
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  std::shared_ptr<ncclComm> held;
   const std::lock_guard lock(communicators().mutex);
-  // Work that is still in streams holds it.
-  return communicators().all.erase(comm) == 1
-             ? ncclSuccess
-             : refuse(ncclInvalidArgument, "the communicator was destroyed before");
+  const auto at = communicators().all.find(comm);
+  if (at == communicators().all.end())
+    return refuse(ncclInvalidArgument, "the communicator was destroyed before");
+  // Its last holder may be work in streams, or this function, which waits for its split then.
+  held = std::move(at->second);
+  communicators().all.erase(at);
+  return ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
@@ -155,10 +177,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) { return comm->leave_in_progress(
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part, void*) {
   if (comm->is_in_progress())
     return refuse(ncclInvalidUsage, "ncclCommSplit: another call is in progress");
-  const ncclResult_t result = comm->split(color, key, part);
-  if (result != ncclSuccess) return result;
-  if (!comm->blocks() && *part != nullptr) (*part)->stop_blocking();
-  return comm->leave_in_progress();
+  return comm->blocks() ? comm->split(color, key, part) : comm->begin_split(color, key, part);
 }
 
 ncclResult_t ncclCommCount(ncclComm_t comm, int* ranks) {

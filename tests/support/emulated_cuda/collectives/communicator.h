@@ -1,10 +1,12 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 
 #include "nccl_api.h"
 #include "shared_block.h"
@@ -29,6 +31,9 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   /// The communicator of those ranks that call with the same color, in the order of their keys;
   /// null for kNcclNoColor.
   ncclResult_t split(int color, int key, ncclComm_t* part);
+  /// The same behind the call: `part` is written when all have come, or the communicator is
+  /// aborted.
+  ncclResult_t begin_split(int color, int key, ncclComm_t* part);
 
   spillway::emulated::SharedBlock& block() const { return *block_; }
   int ranks() const { return ranks_; }
@@ -56,6 +61,8 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   int splits_ = 0;
   bool blocks_ = true;
   bool is_in_progress_ = false;
+  std::thread splitting_;
+  std::atomic<bool> is_splitting_{false};
 };
 
 namespace spillway::emulated {

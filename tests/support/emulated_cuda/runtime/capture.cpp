@@ -125,9 +125,10 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatu
   if (id != nullptr) *id = 0;
   if (graph != nullptr) *graph = nullptr;
   if (dependencies != nullptr) *dependencies = 0;
-  if (captures().count.load() == 0) return cudaSuccess;
   CUstream_st* stream = stream_of(handle);
   if (stream == nullptr) return no_such_stream(handle);
+  if (const cudaError_t lost = error_of_lost(stream->device()); lost != cudaSuccess) return lost;
+  if (captures().count.load() == 0) return cudaSuccess;
   const auto capture = stream->capture();
   if (capture == nullptr) return cudaSuccess;
   *status =

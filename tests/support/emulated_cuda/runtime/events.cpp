@@ -140,6 +140,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
   if (!lives(event)) return no_such_event(event);
   CUstream_st* stream = stream_of(handle);
   if (stream == nullptr) return no_such_stream(handle);
+  if (const cudaError_t lost = error_of_lost(stream->device()); lost != cudaSuccess) return lost;
   const auto recorded = event->recorded();
   const auto capture = stream->capture();
   // Within a graph all comes in the order in which it was captured.

@@ -16,6 +16,7 @@ using namespace spillway::emulated;
 namespace {
 
 cudaError_t may_be_asked(CUstream_st& stream, const char* call) {
+  if (const cudaError_t lost = error_of_lost(stream.device()); lost != cudaSuccess) return lost;
   const cudaError_t captured = may_not_capture(stream, call);
   return captured == cudaSuccess ? may_be_unsafe(call) : captured;
 }

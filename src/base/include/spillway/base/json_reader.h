@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "spillway/base/file_format.h"
+
 namespace spillway {
 
 /// One object of a JSON text of foreign origin. What is asked for and missing, of another type or
@@ -47,8 +49,8 @@ class JsonObject {
     return values;
   }
 
-  /// Throws unless the key `format` says just that.
-  void require_format(std::string_view format);
+  /// Throws unless the key `format` says just that: with what the file is, and what reads it.
+  void require_format(const FileFormat& wanted);
 
   /// Throws for the first key that nobody has asked for.
   void refuse_others() const;

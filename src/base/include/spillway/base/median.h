@@ -18,4 +18,19 @@ T median(std::vector<T>& values) {
   return lower + (*middle - lower) / 2;
 }
 
+/// Median and range of repeated measurements.
+struct Spread {
+  double median = 0.0;
+  double least = 0.0;
+  double most = 0.0;
+};
+
+/// Of any number of measurements but none.
+inline Spread spread_of(std::vector<double> values) {
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  Spread spread{0.0, *least, *most};
+  spread.median = median(values);
+  return spread;
+}
+
 }  // namespace spillway

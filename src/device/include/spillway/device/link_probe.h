@@ -6,16 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "spillway/base/median.h"
 #include "spillway/device/device.h"
 
 namespace spillway::device {
-
-/// Median and range of repeated measurements.
-struct Spread {
-  double median = 0.0;
-  double least = 0.0;
-  double most = 0.0;
-};
 
 /// Bytes per second of copies of one size, of which so many are given at once.
 struct LinkPoint {
@@ -71,8 +65,5 @@ struct LinkProbe {
 /// ConfigError for options that ask for nothing, Error and IoError where memory is refused or a
 /// copy fails.
 LinkProbe measure_link(Device& device, const LinkProbeOptions& options);
-
-/// Of any number of measurements but none.
-Spread spread_of(std::vector<double> values);
 
 }  // namespace spillway::device

@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "spillway/base/bytes.h"
+#include "spillway/planner/step_bound.h"
 #include "spillway/planner/step_plan.h"
-#include "spillway/planner/swap_choices.h"
+#include "spillway/planner/swap_plan.h"
 #include "spillway/profile/step_profile.h"
 
 namespace spillway::planner {

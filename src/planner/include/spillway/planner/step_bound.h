@@ -59,12 +59,11 @@ struct BoundOptions {
   std::size_t most_parents = 4;
 };
 
-/// The bound for plans that only swap. Takes time that grows about linearly with the step.
-/// Deterministic; any number of threads may ask at the same time. The tape and the limits must be
-/// sound (`profile::check` and `check`), which is not looked at. All is 0 for an empty tape.
-StepBound bound_step(const profile::StepTape& tape, const SwapLimits& limits);
-
-/// The bound for plans that swap and recompute replayable operators; the same holds for it.
+/// The bound for plans that swap and recompute replayable operators; the larger one of the link and
+/// of the far tier, where there are two. Takes time that grows about linearly with the step, unless
+/// there is a solver. Deterministic; any number of threads may ask at the same time. The tape and
+/// the limits must be sound (`profile::check` and `check`), which is not looked at. All is 0 for an
+/// empty tape.
 StepBound bound_plan(const profile::StepTape& tape, const SwapLimits& limits,
                      const BoundOptions& options = {});
 

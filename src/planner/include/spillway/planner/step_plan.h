@@ -40,8 +40,10 @@ StepPlan plan_step(const StepTape& tape, const SwapLimits& limits, const PlanEff
 /// Values of the tape that are dropped, by the operator of the rewritten one after which they go.
 PerOp drops_per_op(const StepTape& tape, const RewrittenTape& steps);
 
-/// The plan for given replays: the best swaps on the rewritten tape, or the best so far when told
-/// to stop. Throws as `rewrite_tape` and `plan_swaps`.
+/// The plan for given replays, or for none: the best swaps on the rewritten tape, or the best so
+/// far when told to stop. They are chosen by the structure of the tape first; then share of the
+/// budget, moments and single swaps by simulation. Deterministic as long as nobody stops it. Throws
+/// as `rewrite_tape` and `plan_step`.
 StepPlan plan_with_replays(const StepTape& tape, std::vector<Replay> replays,
                            const SwapLimits& limits, const StopCheck& should_stop = {});
 

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "spillway/base/bytes.h"
-#include "spillway/planner/step_bound.h"
 #include "spillway/profile/step_tape.h"
 #include "spillway/profile/transfer_rates.h"
 
 namespace spillway::planner {
 
+using profile::FarTier;
 using profile::OpIndex;
 using profile::StepTape;
 using profile::TransferRates;
@@ -29,12 +29,6 @@ inline bool is_told(const StopCheck& should_stop) { return should_stop && should
 enum class Tier : std::uint8_t {
   kNear,  ///< The only store, or the first one of two: a GPU's host memory.
   kFar,   ///< The tier behind it: a disk.
-};
-
-/// A store without an end behind a first one that has one. Its bytes pass both.
-struct FarTier {
-  TransferRates rates;           ///< Its own, without the link to the near tier.
-  std::uint32_t near_pages = 0;  ///< Pages that may have their copies in the near tier at once.
 };
 
 /// Limits of a plan.
@@ -122,17 +116,10 @@ struct SwapPlan {
   PerOp births;  ///< Values by the operator of their birth, in the order of allocation.
 
   StepEstimate estimate;
-  StepBound bound;  ///< Bound of all plans that only swap; by `plan_swaps` alone, else empty.
   std::uint32_t smallest_budget_pages = 0;  ///< Below it some operator cannot run.
   bool is_feasible = false;                 ///< Whether the budget reaches that.
   double filled_share = 0.0;                ///< Share of the budget that was chosen.
 };
-
-/// Chooses the swaps so that the repeating step fits into the budget and is fast: bytes first by
-/// the structure of the tape, then fill share, moments and single swaps by simulation.
-/// Deterministic. Throws PlanError for a tape that contradicts itself and ConfigError for senseless
-/// limits.
-SwapPlan plan_swaps(const StepTape& tape, const SwapLimits& limits);
 
 /// Runs the event model (see README.md) over the repeating step under a plan.
 StepEstimate estimate_step(const StepTape& tape, const SwapPlan& plan, const SwapLimits& limits);
@@ -145,5 +132,23 @@ OpIndex neediest_operator(const StepTape& tape);
 
 /// Most pages that the step holds without any swapping.
 std::uint32_t live_peak(const StepTape& tape);
+
+/// Decisions of a SwapPlan, from which it can be made again on its tape.
+struct SwapChoices {
+  std::vector<PlannedSwap> swaps;
+  std::vector<std::uint32_t> write_outs;      ///< Every swap, in the order in which they leave.
+  std::vector<std::uint32_t> fetches;         ///< Those that come back, in the order of fetches.
+  std::vector<std::uint32_t> reserve_pages;   ///< Per operator.
+  std::vector<std::uint32_t> use_distance;    ///< Empty: as the tape tells. Parallel to its uses.
+  std::vector<std::uint32_t> birth_distance;  ///< The same, per value.
+  double filled_share = 0.0;
+};
+
+SwapChoices choices_of(const StepTape& tape, const SwapPlan& plan);
+
+/// The plan with these choices: everything else is found anew, so the estimate is that of the given
+/// limits; without a bound. Throws PlanError with the first choice that the tape contradicts.
+/// The limits must be sensible.
+SwapPlan restore_swaps(const StepTape& tape, const SwapChoices& choices, const SwapLimits& limits);
 
 }  // namespace spillway::planner

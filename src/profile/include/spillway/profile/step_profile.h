@@ -55,14 +55,6 @@ struct ProgramNeeds {
   bool operator==(const ProgramNeeds&) const = default;
 };
 
-/// Disks behind host memory that swapped data comes to first.
-struct DisksBehind {
-  TransferRates rates;           ///< Their own.
-  std::uint32_t host_pages = 0;  ///< That host memory holds.
-
-  bool operator==(const DisksBehind&) const = default;
-};
-
 /// An operator waits for an earlier one through something that is too small to be a value.
 struct HiddenDependence {
   OpIndex before = 0;
@@ -89,7 +81,8 @@ struct StepProfile {
   std::vector<StorageClass> class_of_value;  ///< Per value.
   std::vector<Bytes> bytes_of_value;         ///< Per value, before rounding to pages.
   std::optional<TransferRates> rates;        ///< Of the machine and disk it was recorded on.
-  std::optional<DisksBehind> disks;  ///< With them `rates` are those of the link to host memory.
+  /// Disks behind host memory; with them `rates` are those of the link to that.
+  std::optional<FarTier> disks;
   std::optional<ProgramNeeds> program_needs;  ///< Unknown for imported and older ones.
   /// All of them, so that uses and these tell everything that an operator waits for. Unknown for
   /// recorded and older ones: nobody watches what is small.

@@ -13,6 +13,7 @@ enum class StorageClass : std::uint8_t {
   kBuffer,
   kActivation,
   kInput,
+  kWorkspace,   ///< Temporaries of the optimizer's update; files call them activations.
   kSharedPage,  ///< Small storages of any class: see `TapeValue::is_shared`.
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string>
 
 #include "spillway/base/transfer_rate.h"
@@ -33,6 +34,15 @@ struct TransferRates {
   bool operator==(const TransferRates&) const = default;
 };
 
+/// A store without an end behind a first one that has one, as disks behind host memory. Its bytes
+/// pass both.
+struct FarTier {
+  TransferRates rates;           ///< Its own, without the link to the near tier.
+  std::uint32_t near_pages = 0;  ///< Pages that may have their copies in the near tier at once.
+
+  bool operator==(const FarTier&) const = default;
+};
+
 /// What files call one of them, and the values that some disk or link has.
 struct RateField {
   const char* key;
@@ -60,5 +70,13 @@ std::string problem_with(const TransferRates& rates);
 /// Reads all of them from an object of a file. Throws ConfigError with the place of what is missing
 /// or that no disk or link has.
 TransferRates rates_in(JsonObject& object);
+
+/// What that reads. `Json` is an object of the JSON library, which no public header shows.
+template <typename Json>
+Json rates_json(const TransferRates& rates) {
+  Json json;
+  for (const RateField& field : kRateFields) json[field.key] = rates.*field.field;
+  return json;
+}
 
 }  // namespace spillway::profile

@@ -13,7 +13,8 @@ namespace spillway::profile {
 
 /// What each value holds. `noted` is what is known already, per value: parameters and gradients.
 /// The rest follows from lives and uses:
-///  * born and dead in the step: activation;
+///  * born and dead in the step: activation, or workspace where the optimizer's update has begun by
+///    then, with the first use of its states or write to a parameter behind the first gradient;
 ///  * carried in, surviving and written, first touched after the first gradient was born or
 ///  written:
 ///    optimizer state; before that: buffer, as running means are;

@@ -30,6 +30,7 @@ struct RunSurroundings {
   DirectorySurroundings directories;
   Bytes pinned = {};                   ///< Host memory that stands behind devices already.
   std::vector<std::string> told = {};  ///< Warnings that were given already.
+  unsigned ranks_on_gpu = 0;           ///< That use the GPU of this one; 0: they have not met.
 };
 
 /// A device with memory of its own that the program uses, opened.
@@ -46,6 +47,9 @@ struct DeviceSurroundings {
   /// What tells apart the streams that threads give work to; empty: there is one. Any thread.
   std::function<std::uint64_t()> stream = {};
   std::function<void()> others_give_back = {};  ///< See SwapEngineOptions.
+  unsigned visible = 0;  ///< Devices of its kind that this process sees; 0: unknown.
+  /// All ranks of the launcher on this host are known to see the same ones.
+  bool sees_as_others = false;
 };
 
 /// This machine, as `settings` want to know it. Throws as `real_surroundings`.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "spillway/base/clock.h"
 
@@ -22,6 +23,11 @@ namespace spillway::runtime {
 void watch_endings(std::function<void()> last_words,
                    Duration copies_within = std::chrono::seconds(1),
                    Duration words_within = std::chrono::seconds(30));
+
+/// From now on an exception of these words that nobody catches ends the process by exit(2), and not
+/// by abort: they were told, and what the program has buffered or named for its exit is not lost.
+/// After `watch_endings`.
+void exit_on_uncaught(const std::string& told);
 
 /// From now on that signal, where it would end the process by default, has `answer` called on the
 /// thread of `watch_endings`, which comes before, instead; the process goes on. Not once last words

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -30,6 +31,12 @@ struct TrainerFacts {
   VerifiedReplays verified;   ///< The same.
 };
 
+/// Why a process could have used no GPU.
+struct NoGpu {
+  std::string reason{};     ///< Empty: it could.
+  bool names_none = false;  ///< CUDA_VISIBLE_DEVICES names none that is there.
+};
+
 /// The traces for one file: of this rank, or of all.
 struct RanksTrace {
   std::vector<profile::StepTrace> traces{};  ///< None: another rank writes that file.
@@ -54,6 +61,11 @@ class Run {
   /// The runtime of a device with memory of its own: made by the first call for it, whose pages it
   /// takes. Lives as long as the run. Any thread. Throws as `build_device_runtime`.
   Runtime& add_device(DeviceSurroundings device);
+  /// So many ranks use the GPU of this one, which is among them. Before that is added.
+  void share_gpu(unsigned ranks) { surroundings_.ranks_on_gpu = ranks; }
+  /// The program got no tensor of a device, and was told why: a run that then ends before its first
+  /// step has no more to say. Any thread.
+  void refuse_device() noexcept { is_refused_.store(true); }
   const Settings& settings() const { return settings_; }
 
   /// Asked at the end of the run, on the thread that ends it.
@@ -65,9 +77,8 @@ class Run {
   /// written. Where it `joins` the ranks, the first one writes a file for all.
   std::function<RanksTrace(std::vector<RecordedTrace> mine, bool joins)> trace_of_ranks;
 
-  /// The same: why this process could have used no GPU; empty: it could. For a run that has used
-  /// none.
-  std::function<std::string()> why_no_gpu;
+  /// The same, for a run that has used none.
+  std::function<NoGpu()> why_no_gpu;
 
   /// The program fails: of a rank that has used no GPU, whether there was none for it.
   void warn_of_missing_gpu() const;
@@ -99,13 +110,14 @@ class Run {
   bool has_told_errors() const;
   void warn_of_needless_settings() const;
   bool is_told_by_another(const RunStatistics& mine) const;
-  void tell_statistics();
+  void tell_statistics(RunStatistics result, bool shows_summary);
   std::vector<const DeviceRun*> profiled_devices() const;
   void write_profiles();
   void write_profile(const RunParts& parts, const std::string& device);
   std::vector<RecordedTrace> recorded_traces() const;
   void write_trace();
   void end_once_recorded();
+  void warn_of_unrecorded_steps();
   [[noreturn]] void end_after_recording() noexcept;
 
   Settings settings_;
@@ -119,8 +131,10 @@ class Run {
   mutable std::mutex devices_mutex_;  ///< Of the list alone.
   std::vector<std::unique_ptr<const DeviceRun>> devices_;
   ProgressDisplay progress_;
+  std::atomic<std::uint64_t> boundaries_{0};  ///< Between steps, of the host's runtime.
   std::mutex finish_mutex_;
   bool is_finished_ = false;
+  std::atomic<bool> is_refused_{false};
 };
 
 }  // namespace spillway::runtime

@@ -157,6 +157,7 @@ class Runtime {
   device::Event given_so_far() const;
   const void* trainer_of(const OpContext& op) const;
   void hold_hidden(OpContext& op, std::span<const StorageId> results) noexcept;
+  void note_kept_of_refused(OpContext& op, std::uint64_t kept) noexcept;
   std::uint32_t pages_of(std::size_t size) const;
   Mark mark() const;
   Mark mark_wait(const OpContext& op) const;
@@ -182,8 +183,7 @@ class Runtime {
   [[noreturn]] void refuse_oversize(OpContext& op, std::uint64_t need);
   Bytes moved() const;
   std::string why_refused(const OpContext& op, std::uint64_t need, Bytes moved) const;
-  /// Whether all operators were seen, or larger ones may follow.
-  enum class Finding { kWhole, kSoFar };
+  enum class Finding { kWhole, kSoFar };  ///< All operators were seen, or larger ones may follow.
   std::string smallest_budget_text_locked(const swap::SwapStatistics& memory, Finding found) const;
   Bytes smallest_budget_locked(const swap::SwapStatistics& memory) const;
   void* allocate_in_rehearsal(OpContext& op, std::size_t size);

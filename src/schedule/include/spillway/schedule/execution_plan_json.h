@@ -9,7 +9,6 @@
 
 namespace spillway::schedule {
 
-inline constexpr const char* kPlanFormat = "spillway-job-plan";
 /// Version 1 has no `step`, version 2 always has it; both call `data_parallel` "groups" and the
 /// schedule option "idle-offload" "windows".
 inline constexpr std::uint64_t kPlanVersion = 3;

@@ -67,9 +67,11 @@ struct Kernel {
   std::optional<std::uint64_t> mappings_max;  ///< Limit of one process (vm.max_map_count).
 };
 
+/// One of NVIDIA's.
 struct Gpu {
-  std::string name;
+  std::string name;  ///< As its driver has it, or else the number of its model.
   std::string bus_address;
+  bool has_driver = true;  ///< Programs can use it.
 };
 
 /// Description of this machine as this process sees it. Plain data.
@@ -93,6 +95,10 @@ struct Roots {
 
 /// Reads everything. What cannot be read stays unknown; nothing is thrown for it. Any thread.
 Machine discover_machine(const Roots& roots = {});
+
+/// The GPUs of the driver, and then those of the PCI bus that it does not serve. Nothing: neither
+/// can be told, as where /proc and /sys are not mounted. As `discover_machine`.
+std::optional<std::vector<Gpu>> discover_gpus(const Roots& roots = {});
 
 struct UsableMemory {
   Bytes bytes;

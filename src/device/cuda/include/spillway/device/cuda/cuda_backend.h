@@ -28,9 +28,10 @@ struct CudaDeviceFacts {
 };
 
 struct CudaFacts {
-  std::string reason;   ///< Why there are no devices, with the way to mend it; empty: there are.
-  std::string driver;   ///< CUDA release that the driver serves, "13.0"; empty: no driver.
-  std::string runtime;  ///< Release of the runtime library; empty: it was not found.
+  std::string reason;  ///< Why there are no devices, with the way to mend it; empty: there are.
+  bool names_none = false;  ///< That is why: CUDA_VISIBLE_DEVICES names none that is there.
+  std::string driver;       ///< CUDA release that the driver serves, "13.0"; empty: no driver.
+  std::string runtime;      ///< Release of the runtime library; empty: it was not found.
   std::vector<CudaDeviceFacts> devices;
 };
 
@@ -49,11 +50,16 @@ std::string why_no_direct_files();
 std::unique_ptr<Queue> queue_over_stream(Device& device, void* stream);
 
 /// Whether a graph is made of what the queue of a CUDA device is given; `record` would be a part of
-/// it then. Also true where CUDA does not tell. Throws Error for other queues.
+/// it then. Also true where CUDA does not tell, but for a device that is lost. Throws Error for
+/// other queues.
 bool is_captured(const Queue& queue);
 /// The same of a stream (cudaStream_t), which is of the current device where it is a default one,
 /// once a device is open.
 bool is_stream_captured(void* stream);
+
+/// What has failed of the work that the queue of a CUDA device was given since its latest event, as
+/// far as that is known without a wait; empty: nothing. Throws Error for other queues.
+std::string failure_so_far(Queue& queue);
 
 /// Calls `work` while `device` is the current one of the calling thread, for libraries that work on
 /// that. Throws Error for a device that is not CUDA's, and what `work` throws.

@@ -1,14 +1,13 @@
 #pragma once
 
+#include <memory>
+
 #include "spillway/planner/linear_program.h"
 
 namespace spillway::planner {
 
-/// COIN-OR's Clp: the dual simplex method on one thread. Deterministic and silent.
-class ClpSolver final : public LinearSolver {
- public:
-  /// Throws PlanError for a program whose arrays do not fit together.
-  Solution solve(const LinearProgram& program, std::size_t most_iterations) const override;
-};
+/// Makes a solver of COIN-OR's Clp: the dual simplex method on one thread. Deterministic and
+/// silent. Throws UnsupportedError in a build with SPILLWAY_WITH_CLP=OFF, which has none.
+std::unique_ptr<LinearSolver> make_clp_solver();
 
 }  // namespace spillway::planner

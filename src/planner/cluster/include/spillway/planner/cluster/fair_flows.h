@@ -37,9 +37,6 @@ class FairFlows {
   /// in the order in which they were started where they end at the same moment.
   void take_ended(double now, std::vector<std::uint32_t>& tags);
 
-  /// Rate of the flow with this tag, for tests; 0 when there is none.
-  double rate_of_tag(std::uint32_t tag) const;
-
   /// Bytes of ended flows that have passed a link.
   double carried(std::uint32_t link) const { return links_[link].carried; }
 

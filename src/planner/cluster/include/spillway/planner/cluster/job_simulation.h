@@ -65,11 +65,11 @@ struct LinkClassLoad {
   double busiest = 0.0;  ///< The same of the fullest one.
 };
 
-/// Something of a traced rank, or a reduction of all of them.
+/// Something of a traced rank.
 struct JobSpan {
   enum class Lane : std::uint8_t { kCompute, kMessage, kOut, kIn, kReduction };
 
-  std::uint32_t rank = 0;  ///< Rank in the job; of a reduction its first member.
+  std::uint32_t rank = 0;  ///< Rank in the job.
   Lane lane = Lane::kCompute;
   Action action;
   std::uint32_t repetition = 0;
@@ -113,7 +113,7 @@ std::vector<std::uint32_t> place_ranks(const Cluster& cluster, std::uint32_t pip
 ///
 /// Throws what `time_schedule` throws for action lists that make no sense, ConfigError for a
 /// cluster that is too small, or lacks what the job needs, and for repetitions of action lists that
-/// do not give back what they take, where memory is limited.
+/// do not give back what they take.
 JobTiming simulate_job(const Job& job, const Cluster& cluster);
 
 /// The spans as JSON in Chrome's trace event format: a process per rank, a lane per `Lane`.

@@ -1,16 +1,34 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "spillway/planner/job/job_plan.h"
-#include "spillway/planner/job/model_identity.h"
+#include "spillway/planner/partition/model_chain.h"
 #include "spillway/planner/schedule/schedule_timing.h"
 #include "spillway/schedule/execution_plan.h"
 
 namespace spillway::planner {
+
+/// What tells one model from another in a plan for it: its layers, not what they take. So a plan
+/// may be held against a later profile of the same model.
+struct ModelIdentity {
+  std::uint32_t layers = 0;
+  std::uint64_t name_hash = 0;  ///< Hash of all names, in the order of the profile.
+
+  bool operator==(const ModelIdentity&) const = default;
+};
+
+/// The same for equal names in every build and on every machine.
+ModelIdentity identity_of(const ModelChain& chain);
+
+/// Throws PlanError with both counts and hashes, where the model of the plan in the file `plan` is
+/// not the chain, which the profile in the file `profile` has.
+void require_same_model(const ModelIdentity& planned, const std::string& plan,
+                        const ModelChain& chain, const std::string& profile);
 
 /// One stage in a file: its layers by place in the order and by name, both ends included, and what
 /// it does about its memory.

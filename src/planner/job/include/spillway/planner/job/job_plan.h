@@ -6,16 +6,34 @@
 #include <string_view>
 #include <vector>
 
-#include "spillway/planner/job/held_bytes.h"
+#include "spillway/base/bytes.h"
 #include "spillway/planner/job/job_request.h"
 #include "spillway/planner/job/plan_memo.h"
-#include "spillway/planner/job/refusal.h"
 #include "spillway/planner/partition/partition_estimate.h"
 #include "spillway/planner/partition/partitioners.h"
 #include "spillway/planner/schedule/generators.h"
+#include "spillway/planner/schedule/refusal.h"
 #include "spillway/planner/schedule/schedule_timing.h"
 
 namespace spillway::planner {
+
+/// Bytes that a rank or a stage holds, by class.
+struct HeldBytes {
+  Bytes weights;    ///< In all versions and copies.
+  Bytes gradients;  ///< Of all copies, like the states.
+  Bytes optimizer;
+  Bytes buffers;  ///< Other data of layers that is not trained.
+  Bytes stash;    ///< Of all micro-batches in flight.
+  /// The largest transient of a layer, which stages of a rank share; of a rank whose peak is an
+  /// update, that of the optimizer, where it is larger.
+  Bytes working;
+  Bytes relayed;   ///< Tensors on their way to other stages, or for frozen layers alone.
+  Bytes reserved;  ///< Of the device, for storages of no layer; once for all stages of a rank.
+
+  Bytes all() const {
+    return weights + gradients + optimizer + buffers + stash + working + relayed + reserved;
+  }
+};
 
 /// Memory of one rank at the moment of its peak.
 struct RankMemory {
@@ -44,7 +62,7 @@ struct JobPlan {
 
   OrderChoice order;  ///< Order of the layers. Stages and recomputed layers count places in it.
   std::vector<StageEstimate> stages;  ///< Layers, seconds, swapped bytes and recomputed layers.
-  std::vector<StageFactors> factors;  ///< By stage: the counts that the cuts were made with.
+  std::vector<HeldCounts> held;       ///< By stage: the counts that the cuts were made with.
   /// By stage, before and after its stashes are swapped or recomputed: buffers and stash of one
   /// copy of the stage, all other classes summed over its copies. Each class has its own maximum
   /// over time. For ranks with several stages, the estimate that the cuts were made with.
@@ -94,6 +112,7 @@ struct JobChoice {
   JobVariant variant{};
   std::uint32_t micro_batches = 0;  ///< 0: those of the request, or else its batch.
   IncumbentSeconds incumbent{};
+  CutEffort cut_effort = CutEffort::kAll;  ///< At most; the request may say less.
 };
 
 /// The candidate that a plan was made for.
@@ -129,10 +148,6 @@ JobRequest request_for(const JobRequest& request, const JobChoice& choice);
 /// `memo` keeps orders and cuts for later candidates.
 OrRefusal<JobPlan> plan_choice(const JobRequest& request, const Partitioner& partitioner,
                                const JobChoice& choice, PlanMemo& memo);
-
-/// The plan of one candidate alone. Throws the refusal (`raise`) where there is none.
-JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
-                      const JobChoice& choice);
 
 /// Whether some optimizer step happens while micro-batches are in flight, so that training gives
 /// other results than without a pipeline. The automatic choice skips such schedules.

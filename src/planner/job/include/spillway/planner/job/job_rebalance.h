@@ -79,7 +79,7 @@ JobRequest request_of(const JobFile& file, const std::string& name, MeasuredMode
 /// most.
 ///
 /// Throws PlanError with the reason where neither the stages as they are nor any choice fits, and
-/// what `make_job_plan` throws for other causes than room.
+/// ConfigError for a request that no plan can meet.
 RebalancedJob rebalance_job(const JobRequest& request, std::optional<double> steps_left);
 
 }  // namespace spillway::planner

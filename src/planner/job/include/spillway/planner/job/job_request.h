@@ -30,6 +30,8 @@ enum class CutEffort : std::uint8_t {
   kMessages,  ///< Also the cuts that count messages as time of their stages.
   kAll,       ///< Also the cuts of all other partitioners.
 };
+/// Of each candidate, where there are several.
+inline constexpr CutEffort kFirstLook = CutEffort::kMessages;
 
 /// A model to train on many equal devices.
 struct JobRequest {

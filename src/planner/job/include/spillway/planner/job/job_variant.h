@@ -28,7 +28,7 @@ enum class SecondCopy : std::uint8_t {
 
 /// Options of a schedule; 0: the planner chooses.
 struct JobVariant {
-  std::uint32_t chunks = 0;    ///< interleaved, breadth-first: stages per rank.
+  std::uint32_t chunks = 0;    ///< Stages per rank, of schedules that leave them open.
   std::uint32_t slots = 0;     ///< 1f1b-capped: limit of micro-batches in flight.
   std::uint32_t replicas = 0;  ///< gems-basic, gems-master: passes over the model.
   SecondCopy second_copy = SecondCopy::kStepped;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,14 +17,14 @@ class CutMemo {
  public:
   /// As `choose_order`.
   const OrderChoice& order(const PartitionProblem& problem, const OrderEffort& effort);
-  /// As the partitioner cuts.
-  const Cuts& cuts(const Partitioner& partitioner, const SegmentCosts& costs);
+  /// As the partitioner finds them.
+  const std::optional<Cuts>& cuts(const Partitioner& partitioner, const SegmentCosts& costs);
 
  private:
   using Figures = std::vector<double>;  ///< Figures of a problem, without its chain.
 
   std::map<std::pair<std::uint64_t, Figures>, OrderChoice> orders_;  ///< By steps of effort.
-  std::map<std::pair<const Partitioner*, Figures>, Cuts> cuts_;
+  std::map<std::pair<const Partitioner*, Figures>, std::optional<Cuts>> cuts_;
 };
 
 /// Results that the plans of one search share, by chain: one for each number of micro-batches and

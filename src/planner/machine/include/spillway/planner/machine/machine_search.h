@@ -46,8 +46,8 @@ MachineAttempt try_choice_on(const JobRequest& request, const Cluster& cluster,
 /// does; it counts if it is as fast there. `request` has the profile's times; its links count for
 /// nothing, its `device_memory` where that is less than the machine's.
 ///
-/// Throws ConfigError for a cluster with fewer devices than ranks, and what `search_job` throws.
-MachineSearch search_job_on(const JobRequest& request, const Cluster& cluster,
-                            const ShowChoice& show = {});
+/// Refused as by `search_job`. Throws ConfigError for a cluster with fewer devices than ranks.
+OrRefusal<MachineSearch> search_job_on(const JobRequest& request, const Cluster& cluster,
+                                       const ShowChoice& show = {});
 
 }  // namespace spillway::planner

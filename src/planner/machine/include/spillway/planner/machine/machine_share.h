@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "spillway/planner/cluster/job_simulation.h"
+#include "spillway/planner/job/job_plan.h"
 #include "spillway/planner/job/job_request.h"
 
 namespace spillway::planner {
@@ -28,5 +30,14 @@ MachineShare share_of(const Cluster& cluster, std::uint32_t ranks, std::uint32_t
 /// they stay those of the request. Throws as `share_of`.
 JobRequest request_on(const JobRequest& request, const Cluster& cluster,
                       std::uint32_t data_parallel, SwapTarget swap_target);
+
+/// What hosts hold for the ranks of a plan, of which so many neighbouring ones are on each: the sum
+/// of what each of them has swapped at its most, which need not be at the same moment. By host;
+/// ends where pipelines begin to lie on hosts as the first one does. `ranks_per_host` is at
+/// least 1.
+std::vector<Bytes> host_peaks(const JobPlan& plan, std::uint32_t ranks_per_host);
+
+/// The most of them.
+Bytes fullest_host(const JobPlan& plan, std::uint32_t ranks_per_host);
 
 }  // namespace spillway::planner

@@ -10,10 +10,10 @@ namespace spillway::planner {
 /// Units before each stage and behind the last one: 0, ..., `units()`. No stage is empty.
 using Cuts = std::vector<std::uint32_t>;
 
+/// Cuts, and what the worst of their stages costs: seconds per micro-batch or bytes, with
+/// recomputation in fractions of layers, or whatever a published partitioner counts.
 struct SolvedCuts {
   Cuts cuts;
-  /// Cost of the worst stage: seconds per micro-batch, or bytes. Recomputation in fractions of
-  /// layers.
   double worst = 0.0;
   bool is_exact = true;
 };
@@ -39,13 +39,11 @@ std::optional<SolvedCuts> least_memory_cuts(
 std::optional<SolvedCuts> balanced_time_cuts(
     const SegmentCosts& costs,
     MemoryReduction memory_reduction = MemoryReduction::kSwapAndRecompute);
-std::optional<SolvedCuts> balanced_memory_cuts(
-    const SegmentCosts& costs, double seconds,
-    MemoryReduction memory_reduction = MemoryReduction::kSwapAndRecompute);
 
-/// Why nothing fits, for users: throws a PlanError with the least memory of the fullest stage that
-/// any cuts reach when time does not matter, and what to do.
-[[noreturn]] void refuse_cuts(const SegmentCosts& costs, MemoryReduction memory_reduction =
-                                                             MemoryReduction::kSwapAndRecompute);
+/// Returns what moves of layers between neighbours can reach from `now`, the nearest choice first:
+/// each moves the fewest bytes over borders of all that reach its time or a better one, exactly;
+/// where there are more than 16 choices, some between them are left out. The list is empty where
+/// nothing is quicker than the cuts as they are. Throws PlanError for cuts that are none.
+std::vector<SolvedCuts> rebalance_choices(const SegmentCosts& measured, const Cuts& now);
 
 }  // namespace spillway::planner

@@ -49,8 +49,8 @@ struct PartitionEstimate {
 /// them that no other one beats in time and bytes; it is at most one step of one layer slower than
 /// with fractions. From layer to layer it keeps 2,048 such sets, in stages of more than 256 layers
 /// half a million over all layers (and 8 each); of more, every other one is left out. So a stage
-/// looks at some million sets at most. Stages that share a link get what they need of it at
-/// `fluid_seconds`. Throws PlanError for cuts that leave a stage empty or do not cover the chain.
+/// looks at some million sets at most. Throws PlanError
+/// for cuts that leave a stage empty or do not cover the chain.
 PartitionEstimate evaluate(const SegmentCosts& costs, const Cuts& cuts);
 
 /// The least memory of these cuts when each stage may take so many seconds per micro-batch.

@@ -5,21 +5,16 @@
 #include <vector>
 
 #include "spillway/planner/partition/model_chain.h"
+#include "spillway/schedule/held_counts.h"
 
 namespace spillway::planner {
 
 inline constexpr double kNoLink = std::numeric_limits<double>::infinity();
 inline constexpr Bytes kNoLimit{std::numeric_limits<std::uint64_t>::max()};
 
-/// Counts of one stage in a schedule, in units of one micro-batch or one copy of the weights.
-struct StageFactors {
-  double in_flight = 1;        ///< Micro-batches whose stash is alive at once, at the peak. May be
-                               ///< fractional (split backward).
-  double weight_versions = 1;  ///< Copies of the parameters, of all replicas together.
-  double state_copies = 1;     ///< Copies of gradients, optimizer states and frozen parameters.
-};
+using schedule::HeldCounts;
 
-/// The device that runs one stage.
+/// The device that runs one stage, and what the schedule has it hold.
 struct StageDevice {
   double slowdown = 1.0;  ///< Times of the layers are multiplied by this.
   Bytes memory = kNoLimit;
@@ -27,6 +22,7 @@ struct StageDevice {
   /// Seconds that a byte takes to or from the swap space while both directions run; the slower
   /// direction counts.
   double swap_seconds_per_byte = kNoLink;
+  HeldCounts held{};
 };
 
 /// The link from a stage to the next one; each direction has as much.
@@ -38,16 +34,15 @@ struct StageLink {
 /// The chain to cut, and the devices and links to cut it for.
 struct PartitionProblem {
   ModelChain chain;
-  std::vector<StageDevice> devices;   ///< One per stage, in the order of the pipeline.
-  std::vector<StageLink> links;       ///< One fewer, or none where transfers are free.
-  std::vector<StageFactors> factors;  ///< One per stage, from the schedule; none: all 1.
+  std::vector<StageDevice> devices;  ///< One per stage, in the order of the pipeline.
+  std::vector<StageLink> links;      ///< One fewer, or none where transfers are free.
   /// Transfers between stages run beside the layers, and bound the step as a resource of their own.
   /// Otherwise a stage waits for all it receives and sends.
   bool transfers_hide = true;
 };
 
 /// Throws ConfigError with what is wrong and what to do: what check(ModelChain) refuses, senseless
-/// devices, links and factors, more stages than layers. Layers too large for any device are found
+/// devices, counts and links, more stages than layers. Layers too large for any device are found
 /// by `SegmentCosts`.
 void check(const PartitionProblem& problem);
 
@@ -59,10 +54,9 @@ bool can_swap(const PartitionProblem& problem);
 /// working peak are there once, whatever runs: they come before the shares, and count as reserved
 /// with each stage, whose layers have no working peaks then. Times stay those of one stage: a
 /// device takes `chunks` times as long per micro-batch, and its links carry as much as `chunks`
-/// stages need in that, so that plans for the stages hold for the devices. `factors` is for all
-/// stages. The first stage of each further round is fed by the last device through a copy of the
-/// first link.
-PartitionProblem interleaved(const PartitionProblem& problem, std::uint32_t chunks,
-                             const std::vector<StageFactors>& factors);
+/// stages need in that, so that plans for the stages hold for the devices. What stages hold is that
+/// of their device. The first stage of each further round is fed by the last device through a copy
+/// of the first link.
+PartitionProblem interleaved(const PartitionProblem& problem, std::uint32_t chunks);
 
 }  // namespace spillway::planner

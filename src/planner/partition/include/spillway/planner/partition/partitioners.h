@@ -1,6 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "spillway/planner/partition/partition_estimate.h"
@@ -17,10 +19,14 @@ enum class Reading : std::uint8_t {
 /// A way to cut a chain. All are evaluated by the same simulator, which chooses swaps and
 /// recomputation for the cuts of each.
 struct Partitioner {
-  using Make = Cuts (*)(const SegmentCosts& costs);
+  using Make = std::optional<Cuts> (*)(const SegmentCosts& costs);
 
-  /// Its cuts; they may not fit. Ours and those that plan memory throw PlanError where they find
-  /// none that fit.
+  /// Its cuts; they may not fit. Nothing where it plans memory and finds none that fit.
+  std::optional<Cuts> find(const SegmentCosts& costs) const;
+  /// Why it finds none, for users: with the least memory of the fullest stage that any cuts reach
+  /// when time does not matter, and what to do.
+  std::string refusal(const SegmentCosts& costs) const;
+  /// Its cuts; throws PlanError with the refusal where there are none.
   Cuts cut(const SegmentCosts& costs) const;
 
   std::string_view name;
@@ -31,6 +37,10 @@ struct Partitioner {
   /// It looks at the chain and at what the first stage would hold of it, and at nothing else of the
   /// problem, so that its cuts are the same for others.
   bool sees_first_stage_alone = false;
+  /// It draws cuts at random where they are many, which takes long.
+  bool draws_cuts = false;
+  /// What the stages do about their memory that it cuts for.
+  MemoryReduction memory_reduction = MemoryReduction::kSwapAndRecompute;
 };
 
 /// All of them, ours first, the others by name.

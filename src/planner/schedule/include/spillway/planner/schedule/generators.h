@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "spillway/planner/schedule/schedule_names.h"
@@ -15,9 +17,8 @@ struct ScheduleRequest {
   /// GEMS: passes over the model, one after the other. 0: one for gems-basic, two for gems-mast,
   /// one per micro-batch for gems-master.
   std::uint32_t replicas = 0;
-  std::uint32_t stages_per_rank = 2;  ///< Interleaved and breadth-first.
+  std::uint32_t stages_per_rank = 2;  ///< Of the schedules that take it as requested.
   std::uint32_t slots = 1;            ///< Memory-capped 1F1B: micro-batches in flight at most.
-  std::uint32_t update_every = 0;     ///< PipeDream-2BW: micro-batches; 0: as many as ranks.
 };
 
 /// How many stages each rank has.
@@ -52,9 +53,12 @@ struct ScheduleTraits {
 /// reductions and copies are added by passes (schedule_passes.h).
 struct ScheduleGenerator {
   using Make = Schedule (*)(const ScheduleRequest& request);
+  using Fault = std::optional<std::string> (*)(const ScheduleRequest& request);
 
-  /// The schedule, named. Throws ConfigError for counts that it cannot serve, with ones that it
-  /// can.
+  /// Why it cannot serve these counts, with ones that it can; nothing where it can.
+  std::optional<std::string> fault(const ScheduleRequest& request) const;
+
+  /// The schedule, named. Throws ConfigError with the fault.
   Schedule generate(const ScheduleRequest& request) const;
 
   /// Returns the number of stages of all ranks of such action lists together.
@@ -66,6 +70,7 @@ struct ScheduleGenerator {
   Make make;
   StagesPerRank stages_per_rank = StagesPerRank::kOne;
   ScheduleTraits traits{};
+  Fault own_fault = nullptr;  ///< Of counts within the ranges that hold for all.
 };
 
 /// All of them: 1f1b, which of equals is the plainest, then by the names of their files.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "spillway/schedule/action_span.h"
+#include "spillway/schedule/held_counts.h"
 #include "spillway/schedule/schedule.h"
 #include "spillway/schedule/stash_walk.h"
 #include "spillway/schedule/weight_copies.h"
@@ -11,6 +12,7 @@ namespace spillway::planner {
 using schedule::Action;
 using schedule::ActionKind;
 using schedule::ActionSpan;
+using schedule::HeldCounts;
 using schedule::kNoMicroBatch;
 using schedule::Schedule;
 using schedule::StashEffect;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "spillway/planner/schedule/refusal.h"
 #include "spillway/planner/schedule/schedule_timing.h"
 
 namespace spillway::planner {
@@ -27,13 +28,14 @@ struct CommunicationOptions {
 /// moment when what it carries was made. So all action lists follow one order of everything, and
 /// cannot deadlock, however long anything takes, even if each end waits for the other.
 ///
-/// Throws PlanError for action lists that have communication already, for steps in mid-flight where
-/// a stage has several copies, and for a single owner where no stage has exactly two, or where the
-/// second copy is in use before its owner is through with its first forwards (Chimera).
-Schedule with_communication(const Schedule& schedule, const ScheduleCosts& costs,
-                            const CommunicationOptions& options = {});
+/// Refused are steps in mid-flight where a stage has several copies, and a single owner where no
+/// stage has exactly two, or where the second copy is in use before its owner is through with its
+/// first forwards (Chimera). Throws PlanError for action lists that have communication already.
+OrRefusal<Schedule> with_communication(const Schedule& schedule, const ScheduleCosts& costs,
+                                       const CommunicationOptions& options = {});
 /// Under equal times of all stages.
-Schedule with_communication(const Schedule& schedule, const CommunicationOptions& options = {});
+OrRefusal<Schedule> with_communication(const Schedule& schedule,
+                                       const CommunicationOptions& options = {});
 
 /// Runs of the simulator in a search for idle-time offload, which bound its time.
 inline constexpr std::size_t kMostOffloadRuns = 200;
@@ -59,10 +61,10 @@ Schedule with_offloaded_stages(const Schedule& schedule, const ScheduleCosts& co
 
 /// Replicas in turn forth and back (GEMS): of a rank's two copies of parameters, the one not in use
 /// is on the host. The other one comes back beside the last backward before its turn. For action
-/// lists that are complete otherwise: both copies must be there for their steps. Throws PlanError
-/// for schedules without two copies on a rank, whose weights move already, or in which two actions
-/// run as one.
-Schedule with_parked_weights(const Schedule& schedule);
+/// lists that are complete otherwise: both copies must be there for their steps. Refused are
+/// schedules without two copies on a rank, whose weights move already, or in which two actions run
+/// as one.
+OrRefusal<Schedule> with_parked_weights(const Schedule& schedule);
 
 /// Into `costs.memory`, for GEMS or any other: stashes swapped in idle time; that, with the
 /// ranks that still hold more recomputing the rest; with the ranks whose copies are too slow

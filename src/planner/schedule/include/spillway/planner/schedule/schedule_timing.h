@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "spillway/base/bytes.h"
-#include "spillway/planner/schedule/rank_factors.h"
 #include "spillway/planner/schedule/schedule_names.h"
 
 namespace spillway::planner {
@@ -79,6 +78,7 @@ struct RankTiming {
   double exposed_swap_seconds = 0.0;           ///< Waiting for copies, and for room.
   double first_start_seconds = 0.0;
   double last_end_seconds = 0.0;
+  Bytes at_begin;  ///< Parameters and what goes with them.
   Bytes peak_memory;
   Bytes peak_weights;  ///< Of `peak_memory`, at that moment: versions of parameters.
   Bytes peak_update;   ///< The same of steps that run then.

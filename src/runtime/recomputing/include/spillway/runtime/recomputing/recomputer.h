@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "spillway/device/event.h"
 #include "spillway/profile/step_tape.h"
 #include "spillway/recompute/call/recorded_call.h"
 #include "spillway/swap/residency.h"
@@ -83,10 +84,17 @@ class Recomputer {
   void replay(std::span<const OpIndex> places,
               const std::function<void(std::size_t position, bool ends)>& around);
 
-  /// A storage ends. False when it must live on for a while; `take_ended` tells when it may go.
-  bool may_end(StorageId storage) noexcept;
+  /// A storage that was freed, and that a device uses until then.
+  struct Ended {
+    StorageId storage;
+    device::Event until;
+  };
+
+  /// A storage ends. False when it must live on for a while; `take_ended` tells when it may go, as
+  /// of `until`.
+  bool may_end(StorageId storage, const device::Event& until = {}) noexcept;
   /// Storages that were freed and are needed no more. Call between operators.
-  std::vector<StorageId> take_ended();
+  std::vector<Ended> take_ended();
 
   /// Brings everything back and forgets all operators: the step is over, or takes another course.
   void end_step();
@@ -156,7 +164,7 @@ class Recomputer {
   std::vector<std::unique_ptr<KeptCall>> kept_;
   std::vector<Allocation*> dropped_;
   std::vector<Allocation*> temporaries_;  ///< Have memory of a replay at present.
-  std::vector<StorageId> ended_;          ///< Freed, to be given back.
+  std::vector<Ended> ended_;              ///< Freed, to be given back.
   std::vector<Allocation*> postponed_;    ///< Freed, but needed.
   std::uint32_t forks_ = 0;               ///< Under way: nothing is dropped meanwhile.
   std::uint64_t questions_ = 0;  ///< Asked so far; allocations and calls are marked with them.

@@ -61,6 +61,9 @@ class ProfileRecording {
   profile::StepProfile profile(profile::ProfileOrigin origin, Bytes small_bytes,
                                const profile::TransferRates& rates) const;
 
+  /// Whether any step has come, of whatever kind.
+  bool has_steps() const;
+
   /// Whether some kind of step has come twice: there is a profile.
   bool has_repeated() const;
 

@@ -12,13 +12,30 @@
 
 namespace spillway::runtime {
 
+/// Who uses a card.
+struct CardSharing {
+  unsigned ranks = 1;           ///< This one included, as far as is known or assumed.
+  std::string assumption = {};  ///< "8 on 4 GPUs"; empty: they were counted.
+  bool may_be_shared = false;   ///< That is not known, and there are more ranks than cards.
+};
+
+/// `counted`: ranks that have told one another that they use it; 0: they have not met. Then ranks
+/// are taken to be spread evenly over the `visible` cards where all `ranks_here` of the host see
+/// the same (`sees_as_others`; not known: false). 0 visible ones: unknown.
+CardSharing sharing_of_card(unsigned counted, unsigned ranks_here, unsigned visible,
+                            bool sees_as_others);
+
 /// A device with memory of its own, as its budget wants to know it.
 struct DeviceFacts {
   device::DeviceId id;
   std::string name;  ///< Of the card: "NVIDIA H100 80GB HBM3".
   device::MemoryInfo memory;
   Bytes page_size;
+  CardSharing sharing = {};
 };
+
+/// Whether the budget of that device is a share of what is free there, not a size.
+bool has_share_of(const Settings& settings, device::DeviceId id);
 
 /// Bytes that a budget derived from a card of that size leaves free, for kernels and libraries:
 /// 1 GiB, or an eighth of a smaller one.
@@ -40,10 +57,11 @@ void check_named_gpus(const Settings& settings, std::size_t gpus);
 /// is wasted.
 Bytes least_paged(const Settings& settings, Bytes page_size);
 
-/// Turns the request for a device into bytes: a size, or a share of what is free there less the
-/// reserve; of addresses as many pages as the host's tensors have. A size that this card does not
-/// have is lowered, with a warning, where it is for all devices. Throws ConfigError where it is for
-/// GPUs, when nothing sensible remains, or where the size is below two pages.
+/// Turns the request for a device into bytes: a size, or a share of what is free there for each of
+/// its sharers less the reserve; of addresses as many pages as the host's tensors have. A size that
+/// this card does not have is lowered, with a warning, where it is for all devices. Throws
+/// ConfigError where it is for GPUs, when nothing sensible remains, or where the size is below two
+/// pages.
 ResolvedBudget resolve_device_budget(const Settings& settings, const DeviceFacts& facts);
 
 /// What the budgets of `settings` name that is none of `used`: a device, or all GPUs.

@@ -83,6 +83,7 @@ struct Settings {
 
 /// One setting, for help texts and for the command line.
 struct SettingInfo {
+  std::string_view group;     ///< "Memory", a heading of the help.
   std::string_view key;       ///< "queue-depth"
   std::string_view value;     ///< "SIZE|PERCENT%|auto"
   std::string_view fallback;  ///< Value without the setting, as text.

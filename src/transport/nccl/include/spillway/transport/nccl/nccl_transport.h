@@ -20,6 +20,7 @@ struct NcclOptions {
   /// Work of the device that takes so long has its other ranks asked whether they are there,
   Duration patience = std::chrono::seconds(5);
   Duration silence = std::chrono::seconds(10);  ///< and who does not answer for so long is gone.
+  std::shared_ptr<const Clock> clock = std::make_shared<SteadyClock>();  ///< Of these two.
 };
 
 /// What the elements of a sum are.

@@ -1,0 +1,210 @@
+#include "planning/job_tables.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
+#include "spillway/base/named_values.h"
+#include "spillway/base/shown_text.h"
+
+namespace spillway::cli {
+
+using nlohmann::ordered_json;
+using planner::HeldBytes;
+using planner::JobAttempt;
+using planner::JobPlan;
+using planner::JobRequest;
+using planner::StageEstimate;
+
+namespace {
+
+constexpr std::array<Named<Bytes HeldBytes::*>, 8> kClasses{{{"weights", &HeldBytes::weights},
+                                                             {"gradients", &HeldBytes::gradients},
+                                                             {"optimizer", &HeldBytes::optimizer},
+                                                             {"buffers", &HeldBytes::buffers},
+                                                             {"stash", &HeldBytes::stash},
+                                                             {"working", &HeldBytes::working},
+                                                             {"relayed", &HeldBytes::relayed},
+                                                             {"reserved", &HeldBytes::reserved}}};
+
+Figure classes(const HeldBytes& bytes) {
+  Figure figure;
+  for (const auto& [name, field] : kClasses)
+    figure.json[std::string(name)] = (bytes.*field).count();
+  return figure;
+}
+
+/// "0-11" or, where branches were put apart, "0-7 12-15 20-21".
+Figure layers(const planner::LayerOrder& order, const StageEstimate& stage) {
+  constexpr std::size_t kRangesShown = 3;
+  const auto ranges = planner::layers_at(order, stage.first_layer, stage.last_layer);
+  Figure figure{{}, ordered_json::array()};
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    figure.json.push_back({ranges[i].first, ranges[i].last});
+    if (i < kRangesShown)
+      figure.text += message("{}{}-{}", i == 0 ? "" : " ", ranges[i].first, ranges[i].last);
+  }
+  if (ranges.size() > kRangesShown) figure.text += " ...";
+  return figure;
+}
+
+Figure recomputed(const std::vector<planner::ChosenPoint>& points) {
+  Figure figure{{}, ordered_json::array()};
+  for (const planner::ChosenPoint& point : points) figure.json.push_back(point.layer);
+  return figure;
+}
+
+std::string work_text(const JobRequest& request) {
+  if (request.micro_batches == 0)
+    return message("the work of {}", counted(batch_of(request), "micro-batch"));
+  const std::string text = counted(request.micro_batches, "micro-batch");
+  const std::uint32_t share = batch_of(request) / request.micro_batches;
+  return share == 1 ? text : message("{} of {} profiled ones each", text, share);
+}
+
+}  // namespace
+
+std::string request_text(const JobRequest& request, const std::string& path,
+                         const std::string& links) {
+  std::string text = line("model", message("{}, {}, {} for a micro-batch", path,
+                                           counted(request.chain.layers.size(), "layer"),
+                                           seconds_text(work_of(request.chain))));
+  if (request.guesses_forward)
+    text += line("guessed", "where forward ends, and which layers backward operators belong to, as "
+                            "this profile does not tell (spillway profile records it)");
+  text += line("job", message("{}{}, {} per step", counted(request.ranks, "rank"),
+                              request.device_memory == planner::kNoLimit
+                                  ? std::string(" of any size (--device-memory limits it)")
+                                  : message(" of {}", request.device_memory),
+                              work_text(request)));
+  return text + line("links", links);
+}
+
+std::string links_text(const JobRequest& request, const std::string& machine) {
+  const bool is_free = std::isinf(request.link.bytes_per_second);
+  const std::string peer = is_free
+                               ? "messages between ranks take no time" +
+                                     std::string(machine.empty() ? " (--link names a rate)" : "")
+                               : gb_per_s(request.link.bytes_per_second) + " between ranks";
+  const std::string host =
+      request.swap_bytes_per_second > 0.0
+          ? gb_per_s(request.swap_bytes_per_second) + " to each host, either way"
+          : std::string("nothing is swapped (--link-out and --link-in name a link to the host)");
+  return machine.empty() ? message("{}; {}", peer, host)
+                         : message("{}; {}: what {} leaves a rank", peer, host, machine);
+}
+
+double work_of(const planner::ModelChain& chain) {
+  double seconds = 0.0;
+  for (const planner::ModelLayer& layer : chain.layers)
+    seconds += layer.forward_seconds + layer.backward_seconds;
+  return seconds;
+}
+
+Columns stage_columns(const FoundJob& job) {
+  const JobPlan& plan = job.search.plan;
+  const std::vector<StageEstimate>& stages = plan.stages;
+  using Stage = StageEstimate;
+  using Held = planner::HeldCounts;
+  const auto name = [&](planner::LayerIndex place) {
+    const auto layer = planner::layer_at(plan.order.layers, place);
+    const std::string& text = job.request.chain.layers[layer].name;
+    return Figure{shown_text(text, kMostLettersOfLayer), text};
+  };
+  const auto number = [](auto count) { return Figure{{}, count}; };
+  const auto rank = [&](std::size_t k) {
+    return Figure::count(plan.actions.rank_of(0, static_cast<std::uint32_t>(k)));
+  };
+  return {
+      {"stage", "", Figure::count},
+      {"rank", "rank", rank},
+      {"", "first", of(stages, &Stage::first_layer, Figure::count)},
+      {"", "last", of(stages, &Stage::last_layer, Figure::count)},
+      {"layers", "ranges", [&](auto k) { return layers(plan.order.layers, stages[k]); }},
+      {"time", "seconds", of(stages, &Stage::seconds, Figure::seconds)},
+      {"", "raw_seconds", of(stages, &Stage::raw_seconds, Figure::seconds)},
+      {"", "link_seconds", of(stages, &Stage::link_seconds, Figure::seconds)},
+      {"recomputed", "recompute_seconds", of(stages, &Stage::recompute_seconds, Figure::seconds)},
+      {"swapped", "swapped_bytes", of(stages, &Stage::swapped, Figure::bytes)},
+      {"held", "memory_bytes", of(stages, &Stage::memory, Figure::bytes)},
+      {"before", "raw_memory_bytes", of(stages, &Stage::raw_memory, Figure::bytes)},
+      {"parameters", "parameter_bytes", of(stages, &Stage::parameters, Figure::bytes)},
+      {"begins with", "first_name", of(stages, &Stage::first_layer, name)},
+      {"", "last_name", of(stages, &Stage::last_layer, name)},
+      {"", "before", of(plan.bytes_before, std::identity(), classes)},
+      {"", "after", of(plan.bytes_after, std::identity(), classes)},
+      {"", "in_flight", of(plan.held, &Held::in_flight, number)},
+      {"", "weight_versions", of(plan.held, &Held::weight_versions, number)},
+      {"", "state_copies", of(plan.held, &Held::state_copies, number)},
+      {"", "recomputed", of(stages, &Stage::recomputed, recomputed)}};
+}
+
+Columns rank_columns(const JobPlan& plan) {
+  const auto& times = plan.timing.ranks;
+  const auto& memory = plan.memory;
+  using Times = planner::RankTiming;
+  using Memory = planner::RankMemory;
+  const double step = plan.step_seconds;
+  const auto bubble = [step](double busy) {
+    return Figure::share(step > 0.0 ? (step - busy) / step : 0.0);
+  };
+  const auto actions = [&](planner::ActionKind kind) {
+    return [&plan, kind](std::size_t rank) { return Figure::count(count_of(plan, rank, kind)); };
+  };
+  Columns columns{
+      {"rank", "", Figure::count},
+      {"", "busy_seconds", of(times, &Times::busy_seconds, Figure::seconds)},
+      {"", "bubble", of(times, &Times::busy_seconds, bubble)},
+      {"", "exposed_communication_seconds",
+       of(times, &Times::exposed_communication_seconds, Figure::seconds)},
+      {"", "exposed_swap_seconds", of(times, &Times::exposed_swap_seconds, Figure::seconds)}};
+  for (const auto& [name, field] : kClasses)
+    columns.push_back({name, "", of(memory, &Memory::held, [field = field](const HeldBytes& held) {
+                         return Figure::bytes(held.*field);
+                       })});
+  columns.insert(columns.end(),
+                 {{"peak", "peak_bytes", of(memory, &Memory::peak, Figure::bytes)},
+                  {"", "held", of(memory, &Memory::held, classes)},
+                  {"", "fixed_bytes", of(memory, &Memory::fixed, Figure::bytes)},
+                  {"", "host_bytes", of(memory, &Memory::host, Figure::bytes)},
+                  {"", "swap_actions", actions(planner::ActionKind::kSwapOut)},
+                  {"", "recompute_actions", actions(planner::ActionKind::kRecompute)}});
+  return columns;
+}
+
+Columns attempt_columns(std::span<const JobAttempt> attempts) {
+  using Attempt = JobAttempt;
+  const auto seconds = [=](double Attempt::*field) {
+    return if_possible(attempts, field, Figure::seconds);
+  };
+  const auto schedule = [](const Attempt& each) {
+    return Figure{planner::schedule_text(each.schedule, each.variant), each.schedule};
+  };
+  return {
+      {"schedule", "schedule", of(attempts, std::identity(), schedule)},
+      {"", "variant", of(attempts, &Attempt::variant, Figure::name)},
+      {"partitioner", "partitioner", of(attempts, &Attempt::partitioner, Figure::name)},
+      {"data-parallel", "data_parallel", of(attempts, &Attempt::data_parallel, Figure::count)},
+      {"micro-batches", "micro_batches", of(attempts, &Attempt::micro_batches, Figure::count)},
+      {"", "is_possible", of(attempts, &Attempt::is_possible, Figure::flag)},
+      {"", "refusal", of(attempts, &Attempt::refusal, Figure::name)},
+      {"step", "step_seconds", seconds(&Attempt::step_seconds)},
+      {"", "seconds_per_micro_batch", seconds(&Attempt::seconds_per_micro_batch)},
+      {"bubble", "bubble", if_possible(attempts, &Attempt::bubble, Figure::share)},
+      {"waits", "exposed_communication_seconds", seconds(&Attempt::exposed_communication_seconds)},
+      {"gap", "gap", if_possible(attempts, &Attempt::gap, Figure::share)},
+      {"peak", "peak_bytes", if_possible(attempts, &Attempt::peak, Figure::bytes)},
+      {"", "reduces_memory", if_possible(attempts, &Attempt::reduces_memory, Figure::flag)},
+      {"", "not_tried", if_possible(attempts, &Attempt::not_tried, Figure::name)}};
+}
+
+std::uint64_t count_of(const JobPlan& plan, std::size_t rank, planner::ActionKind kind) {
+  const auto& list = plan.actions.ranks[rank];
+  return static_cast<std::uint64_t>(
+      std::count_if(list.begin(), list.end(),
+                    [&](const planner::Action& action) { return action.kind == kind; }));
+}
+
+}  // namespace spillway::cli
