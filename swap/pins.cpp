@@ -160,6 +160,16 @@ std::size_t SwapEngine::State::missing_pages_locked(std::span<const RangeUse> us
   return missing;
 }
 
+std::size_t SwapEngine::State::pages_being_read_locked(std::span<const RangeUse> uses) {
+  std::size_t count = 0;
+  for (const RangeUse& use : uses) {
+    const PageIndex first = range_of(use.storage).first + use.first;
+    for (PageIndex index = first; index < first + use.touched(); ++index)
+      count += pages_.get()[index].state == PageState::kReading ? 1 : 0;
+  }
+  return count;
+}
+
 /// Starts what a wait for a page that is out needs. What comes from somewhere else waits in
 /// `queue`; a fault may not take the frames that others were promised.
 void SwapEngine::State::ask_for_page_locked(PageIndex index, std::deque<PageIndex>& queue) {
@@ -190,8 +200,9 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses, Missing
     wanted += use.touched();
     forget_refusals_locked(range_of(use.storage).first + use.first, use.touched());
   }
-  // Who tries again after a failure gets a read of its own.
-  const std::uint64_t failures = read_failure_.count;
+  // Who tries again after a failure gets a read of its own, also where the one before still runs.
+  std::uint64_t failures = read_failure_.count;
+  std::size_t earlier_reads = pages_being_read_locked(uses);
   const auto holds_failure = [&](const RangeUse& use) {
     const PageIndex first = range_of(use.storage).first + use.first;
     return read_failure_.page >= first && read_failure_.page - first < use.touched();
@@ -207,8 +218,13 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses, Missing
     if (absent != nullptr && absent->empty()) count_missing_locked(uses, *absent);
     start_evictions_locked();
     kick_locked();
-    const bool is_unreadable =
+    bool is_unreadable =
         read_failure_.count != failures && std::any_of(uses.begin(), uses.end(), holds_failure);
+    if (is_unreadable && earlier_reads > 0) {
+      is_unreadable = false;
+      --earlier_reads;
+      failures = read_failure_.count;
+    }
     const std::size_t frames = pool_->available_frames();
     if (is_unreadable || !room.wait(missing - std::min(missing, frames), 0)) {
       for (; set.pins_.size() > already; set.pins_.pop_back()) let_go_locked(set.pins_.back());

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "pages_cases.h"
@@ -32,6 +33,8 @@ struct Reads {
   std::atomic<bool> fail_first{false};  ///< The first page that is read, each time.
   std::atomic<int> finished{0};
   std::atomic<int> failed{0};
+  std::atomic<bool> fail_at_write{false};  ///< What begins now fails, once a write begins.
+  std::atomic<int> doomed{0};              ///< Reads that were begun so.
   std::atomic<bool> hold_writes{false};
   std::atomic<int> started_writes{0};
 };
@@ -44,13 +47,20 @@ class ReadsStore final : public ForwardingStore {
 
  private:
   void do_submit(const Transfer& transfer) override {
-    if (transfer.direction == Direction::kWrite) ++reads_.started_writes;
+    if (transfer.direction == Direction::kWrite) {
+      ++reads_.started_writes;
+      reads_.fail_at_write = false;
+    } else if (reads_.fail_at_write) {
+      doomed_.insert(transfer.tag);
+      ++reads_.doomed;
+    }
     child_->submit(transfer);
   }
   void do_reap(std::vector<TransferResult>& results, std::chrono::milliseconds timeout) override {
     child_->reap(held_, std::min(timeout, std::chrono::milliseconds(1)));
     for (auto held = held_.begin(); held != held_.end();) {
-      const bool waits = held->transfer.direction == Direction::kWrite && reads_.hold_writes;
+      const bool waits =
+          held->transfer.direction == Direction::kWrite ? reads_.hold_writes : reads_.fail_at_write;
       if (!waits) results.push_back(*held);
       held = waits ? held + 1 : held_.erase(held);
     }
@@ -58,7 +68,8 @@ class ReadsStore final : public ForwardingStore {
       if (result.transfer.direction != Direction::kRead) continue;
       ++reads_.finished;
       if (reads_.fail_first && !first_) first_ = result.transfer.tag;
-      if (!reads_.fail && first_ != result.transfer.tag) continue;
+      const bool is_doomed = doomed_.erase(result.transfer.tag) > 0;
+      if (!reads_.fail && !is_doomed && first_ != result.transfer.tag) continue;
       ++reads_.failed;
       result.error = EIO, result.detail = "reading: damaged";
     }
@@ -66,6 +77,7 @@ class ReadsStore final : public ForwardingStore {
 
   Reads& reads_;
   std::optional<std::uint64_t> first_;
+  std::set<std::uint64_t> doomed_;
   std::vector<TransferResult> held_;
 };
 
@@ -559,6 +571,30 @@ TEST_P(SwapEngineTest, TellsOfAPageThatCannotBeReadAndTriesItAgainLater) {
   reads.fail = false;
   EXPECT_NO_THROW(pin(1));  // No concern of this one.
   EXPECT_NO_THROW(pin(0));
+}
+
+TEST_P(SwapEngineTest, ReadsAPageAgainWhereAReadFailsThatRanBefore) {
+  Reads reads;
+  auto swap = engine(12, reads);
+  const auto first = swap->allocate(page_size() * 3, nullptr);
+  const auto second = swap->allocate(page_size() * 3, nullptr);
+  for (std::size_t page = 0; page < 3; ++page) word(first.address, page) = page + 1;
+  for (std::size_t page = 0; page < 3; ++page) word(second.address, page) = page + 1;
+  finish_operators();
+  write_out(*swap, RangePart(first.storage), 3);
+  while (swap->statistics().spilled < page_size() * 3) std::this_thread::yield();
+  reads.fail_at_write = true;
+  fetch(*swap, RangePart(first.storage));
+  while (reads.doomed < 3) std::this_thread::yield();
+  // The write is begun once this waits for what is being read.
+  ResidencyOrders orders;
+  orders.write_outs = {{RangePart(second.storage), 3, {}}};
+  PinSet pins;
+  const RangeUse wanted = use(*swap, first.address, false);
+  swap->pin(pins, {&wanted, 1}, nullptr, &orders);
+  for (std::size_t page = 0; page < 3; ++page) EXPECT_EQ(word(first.address, page), page + 1);
+  EXPECT_EQ(reads.failed, 3);
+  swap->unpin(pins);
 }
 
 TEST_P(SwapEngineTest, DropsAFetchThatComesTooLate) {
