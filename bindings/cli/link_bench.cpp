@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <iostream>
 #include <sstream>
+#include <string>
+#include <string_view>
 
 #include "bench_command.h"
 #include "exit_codes.h"
@@ -53,12 +55,19 @@ const char* word_for(device::Beside beside) {
   return "copies";
 }
 
-void add_link(std::ostringstream& out, const device::LinkPoint& point, const char* remark) {
+void add_row(std::ostringstream& out, const std::array<std::string, 5>& cells, const char* remark) {
   std::array<char, 200> line{};
-  std::snprintf(line.data(), line.size(), "%8s %6u  %-22s  %-22s  %-22s%s\n",
-                to_string(point.block).c_str(), point.depth, rate_cell(point.out).c_str(),
-                rate_cell(point.in).c_str(), rate_cell(point.both).c_str(), remark);
-  out << line.data();
+  std::snprintf(line.data(), line.size(), "%8s %6s  %-22s  %-22s  %-22s%s", cells[0].c_str(),
+                cells[1].c_str(), cells[2].c_str(), cells[3].c_str(), cells[4].c_str(), remark);
+  const std::string_view text = line.data();
+  out << text.substr(0, text.find_last_not_of(' ') + 1) << '\n';
+}
+
+void add_link(std::ostringstream& out, const device::LinkPoint& point, const char* remark) {
+  add_row(out,
+          {to_string(point.block), std::to_string(point.depth), rate_cell(point.out),
+           rate_cell(point.in), rate_cell(point.both)},
+          remark);
 }
 
 std::string span_text(const Spread& time) {
@@ -83,10 +92,7 @@ void add_mapping(std::ostringstream& out, const std::vector<device::MappingTime>
 std::string link_tables(const device::LinkProbe& probe,
                         const std::vector<device::MappingTime>& mapping) {
   std::ostringstream out;
-  std::array<char, 200> line{};
-  std::snprintf(line.data(), line.size(), "%8s %6s  %-22s  %-22s  %-22s\n", "block", "depth",
-                "out GB/s", "in GB/s", "both at once GB/s");
-  out << line.data();
+  add_row(out, {"block", "depth", "out GB/s", "in GB/s", "both at once GB/s"}, "");
   for (const device::LinkPoint& point : probe.points)
     add_link(out, point, &point == probe.best() ? "  plans" : "");
   if (probe.beside) {

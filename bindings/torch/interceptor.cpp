@@ -22,9 +22,8 @@
 #include "autograd_watch.h"
 #include "call_recorder.h"
 #include "call_text.h"
-#include "cpu_allocator.h"
 #include "device_library.h"
-#include "device_ops.h"
+#include "found_uses.h"
 #include "host_update.h"
 #include "list_parts.h"
 #include "operator_facts.h"
@@ -37,7 +36,6 @@
 #include "spillway/base/per_thread.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/recompute/generators.h"
-#include "spillway/recompute/sparse_parts.h"
 #include "spillway/runtime/recording/op_uses.h"
 #include "spillway/split/device_turn.h"
 #include "spillway/split/split_program.h"
@@ -67,10 +65,8 @@ struct ThreadState {
   StepSignal steps;
   AutogradWatch autograd;
   ParameterStorages parameters;
-  UpdatedTensors updated;  ///< With updates on the host alone.
-  runtime::OpUses uses;
-  runtime::OpUses shared;     ///< Of pages that small storages share.
-  DeviceOps devices;          ///< The same of devices beside the host.
+  UpdatedTensors updated;     ///< With updates on the host alone.
+  FoundUses found;            ///< Of the running operator.
   std::exception_ptr missed;  ///< Thrown while an operator was observed, where LibTorch drops it.
 
   void begin_thread() {
@@ -80,138 +76,6 @@ struct ThreadState {
     autograd = {};
     missed = nullptr;
   }
-};
-
-/// The part of its storage that a tensor shows, or nothing where sizes and strides do not tell.
-std::optional<runtime::ViewBytes> shown_bytes(const c10::TensorImpl& impl) {
-  if (impl.is_quantized() || impl.is_nested() || impl.is_python_dispatch() ||
-      impl.has_symbolic_sizes_strides() || impl.storage_offset() < 0)
-    return std::nullopt;
-  const c10::IntArrayRef sizes = impl.sizes();
-  const c10::IntArrayRef strides = impl.strides();
-  return runtime::bytes_of_view(static_cast<std::uint64_t>(impl.storage_offset()),
-                                {sizes.data(), sizes.size()}, {strides.data(), strides.size()},
-                                impl.itemsize());
-}
-
-class UseCollector {
- public:
-  /// `parameters`: null where the tensors only stand for the program's.
-  UseCollector(runtime::Runtime& runtime, ThreadState& thread, ParameterStorages* parameters,
-               const OperatorFacts& facts)
-      : runtime_(runtime),
-        uses_(thread.uses),
-        shared_(thread.shared),
-        devices_(thread.devices),
-        parameters_(parameters),
-        facts_(facts) {
-    uses_.clear();
-    shared_.clear();
-    devices_.clear();
-  }
-
-  void add(const at::Tensor& tensor, Access access) {
-    if (!tensor.defined()) return;
-    const auto* impl = tensor.unsafeGetTensorImpl();
-    const bool writes = access == Access::kWrite || access == Access::kResult;
-    const bool requires_gradient = impl->requires_grad();
-    needs_gradient_ |= requires_gradient;
-    const bool is_parameter = parameters_ != nullptr && requires_gradient && tensor.is_leaf();
-    if (is_parameter) note_parameter(tensor);
-    if (!impl->has_storage()) {
-      wrote_leaf_ |= writes && is_parameter;
-      add_parts(tensor, writes ? access : Access::kRead);
-      return;
-    }
-    if (is_parameter && HostUpdates::are_on())
-      parameters_->add_leaf(tensor);
-    else if (is_parameter)
-      parameters_->add(impl->unsafe_storage());
-    wrote_leaf_ |=
-        writes &&
-        (is_parameter || (parameters_ != nullptr && parameters_->contains(impl->unsafe_storage())));
-    if (access == Access::kView) return;  // Only its sizes and strides are looked at.
-    add_storage(*impl, writes, access == Access::kResult && tensor.numel() == 0);
-  }
-
-  void add(const c10::IValue& value, Access access) {
-    if (value.isTensor()) {
-      add(value.toTensor(), access);
-    } else if (value.isList()) {
-      // Collectives take lists of lists.
-      for (const c10::IValue& element : value.toListRef()) add(element, access);
-    }
-  }
-
-  bool wrote_leaf() const { return wrote_leaf_; }
-  /// Of some tensor.
-  bool needs_gradient() const { return needs_gradient_; }
-
- private:
-  /// `grows`: the kernel may touch more of the storage than the tensor shows.
-  void add_storage(const c10::TensorImpl& impl, bool writes, bool grows) {
-    const c10::StorageImpl& storage = *impl.unsafe_storage().unsafeGetStorageImpl();
-    if (storage.device_type() != c10::DeviceType::CPU) {
-      if (DeviceOp* const op = devices_.at(storage.device()))
-        add_found(*op->runtime, op->uses, storage, impl, writes || facts_.fills_in_secret, grows);
-      else if (storage.device_type() == c10::DeviceType::CUDA)
-        tell_of_unserved_device();
-    } else if (!add_found(runtime_, uses_, storage, impl, writes, grows)) {
-      tell_of_older_storage(storage);
-    }
-  }
-
-  /// False: the runtime knows nothing of it.
-  bool add_found(const runtime::Runtime& runtime, runtime::OpUses& uses,
-                 const c10::StorageImpl& storage, const c10::TensorImpl& impl, bool writes,
-                 bool grows) {
-    // The raw pointer: no copy-on-write copy may be made here.
-    const void* data = storage.data();
-    runtime::RangeUse use = runtime.find(data);
-    if (!use.storage.is_some()) return false;
-    if (runtime.is_shared(use.storage)) {
-      use.writes = writes;
-      shared_.add(use);
-      return true;
-    }
-    grows |= facts_.uses_whole_storages;
-    const auto shown = grows ? std::nullopt : shown_bytes(impl);
-    if (shown) use = runtime.find(static_cast<const std::byte*>(data) + shown->begin, shown->size);
-    use.writes = writes;
-    uses.add(use);
-    return true;
-  }
-
-  /// For profile and trace: which storages hold a parameter and its gradient.
-  void note_parameter(const at::Tensor& parameter) {
-    const c10::Device device = parameter.device();
-    runtime::Runtime* const runtime = device.is_cpu() ? &runtime_ : DeviceRuntimes::of(device);
-    if (runtime == nullptr || !runtime->names_values()) return;
-    note_class(*runtime, parameter, profile::StorageClass::kParameter);
-    note_class(*runtime, parameter.grad(), profile::StorageClass::kGradient);
-  }
-
-  static void note_class(runtime::Runtime& runtime, const at::Tensor& tensor,
-                         profile::StorageClass holds) {
-    if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->has_storage()) return;
-    const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
-    const runtime::RangeUse use = runtime.find_unshared(storage.unsafeGetStorageImpl()->data());
-    if (use.storage.is_some()) runtime.note_class(use.storage, holds);
-  }
-
-  /// A sparse tensor is made of dense ones.
-  void add_parts(const at::Tensor& tensor, Access access) {
-    recompute::for_each_part(tensor, [&](const at::Tensor& part) { add(part, access); });
-  }
-
-  runtime::Runtime& runtime_;
-  runtime::OpUses& uses_;
-  runtime::OpUses& shared_;
-  DeviceOps& devices_;
-  ParameterStorages* parameters_;
-  const OperatorFacts& facts_;
-  bool wrote_leaf_ = false;
-  bool needs_gradient_ = false;
 };
 
 std::uint64_t signature_of(const OperatorFacts& facts, std::span<const runtime::RangeUse> uses) {
@@ -234,37 +98,20 @@ class SeenOp {
  public:
   SeenOp(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts& facts,
          c10::ArrayRef<c10::IValue> arguments) {
-    const UseCollector found = collect(runtime, thread, facts, arguments, &thread.parameters);
+    find_uses(runtime, facts, arguments, &thread.parameters, thread.found);
     AutogradFacts& autograd = traits_.autograd;
-    thread.autograd.observe(found.needs_gradient(), autograd);
+    thread.autograd.observe(thread.found.needs_gradient, autograd);
     // Above autograd it comes by before its node is made.
     if (key_is_above_autograd || key == c10::DispatchKey::Undefined) autograd.made = {};
-    event_ = thread.steps.observe(autograd.phase == OpPhase::kBackward, found.wrote_leaf());
+    event_ = thread.steps.observe(autograd.phase == OpPhase::kBackward, thread.found.wrote_leaf);
     traits_.fills = facts.fills_outputs;
     traits_.makes_blanks = facts.makes_blanks;
     traits_.is_replayable = recorder.load(std::memory_order_relaxed) != nullptr &&
-                            facts.is_replayable && thread.devices.used().empty();
+                            facts.is_replayable && thread.found.devices.used().empty();
   }
 
   const runtime::OpTraits& traits() const { return traits_; }
   StepSignal::Event event() const { return event_; }
-
-  /// Finds the pages of its tensors, for the thread's `uses` and `shared`.
-  static UseCollector collect(runtime::Runtime& runtime, ThreadState& thread,
-                              const OperatorFacts& facts, c10::ArrayRef<c10::IValue> arguments,
-                              ParameterStorages* parameters) {
-    UseCollector collector(runtime, thread, parameters, facts);
-    const std::size_t count = std::min(facts.accesses.size(), arguments.size());
-    for (std::size_t i = 0; i < count; ++i) {
-      const c10::IValue& argument = arguments[i];
-      if (argument.isTensor() || argument.isList()) collector.add(argument, facts.accesses[i]);
-    }
-    if (thread.devices.used().empty()) return collector;
-    // It may make its result on another device.
-    for (const c10::IValue& argument : arguments)
-      if (argument.isDevice()) static_cast<void>(thread.devices.at(argument.toDevice()));
-    return collector;
-  }
 
  private:
   runtime::OpTraits traits_;
@@ -303,19 +150,20 @@ class RunningOp {
   RunningOp(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts& facts,
             const runtime::OpTraits& traits, const runtime::OpText& text)
       : runtime_(runtime), thread_(thread), facts_(facts), traits_(traits), text_(text) {
-    if (thread.devices.used().size() > 1) turn_ = std::unique_lock(turn_of_several_devices);
-    const std::span<const runtime::RangeUse> uses = thread.uses.list();
+    if (thread.found.devices.used().size() > 1) turn_ = std::unique_lock(turn_of_several_devices);
+    const std::span<const runtime::RangeUse> uses = thread.found.uses.list();
     runtime::OpTraits on_host = traits;
-    on_host.runs_elsewhere = !thread.devices.used().empty();
+    on_host.runs_elsewhere = !thread.found.devices.used().empty();
     with_torch_errors([&] {
-      runtime.begin_op(signature_of(facts, uses), uses, text, on_host, thread.shared.list());
+      runtime.begin_op(signature_of(facts, uses), uses, text, on_host, thread.found.shared.list());
     });
     thread.inside = true;
     thread.running = this;
     try {
-      const bool is_of_one =
-          thread.devices.used().size() == 1 && uses.empty() && thread.shared.list().empty();
-      for (DeviceOp& op : thread.devices.used()) begin(op, is_of_one && op.records != nullptr);
+      const bool is_of_one = thread.found.devices.used().size() == 1 && uses.empty() &&
+                             thread.found.shared.list().empty();
+      for (DeviceOp& op : thread.found.devices.used())
+        begin(op, is_of_one && op.records != nullptr);
     } catch (...) {
       end();
       throw;
@@ -327,14 +175,14 @@ class RunningOp {
 
   /// Its kernel is about to allocate there.
   void begin_on(c10::Device device) {
-    DeviceOp* const op = thread_.devices.at(device);
+    DeviceOp* const op = thread_.found.devices.at(device);
     if (op != nullptr && !op->has_begun) begin(*op, false);
   }
 
   /// Once its kernel has run, and what it hands out is noted.
   void hold_results() {
     if (!goes_on_) return;
-    for (const DeviceOp& op : thread_.devices.used()) {
+    for (const DeviceOp& op : thread_.found.devices.used()) {
       if (!op.has_begun) continue;
       for (const StorageId storage : op.results) hold(op, storage);
     }
@@ -370,7 +218,7 @@ class RunningOp {
   void end() noexcept {
     thread_.inside = false;
     thread_.running = nullptr;
-    for (DeviceOp& op : thread_.devices.used()) {
+    for (DeviceOp& op : thread_.found.devices.used()) {
       if (op.has_begun) op.runtime->end_op(op.results);
     }
     runtime_.end_op();
@@ -390,7 +238,7 @@ void tell_other_records(ThreadState& thread, const CallRecorder* own, const c10:
                         c10::ArrayRef<c10::IValue> arguments) {
   CallRecorder* const host = recorder.load(std::memory_order_relaxed);
   if (host != nullptr && host != own) host->before_call(op, arguments);
-  for (const DeviceOp& used : thread.devices.used())
+  for (const DeviceOp& used : thread.found.devices.used())
     if (used.records != nullptr && used.records != own) used.records->before_call(op, arguments);
 }
 
@@ -418,12 +266,12 @@ void compute(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts
   CallRecorder* const records = recorder.load(std::memory_order_relaxed);
   if (records == nullptr) {
     op.redispatchBoxed(below, &stack);
-    thread.devices.note_results(torch::jit::last(stack, schema.returns().size()));
+    thread.found.devices.note_results(torch::jit::last(stack, schema.returns().size()));
     running.hold_results();
     return;
   }
   const c10::ArrayRef<c10::IValue> arguments = torch::jit::last(stack, count);
-  const std::span<DeviceOp> devices = thread.devices.used();
+  const std::span<DeviceOp> devices = thread.found.devices.used();
   CallRecorder* const there = devices.size() == 1 ? devices.front().records : nullptr;
   CallRecorder& own = there != nullptr ? *there : *records;
   if (!devices.empty()) tell_other_records(thread, &own, op, arguments);
@@ -431,7 +279,7 @@ void compute(runtime::Runtime& runtime, ThreadState& thread, const OperatorFacts
   if (devices.empty() && DeviceRuntimes::are_some()) turn = take_turn(op, arguments);
   CallRecorder::Call call(own, op, arguments, traits.autograd);
   op.redispatchBoxed(below, &stack);
-  thread.devices.note_results(torch::jit::last(stack, schema.returns().size()));
+  thread.found.devices.note_results(torch::jit::last(stack, schema.returns().size()));
   running.hold_results();
   call.end(torch::jit::last(stack, schema.returns().size()));
 }
@@ -760,8 +608,8 @@ void Interceptor::compute(const c10::OperatorHandle& op, c10::DispatchKeySet bel
   const split::DeviceTurn turn(recompute::gpu_of(arguments).has_value());
   const auto run = [&](torch::jit::Stack& with) {
     runtime.announce_op();
-    SeenOp::collect(runtime, thread, facts, torch::jit::last(with, op.schema().arguments().size()),
-                    nullptr);
+    find_uses(runtime, facts, torch::jit::last(with, op.schema().arguments().size()), nullptr,
+              thread.found);
     torch_binding::compute(runtime, thread, facts, traits, op, below, with);
   };
   const auto parts = facts.begins_with_list ? parts_on_device(op, arguments)
@@ -777,7 +625,7 @@ void Interceptor::run_beside(const c10::OperatorHandle& op, c10::ArrayRef<c10::I
   SPILLWAY_ASSERT(!thread.inside);
   const OperatorFacts& facts = thread.facts.of(op);
   runtime.announce_op();
-  SeenOp::collect(runtime, thread, facts, used, nullptr);
+  find_uses(runtime, facts, used, nullptr, thread.found);
   runtime::OpTraits traits;
   traits.is_beside = true;
   const ArgumentsText text(op.schema(), shown);
