@@ -16,6 +16,7 @@
 #include "spillway/runtime/runtime.h"
 #include "support/forwarding_store.h"
 #include "support/named_op.h"
+#include "support/running_op.h"
 #include "support/timed_stream.h"
 #include "swap/pages_cases.h"
 
@@ -94,11 +95,9 @@ class DeviceLearningTest : public swap::PagesTest {
     std::vector<RangeUse> uses;
     if (used) uses.push_back(runtime_->find(*used));
     const NamedOp text("op");
-    runtime_->announce_op();
-    runtime_->begin_op(signature, uses, text);
-    const std::vector<StorageId> results = body ? body() : std::vector<StorageId>();
+    RunningOp op(*runtime_, signature, uses, text);
+    if (body) op.results = body();
     stream_.launch(kernel);
-    runtime_->end_op(results);
   }
 
   /// An operator that makes a storage.

@@ -14,6 +14,7 @@
 #include "spillway/planner/strategies.h"
 #include "spillway/runtime/runtime.h"
 #include "support/named_op.h"
+#include "support/running_op.h"
 #include "swap/pages_cases.h"
 
 namespace spillway::runtime {
@@ -87,11 +88,8 @@ class DeviceRecomputingTest : public swap::PagesTest {
     std::vector<RangeUse> found;
     for (void* const memory : uses) found.push_back(runtime_->find(memory));
     const NamedOp text("op " + std::to_string(signature));
-    runtime_->announce_op();
-    runtime_->begin_op(signature, found, text, {.is_replayable = is_replayable});
-    std::vector<StorageId> results;
-    for (void* const memory : body()) results.push_back(runtime_->find(memory).storage);
-    runtime_->end_op(results);
+    RunningOp op(*runtime_, signature, found, text, {.is_replayable = is_replayable});
+    for (void* const memory : body()) op.results.push_back(runtime_->find(memory).storage);
   }
 
   void forward(std::uint64_t number) {

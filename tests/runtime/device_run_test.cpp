@@ -17,6 +17,7 @@
 #include "support/chain_profile.h"
 #include "support/file_text.h"
 #include "support/named_op.h"
+#include "support/running_op.h"
 #include "support/shadow_pages.h"
 #include "support/temporary_directory.h"
 #include "test_surroundings.h"
@@ -59,21 +60,23 @@ class Trainer {
 
   /// A new tensor, full of that byte.
   std::byte* fill(std::uint8_t value) {
-    begin({});
+    RunningOp op(*runtime_, 1, {}, text_);
     auto* const tensor = static_cast<std::byte*>(runtime_->allocate(kTensor.count()));
     const auto bytes = std::make_shared<std::vector<std::byte>>(kTensor.count(), std::byte{value});
     move(tensor, *bytes, true);
     queue_->run([bytes] { return device::Outcome{}; });
-    runtime_->end_op(std::array{runtime_->find(tensor).storage});
+    op.results.push_back(runtime_->find(tensor).storage);
     return tensor;
   }
 
   std::vector<std::byte> read(std::byte* tensor) {
-    begin(std::array{runtime_->find(tensor, kTensor)});
     std::vector<std::byte> bytes(kTensor.count());
-    move(tensor, bytes, false);
-    const device::Event done = queue_->record();
-    runtime_->end_op();
+    device::Event done;
+    {
+      const RunningOp op(*runtime_, 2, std::array{runtime_->find(tensor, kTensor)}, text_);
+      move(tensor, bytes, false);
+      done = queue_->record();
+    }
     EXPECT_EQ(done.wait().error, "");
     return bytes;
   }
@@ -81,11 +84,6 @@ class Trainer {
   std::uint32_t moments = 0;  ///< That were asked for.
 
  private:
-  void begin(std::span<const RangeUse> uses) {
-    runtime_->announce_op();
-    runtime_->begin_op(uses.empty() ? 1 : 2, uses, text_);
-  }
-
   /// Page by page, as beneath each lies a piece of its own.
   void move(std::byte* tensor, std::vector<std::byte>& bytes, bool to_device) {
     for (Bytes at; at < kTensor; at += ShadowPages::kSize) {

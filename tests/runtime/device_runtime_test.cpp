@@ -13,6 +13,7 @@
 #include "spillway/runtime/host_workspace.h"
 #include "spillway/runtime/runtime.h"
 #include "support/named_op.h"
+#include "support/running_op.h"
 #include "swap/pages_cases.h"
 
 namespace spillway::runtime {
@@ -48,12 +49,9 @@ class DeviceRuntimeTest : public swap::PagesTest {
       found.back().writes = true;
     }
     const NamedOp text("op");
-    runtime.announce_op();
-    runtime.begin_op(signature, found, text);
-    std::vector<StorageId> results;
+    RunningOp op(runtime, signature, found, text);
     for (void* const memory : std::vector<void*>(body()))
-      results.push_back(runtime.find(memory).storage);
-    runtime.end_op(results);
+      op.results.push_back(runtime.find(memory).storage);
   }
 
   void* result_of_op(Runtime& runtime, std::size_t pages) {
@@ -157,10 +155,10 @@ TEST_P(DeviceRuntimeTest, HoldsOfWhatAnOperatorUsesThePartThatItUses) {
   const auto use = [&](std::size_t first, std::size_t pages) {
     RangeUse part = runtime->engine().find(flat + first * page_bytes(), page_size() * pages);
     part.writes = true;
-    runtime->announce_op();
-    runtime->begin_op(2, std::array{part}, text);
-    runtime->hold_until_freed(storage);
-    runtime->end_op();
+    {
+      const RunningOp op(*runtime, 2, std::array{part}, text);
+      runtime->hold_until_freed(storage);
+    }
     swap::finish_operators();
   };
   use(1, 2);

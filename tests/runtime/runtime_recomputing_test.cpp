@@ -27,6 +27,7 @@
 #include "support/forwarding_store.h"
 #include "support/named_op.h"
 #include "support/residency_orders.h"
+#include "support/running_op.h"
 #include "support/timed_stream.h"
 
 namespace spillway::runtime {
@@ -176,11 +177,9 @@ class Chain {
       found.back().writes = use.writes;
     }
     const NamedOp text("op " + std::to_string(signature));
-    runtime_.announce_op();
-    runtime_.begin_op(signature, found, text, {.is_replayable = is_replayable});
+    const RunningOp op(runtime_, signature, found, text, {.is_replayable = is_replayable});
     if (while_it_runs) while_it_runs();
     body();
-    runtime_.end_op();
   }
 
   void add_one(std::uint64_t signature, void* in) {

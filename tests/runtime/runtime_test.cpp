@@ -2,6 +2,7 @@
 // announced as the adapter would, against the same arithmetic on plain memory.
 #include "spillway/runtime/rehearsal.h"
 #include "support/named_op.h"
+#include "support/running_op.h"
 
 #include <gmock/gmock.h>
 #include <sys/wait.h>
@@ -92,15 +93,8 @@ void run_op(Runtime& runtime, std::uint64_t signature, std::initializer_list<Use
     found.back().writes = use.writes;
   }
   const NamedOp text("op " + std::to_string(signature));
-  runtime.announce_op();
-  runtime.begin_op(signature, found, text);
-  try {
-    body();
-  } catch (...) {
-    runtime.end_op();
-    throw;
-  }
-  runtime.end_op();
+  const RunningOp op(runtime, signature, found, text);
+  body();
 }
 
 /// A chain of layers, forward and backward; a layer's gradient goes into its weight at once.

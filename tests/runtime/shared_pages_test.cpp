@@ -15,6 +15,7 @@
 #include "support/forwarding_store.h"
 #include "support/manual_clock.h"
 #include "support/named_op.h"
+#include "support/running_op.h"
 #include "support/sanitized.h"
 
 namespace spillway::runtime {
@@ -61,32 +62,18 @@ class SharedPagesTest : public ::testing::Test {
   /// An operator that makes a storage of `size` bytes and writes `value` to its ends.
   std::uint64_t* make(std::size_t size, std::uint64_t value) {
     const NamedOp text("make");
-    runtime_->announce_op();
-    runtime_->begin_op(1, {}, text);
-    auto* const made = static_cast<std::uint64_t*>(allocate_or_end(size));
+    const RunningOp op(*runtime_, 1, {}, text);
+    auto* const made = static_cast<std::uint64_t*>(runtime_->allocate(size));
     made[0] = made[size / sizeof value - 1] = value;
-    runtime_->end_op();
     return made;
-  }
-
-  void* allocate_or_end(std::size_t size) {
-    try {
-      return runtime_->allocate(size);
-    } catch (...) {
-      runtime_->end_op();
-      throw;
-    }
   }
 
   /// An operator that reads one; whether both of its ends still hold `value`.
   bool holds(const std::uint64_t* memory, std::size_t size, std::uint64_t value) {
     const RangeUse use = runtime_->find(memory);
     const NamedOp text("read");
-    runtime_->announce_op();
-    runtime_->begin_op(2, {}, text, {}, {&use, 1});
-    const bool is_equal = memory[0] == value && memory[size / sizeof value - 1] == value;
-    runtime_->end_op();
-    return is_equal;
+    const RunningOp op(*runtime_, 2, {}, text, {}, {&use, 1});
+    return memory[0] == value && memory[size / sizeof value - 1] == value;
   }
 
   ManualClock clock_;
@@ -179,10 +166,8 @@ TEST_F(SharedPagesTest, TellWhatOperatorsWaitForThem) {
   for (int i = 0; i < 200; ++i) {
     const RangeUse use = runtime_->find(large);
     const NamedOp text("learned");
-    runtime_->announce_op();
-    runtime_->begin_op(4, {&use, 1}, text);
-    allocate_or_end(kQuarter);
-    runtime_->end_op();
+    const RunningOp op(*runtime_, 4, {&use, 1}, text);
+    runtime_->allocate(kQuarter);
   }
   const std::vector<StallCause> stalls = runtime_->report().stalls;
   ASSERT_FALSE(stalls.empty());
@@ -194,10 +179,10 @@ TEST_F(SharedPagesTest, TellWhatOperatorsWaitForThem) {
 TEST_F(SharedPagesTest, CountOnceForAnOperator) {
   const RangeUse use = runtime_->find(make(kQuarter, 0));
   const NamedOp text("next to it");
-  runtime_->announce_op();
-  runtime_->begin_op(5, {}, text, {}, {&use, 1});
-  EXPECT_EQ(runtime_->find(allocate_or_end(kQuarter)).storage, use.storage);
-  runtime_->end_op();
+  {
+    const RunningOp op(*runtime_, 5, {}, text, {}, {&use, 1});
+    EXPECT_EQ(runtime_->find(runtime_->allocate(kQuarter)).storage, use.storage);
+  }
   EXPECT_EQ(runtime_->report().smallest_budget, 2 * kPageSize);  // One of them is to spare.
 }
 
