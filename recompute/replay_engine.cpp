@@ -121,6 +121,8 @@ void ReplayEngine::before_write(const c10::StorageImpl& storage) {
   if (storage.data() != nullptr) kept_->before_write(storage.data(), storage.nbytes());
 }
 
+void ReplayEngine::before_write(const void* memory) { kept_->before_write(memory, 1); }
+
 void ReplayEngine::before_call(const c10::OperatorHandle& op,
                                c10::ArrayRef<c10::IValue> arguments) {
   if (!kept_->refers_to_some()) return;

@@ -21,6 +21,7 @@ decltype(SpillwayHooks::read_record) read_record = nullptr;
 decltype(SpillwayHooks::leaf_made) leaf_made = nullptr;
 decltype(SpillwayHooks::parameter_registered) parameter_registered = nullptr;
 decltype(SpillwayHooks::numbers_apart) numbers_apart = nullptr;
+decltype(SpillwayHooks::python_begins) python_begins = nullptr;
 
 // The next number of a node that is numbered apart.
 thread_local uint64_t number_apart = 0;
@@ -59,6 +60,7 @@ using SetRequiresGrad = void (*)(void* tensor, bool requires_grad);
 using RegisterParameter = void* (*)(void* module, void* name, const void* tensor,
                                     bool requires_grad);
 using SequenceNumber = uint64_t (*)();
+using MakePythonTypes = void (*)();
 using WriteableData = void* (*)(void* result, const void* tensor, bool to_cpu);
 
 // What a PointerGiver does where somebody wants to be told, or at its first call. Kept out of those
@@ -81,6 +83,7 @@ void watch_tensor_access(const SpillwayHooks& hooks) {
   __atomic_store_n(&leaf_made, hooks.leaf_made, __ATOMIC_RELEASE);
   __atomic_store_n(&parameter_registered, hooks.parameter_registered, __ATOMIC_RELEASE);
   __atomic_store_n(&numbers_apart, hooks.numbers_apart, __ATOMIC_RELEASE);
+  __atomic_store_n(&python_begins, hooks.python_begins, __ATOMIC_RELEASE);
 }
 
 // A PointerGiver. Its name here says nothing: the program knows it by its symbol.
@@ -151,6 +154,18 @@ SPILLWAY_POINTER(spillway_old_to_dlpack_non_owning,
 // PyObject* torch::utils::tensor_to_numpy(const at::Tensor&, bool force) of libtorch_python:
 // numpy() and, by __array__, each function of NumPy.
 SPILLWAY_POINTER(spillway_tensor_to_numpy, "_ZN5torch5utils15tensor_to_numpyERKN2at6TensorEb", 1)
+
+// void torch::tensors::initialize_python_bindings() of libtorch_python, which `import torch` calls
+// once it has made torch.Tensor. Python's data_ptr() is inline from there on.
+#define SPILLWAY_MAKE_PYTHON_TYPES "_ZN5torch7tensors26initialize_python_bindingsEv"
+extern "C" SPILLWAY_VISIBLE void spillway_make_python_types() __asm__(SPILLWAY_MAKE_PYTHON_TYPES);
+
+void spillway_make_python_types() {
+  static MakePythonTypes known;
+  next(known, SPILLWAY_MAKE_PYTHON_TYPES, __builtin_return_address(0))();
+  const auto tell = read(python_begins);
+  if (tell != nullptr) tell();
+}
 
 // The pointers of LibTorch's C interface, for compiled models and for extensions that serve several
 // releases. The handle is an at::Tensor*.

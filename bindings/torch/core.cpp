@@ -21,6 +21,7 @@
 #include "device_runtimes.h"
 #include "held_memory.h"
 #include "linked_hooks.h"
+#include "python_pointers.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
 #include "spillway/memory/kernel_refusal.h"
@@ -74,7 +75,10 @@ void register_hooks(bool kernel_serves_faults, std::size_t bytes_at_once, bool i
   hooks.hand_on_limits = [](int is_over) { memory::hand_on_own_limits(is_over != 0); };
   hooks.lock_all_memory = &memory::lock_all_but_reserved;
   // Kernels of the CPU take such pointers, too, so that nobody is asked without need.
-  if (has_torch_cuda()) hooks.before_pointer = &Interceptor::before_pointer;
+  if (has_torch_cuda()) {
+    hooks.before_pointer = &Interceptor::before_pointer;
+    hooks.python_begins = &watch_python_pointers;
+  }
   if (is_split) {
     hooks.program_begins = &spillway_core_is_loaded;
     hooks.program_ends = [](int code) {

@@ -686,6 +686,16 @@ void Interceptor::before_pointer(const void* tensor, int writes) {
   if (use.storage.is_some()) with_torch_errors([&] { runtime->hold_until_freed(use.storage); });
 }
 
+void Interceptor::before_address(const void* address) {
+  if (per_thread<ThreadState>().inside || runtime::Runtime::runs_operator()) return;
+  const split::DeviceTurn turn(split::SplitProgram::running() != nullptr);
+  DeviceRuntimes::for_each_record([&](CallRecorder& records) { records.before_write(address); });
+  DeviceRuntimes::for_each([&](runtime::Runtime& runtime) {
+    const auto use = runtime.find(address);
+    if (use.storage.is_some()) with_torch_errors([&] { runtime.hold_until_freed(use.storage); });
+  });
+}
+
 void Interceptor::tell_of_first_update(void (*tell)()) { at_first_update.store(tell); }
 
 void Interceptor::update_on_host() { HostUpdates::switch_on(key); }

@@ -46,6 +46,8 @@ class Interceptor {
   /// See SpillwayHooks: the program gets a pointer to a tensor (at::TensorBase), and may give it to
   /// a kernel. On a device nobody would see that, so the tensor stays there until it is freed.
   static void before_pointer(const void* tensor, int writes);
+  /// The same where only the address is known that the program gets.
+  static void before_address(const void* address);
 
   /// Calls it when an optimizer begins to write, once, on that thread.
   static void tell_of_first_update(void (*tell)());

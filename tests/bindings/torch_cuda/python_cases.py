@@ -607,19 +607,39 @@ def exported():
 
 
 def raw_kernels():
-    """Work past the operators writes by Python's pointers, to a tensor that DLPack has had once."""
+    """Work past the operators goes by Python's pointers: each taken anew, as Triton does, or once and kept."""
     runtime = ctypes.CDLL("libcudart.so.13")
+    runtime.cudaMemsetAsync.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p]
+    runtime.cudaMemcpyAsync.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int,
+                                        ctypes.c_void_p]
+    device_to_device = 3
     model = net().cuda()
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
-    written = torch.randn(BATCH, WIDTH, device="cuda")
-    torch.utils.dlpack.to_dlpack(written)
+    written, copied, shown, exported = (torch.randn(BATCH, WIDTH, device="cuda") for _ in range(4))
+    torch.utils.dlpack.to_dlpack(exported)  # Nobody is asked for the pointer of a storage.
+    kept = (shown.__cuda_array_interface__["data"][0], exported.untyped_storage().data_ptr())
     for number in range(3):
         note("loss", step(model, optimizer, batch()))
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        half = ctypes.c_size_t(written.nbytes // 2)
-        assert runtime.cudaMemsetAsync(ctypes.c_void_p(written.data_ptr()), number + 1, half, stream) == 0
+        stream = torch.cuda.current_stream().cuda_stream
+        half = written.nbytes // 2
+        assert runtime.cudaMemsetAsync(written.data_ptr(), number + 1, half, stream) == 0
+        for pointer in kept:
+            assert runtime.cudaMemsetAsync(pointer, number + 5, half, stream) == 0
+        weight = next(model.parameters())
+        size = min(weight.nbytes, copied.nbytes)
+        assert runtime.cudaMemcpyAsync(copied.data_ptr(), weight.data_ptr(), size, device_to_device, stream) == 0
         note("loss", step(model, optimizer, batch()))
-        note("written", written)
+        for tensor in (written, copied, shown, exported):
+            note("tensor", tensor)
+
+
+def too_many_pointers():
+    tensors = [torch.full((1 << 18,), float(i), device="cuda") for i in range(8)]
+    try:
+        print(len({tensor.data_ptr() for tensor in tensors}))
+    except torch.OutOfMemoryError as error:
+        print(type(error).__name__, "does not fit" in str(error) or str(error))
+    note("last", tensors[-1])
 
 
 def convolutions():

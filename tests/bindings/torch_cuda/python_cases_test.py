@@ -115,6 +115,13 @@ class CasesOnGpus(GpuRuns):
         self.assertIn("cuda:16 is one GPU too many: the first 16 can be used (choose among them with "
                       "CUDA_VISIBLE_DEVICES)", run.stderr)
 
+    def test_pointers_to_more_than_the_budget(self):
+        """They stay as long as their tensors do, so the one that finds no room is refused, and the trainer goes on."""
+        refused = self.printed(["too_many_pointers"], self.served(), {})
+        plain = self.printed(["too_many_pointers"], [], {})
+        self.assertEqual(refused.replace("OutOfMemoryError True", "8"), plain)
+        self.assertNotEqual(refused, plain)
+
     def test_a_tensor_larger_than_the_budget(self):
         run = self.start(self.served(), [str(HERE / "python_cases.py"), "too_large"], {})
         self.assertNotEqual(run.returncode, 0)

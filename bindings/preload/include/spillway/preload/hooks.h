@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_HOOKS_VERSION 14
+#define SPILLWAY_HOOKS_VERSION 15
 
 /** What the core wants to be told. Members may be null. The structure is copied. */
 struct SpillwayHooks {
@@ -44,6 +44,8 @@ struct SpillwayHooks {
   void (*hand_on_limits)(int is_over);
   void (*thread_refused)(void); /**< The program could not start a thread. Called there and then. */
   int (*lock_all_memory)(int flags); /**< As mlockall, without what is reserved for tensors. */
+  /** LibTorch's Python module has all its classes. On the thread that imports it, once. */
+  void (*python_begins)(void);
   /** Before the program's main, where the core was there by then; as SPILLWAY_CORE_IS_LOADED. */
   void (*program_begins)(void);
   /** The program's main returns this, or it calls exit: before anything of it is destroyed. */
