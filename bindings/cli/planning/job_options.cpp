@@ -175,7 +175,7 @@ CommandLine plan_job_line(JobOptions& options) {
            "Machine to plan for, as a description or the name of a bundled one; it sets device "
            "memory, links and disks. Other options may only lower these limits; --host-memory is "
            "then per node");
-  line.add("--link", options.request.link.bytes_per_second, rates(),
+  line.add("--link", options.request.link.rate, rates(),
            "Bandwidth between any two devices, in each direction [messages take no time]");
   line.add("--ranks-per-host", options.ranks_per_host, counts_of_job(),
            "Neighbouring ranks that share the disks of a host");
