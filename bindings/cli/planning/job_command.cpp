@@ -146,7 +146,7 @@ int plan_job(const JobOptions& options, std::ostream& out, const Clock& clock) {
   if (!options.picture.empty()) check_picture_path(options.picture);
   check_outputs(read, {{"--out", options.out}, {"--picture", options.picture}});
   FoundJob job;
-  job.path = options.profile;
+  job.options = options;
   const profile::StepProfile profile = load_step(options.profile).profile;
   const SwapRates swaps = options.cluster.empty()
                               ? swap_rates(options.rates, sharers_of_disks(options), profile)

@@ -183,7 +183,7 @@ CommandLine plan_job_line(JobOptions& options) {
                    "Bandwidth of each device to its host, for swaps [nothing is swapped]",
                    "Host memory of each rank for swapped data; the rest goes on to disks, whose "
                    "bandwidths are those of --rates or of --disk-out and --disk-in [no limit]");
-  line.begin_group("Output");
+  line.begin_group(kOutput);
   line.add_flag("--compare", options.compare,
                 "Print one table of all schedules, on one pipeline or as many as --replicas says, "
                 "and of all partitioners with the best schedules; with --cluster each row as it "
