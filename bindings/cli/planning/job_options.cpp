@@ -150,7 +150,7 @@ void add_work_options(CommandLine& line, JobOptions& options) {
   line.add_reader(
       "--schedule", "NAME|auto", schedule_help(),
       [&request](const std::string& text) { take_schedule(text, request); },
-      names_of(planner::schedule_generators()));
+      planner::schedule_beginnings());
   line.begin_group("Cuts");
   add_schedules(line);
   add_partitioner(line, request.partitioner);
