@@ -174,7 +174,7 @@ std::optional<Attempt> try_memory_reduction(const ResnetSetting& setting, const 
   costs.shares.input = input_share;
   // Devices behind one switch share its uplink.
   costs.host = cluster.node.uplink;
-  costs.host.bytes_per_second /= cluster.node.devices_per_switch;
+  costs.host.rate = costs.host.rate / cluster.node.devices_per_switch;
   costs.memory = cluster.device.memory - most;
   made.job.schedule = *with_communication(compute, costs, communication);
   if (memory_reduction == MemoryReduction::kFitted) {

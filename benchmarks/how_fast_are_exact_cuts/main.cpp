@@ -59,7 +59,7 @@ PartitionProblem made_up(const Case& size) {
       problem.chain.borders.push_back({i, {i + 20, i + 40}, bytes(1e5, 1e6)});
   }
   StageDevice device;
-  if (size.can_swap) device.swap_seconds_per_byte = 1.0 / kLinkRate;
+  if (size.can_swap) device.swap_rate = TransferRate(kLinkRate);
   problem.devices.assign(size.stages, device);
   for (std::uint32_t k = 0; k < size.stages; ++k)
     problem.devices[k].held.in_flight = std::min(size.stages - k, 64U);

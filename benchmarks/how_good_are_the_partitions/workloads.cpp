@@ -34,10 +34,11 @@ PartitionProblem problem_of(const Workload& workload, const Setting& setting) {
   StageDevice device;
   device.memory = setting.memory;
   if (setting.memory_reduction == MemoryReduction::kSwapAndRecompute)
-    device.swap_seconds_per_byte = 1.0 / kBytesPerSecond;
+    device.swap_rate = TransferRate(kBytesPerSecond);
   problem.devices.assign(setting.stages, device);
   if (workload.has_links)
-    problem.links.assign(setting.stages - 1, {1.0 / kBytesPerSecond, kMessageSeconds});
+    problem.links.assign(setting.stages - 1,
+                         LinkCosts{kMessageSeconds, TransferRate(kBytesPerSecond)});
   for (std::uint32_t k = 0; k < setting.stages; ++k) {
     const bool holds_all = setting.flight == Flight::kAllForward;
     const double in_flight = holds_all ? setting.stages : setting.stages - k;

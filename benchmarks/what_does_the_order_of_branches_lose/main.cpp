@@ -27,7 +27,7 @@ double least_seconds(const PartitionProblem& problem, const LayerOrder& order) {
   PartitionProblem other = problem;
   other.chain = reordered(problem.chain, order);
   const auto solved = least_time_cuts(SegmentCosts(std::move(other)));
-  return solved ? solved->worst : kNoLink;
+  return solved ? solved->worst : kNever;
 }
 
 /// One-forward-one-backward, messages and swaps over links of 12 GB/s.
@@ -35,8 +35,8 @@ PartitionProblem problem_of(const ModelChain& chain, std::uint32_t stages) {
   PartitionProblem problem;
   problem.chain = chain;
   problem.devices.resize(stages);
-  for (StageDevice& device : problem.devices) device.swap_seconds_per_byte = 1.0 / 12e9;
-  problem.links.assign(stages - 1, {1.0 / 12e9, 10e-6});
+  for (StageDevice& device : problem.devices) device.swap_rate = TransferRate(12e9);
+  problem.links.assign(stages - 1, LinkCosts{10e-6, TransferRate(12e9)});
   for (std::uint32_t k = 0; k < stages; ++k) problem.devices[k].held.in_flight = stages - k;
   return problem;
 }
@@ -65,7 +65,7 @@ void print_row(const BranchedModel& model, const PartitionProblem& problem, cons
         found->name == name ? least_seconds(problem, found->layers) : best.seconds;
     if (found->name != name)
       std::printf("same | ");
-    else if (seconds == kNoLink)
+    else if (seconds == kNever)
       std::printf("does not fit | ");
     else
       std::printf("%+.2f %% | ", 100 * (seconds / best.seconds - 1.0));

@@ -42,7 +42,8 @@ topology::Directory usable_directory(const std::string& path, Bytes file_size) {
 
 topology::DiskSample sample_of(const swap::DiskPoint& point, topology::Load load, double read,
                                double write) {
-  return {load, point.block, static_cast<unsigned>(point.queue_depth), read, write};
+  return {load, point.block, static_cast<unsigned>(point.queue_depth), TransferRate(read),
+          TransferRate(write)};
 }
 
 }  // namespace
@@ -105,7 +106,8 @@ std::string rates_table(const swap::DiskProbe& probe) {
                   &point == probe.best() ? "  best" : "");
     out << line.data();
   }
-  out << "first write into fresh space: " << gb_per_s(probe.first_write_bytes_per_second) << '\n'
+  out << "first write into fresh space: " << TransferRate(probe.first_write_bytes_per_second)
+      << '\n'
       << "best: moves most while it writes and reads at once, as a training step does. Plans "
          "begin\n"
          "with the rates of this line, what the disk can do. Runs move blocks of 2 MiB,\n"
@@ -123,9 +125,9 @@ topology::DiskRate to_disk_rate(const swap::DiskProbe& probe, const std::string&
   result.mount_point = mount_point;
   result.measured_at = measured_at;
   if (const swap::DiskPoint* best = probe.best()) {
-    result.read_bytes_per_second = best->read.median;
-    result.write_bytes_per_second = best->write.median;
-    result.both_bytes_per_second = best->mixed_read.median + best->mixed_write.median;
+    result.read = TransferRate(best->read.median);
+    result.write = TransferRate(best->write.median);
+    result.both = TransferRate(best->mixed_read.median + best->mixed_write.median);
   }
   result.write_fixed_seconds = probe.fixed_seconds(&swap::DiskPoint::write);
   result.read_fixed_seconds = probe.fixed_seconds(&swap::DiskPoint::read);
@@ -155,9 +157,7 @@ std::string costs_text(const topology::DiskRate& rate) {
         message("computing beside transfers: measurements disagree, plans assume {} per GB moved "
                 "(measure again when the machine is idle)\n",
                 seconds_text(1e9 * assumed.interference_seconds_per_byte));
-  if (rate.checksum_bytes_per_second)
-    text += message("checksums of --verify: {} per processor\n",
-                    gb_per_s(*rate.checksum_bytes_per_second));
+  if (rate.checksum) text += message("checksums of --verify: {} per processor\n", *rate.checksum);
   return text;
 }
 
@@ -183,7 +183,7 @@ int measure_disk(const BenchOptions& options) {
             << rates_table(probe);
   topology::DiskRate rate = to_disk_rate(probe, facts.path, facts.device ? facts.device->name : "",
                                          facts.mount_point.value_or(""), utc_now());
-  rate.checksum_bytes_per_second = checksums;
+  rate.checksum = TransferRate(checksums);
   std::cout << costs_text(rate);
   rates.record(std::move(rate));
   return save_rates(rates, options.rates_path);

@@ -385,6 +385,17 @@ std::string CommandLine::given_in(const std::string& heading) const {
   return {};
 }
 
+runtime::NamedTexts CommandLine::given_outside(const std::string& heading) const {
+  runtime::NamedTexts texts;
+  for (const CLI::Option* option : parts_->app.get_options()) {
+    if (option->get_positional() || option->count() == 0 || option->get_group() == heading)
+      continue;
+    const bool takes_value = option->get_items_expected_max() > 0;
+    texts.emplace_back(option->get_name(false, true), takes_value ? option->results().back() : "");
+  }
+  return texts;
+}
+
 void CommandLine::add_argument(const std::string& name, std::string& word,
                                const std::string& meaning, Need need) {
   parts_->app.add_option(name, word, meaning)->required(need == Need::kRequired);

@@ -83,6 +83,10 @@ class CommandLine {
   /// The first option of a group that was given, "--budget 4GiB"; empty: none.
   std::string given_in(const std::string& heading) const;
 
+  /// The options that were given, in the order of the help, and their values as they were written;
+  /// those of one group are left out.
+  runtime::NamedTexts given_outside(const std::string& heading) const;
+
   /// The settings that were given, as they were written.
   runtime::NamedTexts given_settings() const;
 

@@ -78,19 +78,18 @@ constexpr std::string_view kRatesNotKept =
 FoundDisks rates_of(const runtime::ResolvedDirectory& directory,
                     const std::optional<swap::DiskProbe>& probe) {
   if (const swap::DiskPoint* const rates = probe ? probe->best() : nullptr)
-    return {1, rates->read.median, rates->write.median};
+    return {1, TransferRate(rates->read.median), TransferRate(rates->write.median)};
   if (!directory.measured) return {};
-  return {1, directory.measured->read_bytes_per_second, directory.measured->write_bytes_per_second};
+  return {1, directory.measured->read, directory.measured->write};
 }
 
 FoundDisks sum_of(const std::vector<FoundDisks>& disks) {
   FoundDisks all;
   for (const FoundDisks& disk : disks) {
-    if (disk.count == 0 || disk.read_bytes_per_second <= 0.0 || disk.write_bytes_per_second <= 0.0)
-      return {};
+    if (disk.count == 0 || disk.read.is_none() || disk.write.is_none()) return {};
     all.count += disk.count;
-    all.read_bytes_per_second += disk.read_bytes_per_second;
-    all.write_bytes_per_second += disk.write_bytes_per_second;
+    all.read += disk.read;
+    all.write += disk.write;
   }
   return all;
 }

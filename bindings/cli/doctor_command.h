@@ -26,9 +26,9 @@ enum class Examined : std::uint8_t {
 
 /// The rates of the disks that a run would spill to.
 struct FoundDisks {
-  std::uint32_t count = 0;             ///< 0: of some, nothing is known.
-  double read_bytes_per_second = 0.0;  ///< All together.
-  double write_bytes_per_second = 0.0;
+  std::uint32_t count = 0;  ///< 0: of some, nothing is known.
+  TransferRate read;        ///< All together.
+  TransferRate write;
 };
 
 struct Examination {

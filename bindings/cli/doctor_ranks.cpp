@@ -116,12 +116,11 @@ int examine_together(transport::MpiTransport& transport, const runtime::NamedTex
     job.mpi = transport.job();
     for (const std::string& text : texts) job.ranks.push_back(parse_rank_facts(text));
     job.processor = found.machine.processors.model.value_or("unknown processors");
-    job.copy_bytes_per_second =
-        device::measure_copies(*device::make_cpu_device()).out_bytes_per_second;
+    job.copy_rate = device::measure_copies(*device::make_cpu_device()).out;
     job.disks = found.disks.count;
     if (job.disks > 0) {
-      job.disk_read_bytes_per_second = found.disks.read_bytes_per_second / job.disks;
-      job.disk_write_bytes_per_second = found.disks.write_bytes_per_second / job.disks;
+      job.disk_read_rate = found.disks.read / job.disks;
+      job.disk_write_rate = found.disks.write / job.disks;
     }
     code = report(job, options);
   }

@@ -11,8 +11,8 @@
 namespace spillway::cli {
 namespace {
 
-constexpr Bytes kLeastLocked = 8_MiB;  // What a io_uring of usual depth may have to lock.
-constexpr double kSlowDisk = 5e8;  // Bytes per second; below it paging costs more than it hides.
+constexpr Bytes kLeastLocked = 8_MiB;   // What a io_uring of usual depth may have to lock.
+constexpr TransferRate kSlowDisk{5e8};  // Below it paging costs more than it hides.
 
 Finding unknown(std::string subject) {
   return {std::move(subject), "unknown", Verdict::kWarning, "mount /proc and /sys, or ignore this"};
@@ -260,26 +260,25 @@ Finding check_disk(const runtime::ResolvedDirectory& directory,
                    const std::optional<swap::DiskProbe>& probe) {
   Finding finding{"disk " + directory.facts.path, disk_value(directory)};
   const swap::DiskPoint* rates = probe ? probe->best() : nullptr;
-  double slowest = 0.0;
+  TransferRate slowest;
   if (rates != nullptr) {
-    finding.value +=
-        message(", write {}, read {}, both {} (by {})", gb_per_s(rates->write.median),
-                gb_per_s(rates->read.median),
-                gb_per_s(rates->mixed_write.median + rates->mixed_read.median), probe->description);
-    slowest = std::min(rates->write.median, rates->read.median);
+    finding.value += message(", write {}, read {}, both {} (by {})",
+                             TransferRate(rates->write.median), TransferRate(rates->read.median),
+                             TransferRate(rates->mixed_write.median + rates->mixed_read.median),
+                             probe->description);
+    slowest = TransferRate(std::min(rates->write.median, rates->read.median));
   } else if (directory.measured) {
     const topology::DiskRate& measured = *directory.measured;
-    finding.value +=
-        message(", write {}, read {} (bench-io, {})", gb_per_s(measured.write_bytes_per_second),
-                gb_per_s(measured.read_bytes_per_second), measured.measured_at);
-    slowest = std::min(measured.write_bytes_per_second, measured.read_bytes_per_second);
+    finding.value += message(", write {}, read {} (bench-io, {})", measured.write, measured.read,
+                             measured.measured_at);
+    slowest = std::min(measured.write, measured.read);
   }
   if (directory.facts.is_ram_disk) {
     finding.add_mend(
         Verdict::kWarning,
         "this is a RAM disk: what spills there frees no memory; name a folder on a disk "
         "with --nvme DIR");
-  } else if (slowest > 0.0 && slowest < kSlowDisk) {
+  } else if (!slowest.is_none() && slowest < kSlowDisk) {
     finding.add_mend(Verdict::kWarning,
                      "steps will wait for this disk; a local NVMe drive gives 2 GB/s and more");
   } else if (!directory.warnings.empty() || (probe && !probe->warnings.empty())) {

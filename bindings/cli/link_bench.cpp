@@ -100,7 +100,7 @@ std::string link_tables(const device::LinkProbe& probe,
     add_link(out, beside.link, "  beside work");
     out << message("work is copies within the GPU's memory, the most that work can take of it: {} "
                    "alone,\n{} beside copies both ways\n",
-                   gb_per_s(beside.work_alone), gb_per_s(beside.work_beside));
+                   TransferRate(beside.work_alone), TransferRate(beside.work_beside));
   }
   add_mapping(out, mapping);
   for (const device::PinningTime& time : probe.pinning)
@@ -113,13 +113,13 @@ topology::LinkRate to_link_rate(const device::LinkProbe& probe,
                                 const std::vector<device::MappingTime>& mapping) {
   topology::LinkRate rate;
   const auto add = [&](const device::LinkPoint& point, bool beside_work) {
-    rate.samples.push_back({point.block, point.depth, beside_work, point.out.median,
-                            point.in.median, point.both.median});
+    rate.samples.push_back({point.block, point.depth, beside_work, TransferRate(point.out.median),
+                            TransferRate(point.in.median), TransferRate(point.both.median)});
   };
   if (const device::LinkPoint* best = probe.best()) {
-    rate.out_bytes_per_second = best->out.median;
-    rate.in_bytes_per_second = best->in.median;
-    rate.both_bytes_per_second = best->both.median;
+    rate.out = TransferRate(best->out.median);
+    rate.in = TransferRate(best->in.median);
+    rate.both = TransferRate(best->both.median);
   }
   rate.out_fixed_seconds = probe.fixed_seconds(&device::LinkPoint::out);
   rate.in_fixed_seconds = probe.fixed_seconds(&device::LinkPoint::in);

@@ -223,10 +223,14 @@ std::optional<Finding> check_clocks(const JobFacts& job) {
   return finding;
 }
 
-double median_of(const std::vector<MeasuredLink>& links, double MeasuredLink::*figure) {
-  std::vector<double> values;
-  for (const MeasuredLink& link : links) values.push_back(link.*figure);
-  return median(values);
+LinkCosts median_of(const std::vector<MeasuredLink>& links) {
+  std::vector<double> latencies;
+  std::vector<double> rates;
+  for (const MeasuredLink& link : links) {
+    latencies.push_back(link.latency_seconds);
+    rates.push_back(link.rate.bytes_per_second());
+  }
+  return {median(latencies), TransferRate(median(rates))};
 }
 
 std::vector<MeasuredLink> links_of(const JobFacts& job, bool between_hosts) {
@@ -239,22 +243,18 @@ std::vector<MeasuredLink> links_of(const JobFacts& job, bool between_hosts) {
 std::optional<Finding> check_links(const JobFacts& job, bool between_hosts) {
   const std::vector<MeasuredLink> links = links_of(job, between_hosts);
   if (links.empty()) return std::nullopt;
-  const double rate = median_of(links, &MeasuredLink::bytes_per_second);
-  Finding finding{
-      between_hosts ? "links of hosts" : "links in a host",
-      message("latency {}, {}", seconds_text(median_of(links, &MeasuredLink::latency_seconds)),
-              gb_per_s(rate))};
+  const LinkCosts typical = median_of(links);
+  Finding finding{between_hosts ? "links of hosts" : "links in a host",
+                  message("latency {}, {}", seconds_text(typical.latency_seconds), typical.rate)};
   if (links.size() == 1) return finding;
-  const auto by_rate = [](const MeasuredLink& a, const MeasuredLink& b) {
-    return a.bytes_per_second < b.bytes_per_second;
-  };
+  const auto by_rate = [](const MeasuredLink& a, const MeasuredLink& b) { return a.rate < b.rate; };
   const auto [slow, fast] = std::minmax_element(links.begin(), links.end(), by_rate);
-  finding.value += message(" (medians of {} pairs; {} to {})", links.size(),
-                           gb_per_s(slow->bytes_per_second), gb_per_s(fast->bytes_per_second));
-  if (slow->bytes_per_second < kSlowLink * rate)
+  finding.value +=
+      message(" (medians of {} pairs; {} to {})", links.size(), slow->rate, fast->rate);
+  if (slow->rate < typical.rate * kSlowLink)
     warn(finding, message("{} ({} and {}) have {} only: all ranks wait for the slowest link",
                           ranks_text({slow->from, slow->to}), job.ranks[slow->from].host,
-                          job.ranks[slow->to].host, gb_per_s(slow->bytes_per_second)));
+                          job.ranks[slow->to].host, slow->rate));
   return finding;
 }
 
@@ -283,8 +283,9 @@ Finding check_budgets(const JobFacts& job, const std::vector<HostRanks>& hosts) 
   return finding;
 }
 
-nlohmann::ordered_json link_json(double latency_seconds, double bytes_per_second) {
-  return {{"latency_seconds", latency_seconds}, {"bytes_per_second", bytes_per_second}};
+nlohmann::ordered_json link_json(const LinkCosts& link) {
+  return {{"latency_seconds", link.latency_seconds},
+          {"bytes_per_second", link.rate.bytes_per_second()}};
 }
 
 /// A description of the machine as plans read it; null where its hosts are not alike.
@@ -297,23 +298,19 @@ nlohmann::ordered_json cluster_json(const JobFacts& job, const std::vector<HostR
   for (const RankFacts& facts : job.ranks) memory = std::min(memory, facts.budget);
   if (memory == Bytes()) return nullptr;
   const auto in_bytes = [](Bytes size) { return message("{}B", size.count()); };
-  const auto median_link = [](const std::vector<MeasuredLink>& links) {
-    return link_json(median_of(links, &MeasuredLink::latency_seconds),
-                     median_of(links, &MeasuredLink::bytes_per_second));
-  };
-  const Json copies = link_json(0.0, job.copy_bytes_per_second);
+  const Json copies = link_json({0.0, job.copy_rate});
   Json node = {
       {"devices", devices}, {"devices_per_switch", devices}, {"pcie", copies}, {"uplink", copies}};
-  if (devices > 1) node["nvlink"] = median_link(links_of(job, /*between_hosts=*/false));
+  if (devices > 1) node["nvlink"] = link_json(median_of(links_of(job, /*between_hosts=*/false)));
   if (hosts.size() > 1) {
     node["nics"] = 1;
-    node["nic"] = median_link(links_of(job, /*between_hosts=*/true));
+    node["nic"] = link_json(median_of(links_of(job, /*between_hosts=*/true)));
   }
   if (job.ranks.front().usable > Bytes()) node["host_memory"] = in_bytes(job.ranks.front().usable);
   if (job.disks > 0) {
     node["disks"] = job.disks;
-    node["disk_read_bytes_per_second"] = job.disk_read_bytes_per_second;
-    node["disk_write_bytes_per_second"] = job.disk_write_bytes_per_second;
+    node["disk_read_bytes_per_second"] = job.disk_read_rate.bytes_per_second();
+    node["disk_write_bytes_per_second"] = job.disk_write_rate.bytes_per_second();
   }
   return {{"format", "spillway cluster 1"},
           {"name", "measured"},
@@ -396,7 +393,7 @@ nlohmann::ordered_json job_json(const JobFacts& job) {
     Json row = {{"from", link.from},
                 {"to", link.to},
                 {"between", is_between_hosts(job, link) ? "hosts" : "ranks"}};
-    row.update(link_json(link.latency_seconds, link.bytes_per_second));
+    row.update(link_json({link.latency_seconds, link.rate}));
     links.push_back(std::move(row));
   }
   return {

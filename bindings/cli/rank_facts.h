@@ -35,10 +35,10 @@ struct JobFacts {
   std::vector<transport::MeasuredLink> links;
   /// Of the first rank's host, for a description of the machine.
   std::string processor;
-  double copy_bytes_per_second = 0.0;  ///< In memory, by one thread.
-  std::uint32_t disks = 0;             ///< That were measured, or had been; 0: rates are unknown.
-  double disk_read_bytes_per_second = 0.0;  ///< Of each.
-  double disk_write_bytes_per_second = 0.0;
+  TransferRate copy_rate;       ///< In memory, by one thread.
+  std::uint32_t disks = 0;      ///< That were measured, or had been; 0: rates are unknown.
+  TransferRate disk_read_rate;  ///< Of each.
+  TransferRate disk_write_rate;
 };
 
 /// About the job: its MPI, ranks, cores, clocks, links, budgets.

@@ -91,10 +91,11 @@ ValueKind<Bytes> sizes() {
           }};
 }
 
-ValueKind<double> rates() {
-  const ValueKind<double> kind = numbers("GB/s", kLeastTransferRate / 1e9, kMostTransferRate / 1e9);
+ValueKind<TransferRate> rates() {
+  const ValueKind<double> kind = numbers("GB/s", kLeastTransferRate.bytes_per_second() / 1e9,
+                                         kMostTransferRate.bytes_per_second() / 1e9);
   return {kind.type, [kind](const std::string& option, const std::string& text) {
-            return 1e9 * kind.read(option, text);
+            return TransferRate(1e9 * kind.read(option, text));
           }};
 }
 

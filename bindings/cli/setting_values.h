@@ -59,7 +59,7 @@ ValueKind<std::uint32_t> counts(std::uint32_t least = 1, std::uint32_t most = kM
 ValueKind<double> numbers(const std::string& type, double least, double most);
 ValueKind<Bytes> sizes();
 /// In GB/s; the value is in bytes per second.
-ValueKind<double> rates();
+ValueKind<TransferRate> rates();
 
 /// Values of this kind between commas.
 template <typename Value>

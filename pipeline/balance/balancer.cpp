@@ -78,7 +78,7 @@ std::optional<NewCuts> quicker_cuts(const SegmentCosts& costs,
     std::vector<planner::SolvedCuts> choices = planner::rebalance_choices(costs, *now);
     double least = made.seconds_before;
     for (const planner::SolvedCuts& one : choices) least = std::min(least, one.worst);
-    if (least == planner::kNoLink) return std::nullopt;
+    if (least == planner::kNever) return std::nullopt;
     for (planner::SolvedCuts& one : choices) {
       if (one.worst > kAbout * least) continue;
       chosen = std::move(one.cuts);
@@ -129,10 +129,10 @@ Balancer::Balancer(Placement placement, BalancerOptions options)
     : placement_(std::move(placement)),
       options_(std::move(options)),
       slowdowns_(placement_.ranks(), 1.0) {
-  SPILLWAY_ASSERT(options_.budgets.size() == placement_.ranks() &&
-                  options_.in_flight.size() == placement_.stages() &&
-                  (options_.link_seconds_per_byte.empty() ||
-                   options_.link_seconds_per_byte.size() + 1 == placement_.stages()));
+  SPILLWAY_ASSERT(
+      options_.budgets.size() == placement_.ranks() &&
+      options_.in_flight.size() == placement_.stages() &&
+      (options_.link_rates.empty() || options_.link_rates.size() + 1 == placement_.stages()));
 }
 
 void Balancer::set_budgets(std::vector<Bytes> budgets) {
@@ -220,12 +220,12 @@ planner::PartitionProblem Balancer::problem_of(const std::vector<ModelUnit>& uni
       device.memory =
           std::min(device.memory, Bytes(options_.budgets[rank.value()].count() / stages));
     }
-    device.swap_seconds_per_byte = options_.swap_seconds_per_byte;
+    device.swap_rate = options_.swap_rate;
     const auto most = static_cast<double>(steps_.back().micro_batches);
     device.held.in_flight = std::min(options_.in_flight[stage], most);
     problem.devices.push_back(device);
-    if (stage > 0 && !options_.link_seconds_per_byte.empty())
-      problem.links.push_back({options_.link_seconds_per_byte[stage - 1], 0});
+    if (stage > 0 && !options_.link_rates.empty())
+      problem.links.push_back({0.0, options_.link_rates[stage - 1]});
   }
   return problem;
 }

@@ -90,12 +90,6 @@ Bytes parse_bytes(std::string_view text) {
                     shown_text(unit_name), shown_text(text));
 }
 
-std::string gb_per_s(double bytes_per_second) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.2f GB/s", bytes_per_second / 1e9);
-  return text.data();
-}
-
 std::ostream& operator<<(std::ostream& out, Bytes size) { return out << to_string(size); }
 
 }  // namespace spillway

@@ -13,20 +13,26 @@ constexpr std::size_t kFar = 2;  // Added to either.
 bool is_busy(std::size_t busy, std::size_t channel) { return (busy >> channel & 1U) != 0; }
 
 struct Rates {
-  double link = 0.0;
-  double disk = 0.0;
+  TransferRate link;
+  TransferRate disk;
 };
 
-/// Shares of one direction, given what both directions leave of either rate.
-void share_link(const Rates& rates, const Rates& left, bool has_near, double& near, double& far) {
-  const double alone = std::min(rates.link, rates.disk);
-  const double link = rates.link * left.link;
-  const double disk = rates.disk * left.disk;
+/// What both directions leave of either rate.
+struct Shares {
+  double link = 1.0;
+  double disk = 1.0;
+};
+
+/// Shares of one direction.
+void share_link(const Rates& rates, const Shares& left, bool has_near, double& near, double& far) {
+  const TransferRate alone = std::min(rates.link, rates.disk);
+  const TransferRate link = rates.link * left.link;
+  const TransferRate disk = rates.disk * left.disk;
   // Both tiers share the link evenly while both want it; what the disk cannot take of its half goes
   // to the near tier.
-  const double offered = has_near ? link / 2 : link;
+  const TransferRate offered = has_near ? link / 2 : link;
   const bool is_disk_slower = disk <= offered;
-  const double far_rate = std::min(disk, offered);
+  const TransferRate far_rate = std::min(disk, offered);
   // As shares of what each moves alone, since the event model knows a channel by that rate.
   near = (link - far_rate) / rates.link;
   // The quotient, without its rounding where it is plain.
@@ -41,8 +47,7 @@ void share_link(const Rates& rates, const Rates& left, bool has_near, double& ne
 TransferRates rates_behind(const TransferRates& link, const TransferRates& disk) {
   TransferRates rates;
   rates.duplex_share = 0.0;
-  for (double TransferRates::*rate :
-       {&TransferRates::write_bytes_per_second, &TransferRates::read_bytes_per_second}) {
+  for (TransferRate TransferRates::*rate : {&TransferRates::write, &TransferRates::read}) {
     rates.*rate = std::min(link.*rate, disk.*rate);
     double near = 0.0;
     double far = 0.0;
@@ -60,8 +65,8 @@ TransferRates rates_behind(const TransferRates& link, const TransferRates& disk)
 
 void set_rates(const SwapLimits& limits, Channels<1>& channels) {
   const auto page = static_cast<double>(limits.page_size.count());
-  channels[kWrite].pages_per_second = limits.rates.write_bytes_per_second / page;
-  channels[kRead].pages_per_second = limits.rates.read_bytes_per_second / page;
+  channels[kWrite].pages_per_second = limits.rates.write.bytes_per_second() / page;
+  channels[kRead].pages_per_second = limits.rates.read.bytes_per_second() / page;
   channels[kWrite].fixed_pages =
       limits.rates.write_fixed_seconds * channels[kWrite].pages_per_second;
   channels[kRead].fixed_pages = limits.rates.read_fixed_seconds * channels[kRead].pages_per_second;
@@ -98,10 +103,9 @@ void set_shares(const SwapLimits& limits, ChannelShares<2>& shares) {
     const bool has_reads = is_busy(busy, kRead) || is_busy(busy, kFar + kRead);
     // The link is shared by what moves in both directions of either tier, the disk only by its own.
     const bool is_far_duplex = is_busy(busy, kFar + kWrite) && is_busy(busy, kFar + kRead);
-    const Rates left{has_writes && has_reads ? link.duplex_share : 1.0,
-                     is_far_duplex ? disk.duplex_share : 1.0};
-    const std::array<Rates, 2> rates{{{link.write_bytes_per_second, disk.write_bytes_per_second},
-                                      {link.read_bytes_per_second, disk.read_bytes_per_second}}};
+    const Shares left{has_writes && has_reads ? link.duplex_share : 1.0,
+                      is_far_duplex ? disk.duplex_share : 1.0};
+    const std::array<Rates, 2> rates{{{link.write, disk.write}, {link.read, disk.read}}};
     shares[busy].fill(left.link);
     for (const std::size_t direction : {kWrite, kRead}) {
       if (!is_busy(busy, kFar + direction)) continue;

@@ -83,10 +83,10 @@ class Scheduler {
     return pages * page_seconds + fixed_seconds;
   }
   static double write_seconds(const TransferRates& rates, double page_bytes, std::uint32_t pages) {
-    return duration(pages, page_bytes / rates.write_bytes_per_second, rates.write_fixed_seconds);
+    return duration(pages, rates.write.seconds_for(page_bytes), rates.write_fixed_seconds);
   }
   static double read_seconds(const TransferRates& rates, double page_bytes, std::uint32_t pages) {
-    return duration(pages, page_bytes / rates.read_bytes_per_second, rates.read_fixed_seconds);
+    return duration(pages, rates.read.seconds_for(page_bytes), rates.read_fixed_seconds);
   }
   double page_bytes() const { return static_cast<double>(limits_.page_size.count()); }
 
@@ -406,8 +406,8 @@ void list_by_moment(SwapPlan& plan, std::size_t op_count) {
 
 PageCost page_cost(const TransferRates& rates, Bytes page_size) {
   const auto page = static_cast<double>(page_size.count());
-  return {page / rates.write_bytes_per_second + rates.write_fixed_seconds / kChunkPages,
-          page / rates.read_bytes_per_second + rates.read_fixed_seconds / kChunkPages};
+  return {rates.write.seconds_for(page) + rates.write_fixed_seconds / kChunkPages,
+          rates.read.seconds_for(page) + rates.read_fixed_seconds / kChunkPages};
 }
 
 PageCost page_cost(const SwapLimits& limits, std::uint32_t excess_pages) {

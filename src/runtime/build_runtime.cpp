@@ -161,7 +161,7 @@ class Builder {
       warn(warning == places.shortage ? about_ + warning : warning);
     swap::OpenedSpillStore opened = open_store(places);
     set_rates(places, opened.store->report().host.capacity);
-    meter_transfers(places.read_bytes_per_second().has_value());
+    meter_transfers(places.read_rate().has_value());
     swap::SwapEngineOptions engine;
     engine.budget = options_.budget;
     engine.arena_size = parts_.budget.arena;
@@ -179,13 +179,13 @@ class Builder {
     planner::TransferRates& rates = options_.rates;
     rates = places.rates(rates);
     if (settings_.verify)
-      rates.checksum_seconds_per_byte = checksum_seconds_per_byte(
-          places.checksum_bytes_per_second(), options_.planning.processors);
+      rates.checksum_seconds_per_byte =
+          checksum_seconds_per_byte(places.checksum_rate(), options_.planning.processors);
     const std::string assumed = places.assumed();
     log_info(
         "{}plans reckon with {} bytes/s written, {} read, {} of both at once, {} s that operators "
         "lose per byte{}{}",
-        about_, rates.write_bytes_per_second, rates.read_bytes_per_second, rates.duplex_share,
+        about_, rates.write.bytes_per_second(), rates.read.bytes_per_second(), rates.duplex_share,
         rates.slowdown_seconds_per_byte(), assumed.empty() ? "" : "; assumed: ", assumed);
     const topology::LinkRate* const link =
         is_host() ? nullptr : surroundings_.directories.rates.link_of(device_.name);

@@ -8,17 +8,16 @@
 namespace spillway::runtime {
 namespace {
 
-double duplex_share(double out, double in, double both) {
+double duplex_share(TransferRate out, TransferRate in, TransferRate both) {
   return std::clamp(both / (out + in), profile::kLeastDuplexShare, 1.0);
 }
 
 planner::TransferRates rates_now(device::Device& device) {
   const device::CopyRates copies = device::measure_copies(device);
   planner::TransferRates rates;
-  rates.write_bytes_per_second = copies.out_bytes_per_second;
-  rates.read_bytes_per_second = copies.in_bytes_per_second;
-  rates.duplex_share = duplex_share(copies.out_bytes_per_second, copies.in_bytes_per_second,
-                                    copies.both_bytes_per_second);
+  rates.write = copies.out;
+  rates.read = copies.in;
+  rates.duplex_share = duplex_share(copies.out, copies.in, copies.both);
   // Copies of a GPU take little of its memory's bandwidth, and none of its multiprocessors.
   if (!device.id().is_host()) rates.interference_seconds_per_byte = 0.0;
   return rates;
@@ -28,10 +27,9 @@ planner::TransferRates rates_now(device::Device& device) {
 
 planner::TransferRates rates_of(const topology::LinkRate& link) {
   planner::TransferRates rates;
-  rates.write_bytes_per_second = link.out_bytes_per_second;
-  rates.read_bytes_per_second = link.in_bytes_per_second;
-  rates.duplex_share =
-      duplex_share(link.out_bytes_per_second, link.in_bytes_per_second, link.both_bytes_per_second);
+  rates.write = link.out;
+  rates.read = link.in;
+  rates.duplex_share = duplex_share(link.out, link.in, link.both);
   rates.write_fixed_seconds = link.out_fixed_seconds.value_or(0.0);
   rates.read_fixed_seconds = link.in_fixed_seconds.value_or(0.0);
   rates.interference_seconds_per_byte = link.interference_seconds_per_byte.value_or(0.0);

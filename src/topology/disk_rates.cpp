@@ -48,11 +48,11 @@ struct CostField {
   double least;
   double most;
 };
-constexpr std::array<CostField, 4> kCostFields{
+constexpr std::array<CostField, 3> kCostFields{
     {{"write_fixed_seconds", &DiskRate::write_fixed_seconds, 0.0, 1.0},
      {"read_fixed_seconds", &DiskRate::read_fixed_seconds, 0.0, 1.0},
-     {"interference_seconds_per_byte", &DiskRate::interference_seconds_per_byte, 0.0, 1e-8},
-     {"checksum_bytes_per_second", &DiskRate::checksum_bytes_per_second, 1e7, 1e12}}};
+     {"interference_seconds_per_byte", &DiskRate::interference_seconds_per_byte, 0.0, 1e-8}}};
+constexpr const char* kChecksums = "checksum_bytes_per_second";
 
 ordered_json to_json(const DiskRate& rate) {
   ordered_json samples = ordered_json::array();
@@ -60,17 +60,18 @@ ordered_json to_json(const DiskRate& rate) {
     samples.push_back({{"load", name_of(sample.load)},
                        {"block_bytes", sample.block.count()},
                        {"depth", sample.depth},
-                       {"read_bytes_per_second", sample.read_bytes_per_second},
-                       {"write_bytes_per_second", sample.write_bytes_per_second}});
+                       {"read_bytes_per_second", sample.read.bytes_per_second()},
+                       {"write_bytes_per_second", sample.write.bytes_per_second()}});
   ordered_json json = {{"directory", rate.directory},
                        {"device", rate.device},
                        {"mount_point", rate.mount_point},
                        {"measured_at", rate.measured_at},
-                       {"read_bytes_per_second", rate.read_bytes_per_second},
-                       {"write_bytes_per_second", rate.write_bytes_per_second},
-                       {"both_bytes_per_second", rate.both_bytes_per_second}};
+                       {"read_bytes_per_second", rate.read.bytes_per_second()},
+                       {"write_bytes_per_second", rate.write.bytes_per_second()},
+                       {"both_bytes_per_second", rate.both.bytes_per_second()}};
   for (const CostField& field : kCostFields)
     if (rate.*field.field) json[field.key] = *(rate.*field.field);
+  if (rate.checksum) json[kChecksums] = rate.checksum->bytes_per_second();
   json["samples"] = std::move(samples);
   return json;
 }
@@ -90,18 +91,18 @@ double number_in(JsonObject& json, const char* key) {
   return json.number(key, -kAny, kAny);
 }
 
-// 0: not measured.
-double rate_in(JsonObject& json, const char* key) {
-  if (!json.has(key)) return 0.0;
-  const double value = number_in(json, key);
-  const std::string problem = rate_problem(json.place(key), value);
+// None: not measured.
+TransferRate rate_in(JsonObject& json, const char* key) {
+  if (!json.has(key)) return {};
+  const TransferRate rate(number_in(json, key));
+  const std::string problem = rate_problem(json.place(key), rate);
   if (!problem.empty()) throw ConfigError("{}", problem);
-  return value;
+  return rate;
 }
 
 // A sample of one direction has 0 for the other one.
-double sample_rate_in(JsonObject& json, const char* key) {
-  return json.has(key) && number_in(json, key) == 0.0 ? 0.0 : rate_in(json, key);
+TransferRate sample_rate_in(JsonObject& json, const char* key) {
+  return json.has(key) && number_in(json, key) == 0.0 ? TransferRate() : rate_in(json, key);
 }
 
 // A path may be anything.
@@ -115,8 +116,8 @@ DiskSample sample_from(JsonObject& json) {
   sample.load = load_from(json.text("load"), json.place("load"));
   sample.block = Bytes(json.count("block_bytes", 0, std::numeric_limits<std::int64_t>::max()));
   sample.depth = static_cast<unsigned>(json.count("depth", 0, kMostDepth));
-  sample.read_bytes_per_second = sample_rate_in(json, "read_bytes_per_second");
-  sample.write_bytes_per_second = sample_rate_in(json, "write_bytes_per_second");
+  sample.read = sample_rate_in(json, "read_bytes_per_second");
+  sample.write = sample_rate_in(json, "write_bytes_per_second");
   return sample;
 }
 
@@ -126,11 +127,12 @@ DiskRate rate_from(JsonObject& json) {
   rate.device = text_in(json, "device");
   rate.mount_point = text_in(json, "mount_point");
   rate.measured_at = text_in(json, "measured_at");
-  rate.read_bytes_per_second = rate_in(json, "read_bytes_per_second");
-  rate.write_bytes_per_second = rate_in(json, "write_bytes_per_second");
-  rate.both_bytes_per_second = rate_in(json, "both_bytes_per_second");
+  rate.read = rate_in(json, "read_bytes_per_second");
+  rate.write = rate_in(json, "write_bytes_per_second");
+  rate.both = rate_in(json, "both_bytes_per_second");
   for (const CostField& field : kCostFields)
     if (json.has(field.key)) rate.*field.field = json.number(field.key, field.least, field.most);
+  if (json.has(kChecksums)) rate.checksum = TransferRate(json.number(kChecksums, 1e7, 1e12));
   for (JsonObject& each : json.objects("samples")) rate.samples.push_back(sample_from(each));
   return rate;
 }

@@ -27,12 +27,12 @@ constexpr std::array<LinkCost, 3> kLinkCosts{
      {"in_fixed_seconds", &LinkRate::in_fixed_seconds, 1.0},
      {"interference_seconds_per_byte", &LinkRate::interference_seconds_per_byte, 1e-8}}};
 
-double link_rate_in(JsonObject& json, const char* key) {
+TransferRate link_rate_in(JsonObject& json, const char* key) {
   constexpr double kAny = std::numeric_limits<double>::max();
-  const double value = json.number(key, -kAny, kAny);
-  const std::string problem = rate_problem(json.place(key), value);
+  const TransferRate rate(json.number(key, -kAny, kAny));
+  const std::string problem = rate_problem(json.place(key), rate);
   if (!problem.empty()) throw ConfigError("{}", problem);
-  return value;
+  return rate;
 }
 
 LinkSample link_sample_from(JsonObject& json) {
@@ -41,9 +41,9 @@ LinkSample link_sample_from(JsonObject& json) {
   sample.depth =
       static_cast<unsigned>(json.count("depth", 1, std::numeric_limits<unsigned>::max()));
   sample.beside_work = json.count("beside_work", 0, 1) == 1;
-  sample.out_bytes_per_second = link_rate_in(json, "out_bytes_per_second");
-  sample.in_bytes_per_second = link_rate_in(json, "in_bytes_per_second");
-  sample.both_bytes_per_second = link_rate_in(json, "both_bytes_per_second");
+  sample.out = link_rate_in(json, "out_bytes_per_second");
+  sample.in = link_rate_in(json, "in_bytes_per_second");
+  sample.both = link_rate_in(json, "both_bytes_per_second");
   return sample;
 }
 
@@ -64,9 +64,9 @@ ordered_json to_json(const LinkRate& rate) {
   ordered_json json = {{"name", rate.name},
                        {"device", rate.device},
                        {"measured_at", rate.measured_at},
-                       {"out_bytes_per_second", rate.out_bytes_per_second},
-                       {"in_bytes_per_second", rate.in_bytes_per_second},
-                       {"both_bytes_per_second", rate.both_bytes_per_second}};
+                       {"out_bytes_per_second", rate.out.bytes_per_second()},
+                       {"in_bytes_per_second", rate.in.bytes_per_second()},
+                       {"both_bytes_per_second", rate.both.bytes_per_second()}};
   for (const LinkCost& field : kLinkCosts)
     if (rate.*field.field) json[field.key] = *(rate.*field.field);
   for (const char* list : {"samples", "mapping", "pinning"}) json[list] = ordered_json::array();
@@ -74,9 +74,9 @@ ordered_json to_json(const LinkRate& rate) {
     json["samples"].push_back({{"block_bytes", sample.block.count()},
                                {"depth", sample.depth},
                                {"beside_work", sample.beside_work ? 1 : 0},
-                               {"out_bytes_per_second", sample.out_bytes_per_second},
-                               {"in_bytes_per_second", sample.in_bytes_per_second},
-                               {"both_bytes_per_second", sample.both_bytes_per_second}});
+                               {"out_bytes_per_second", sample.out.bytes_per_second()},
+                               {"in_bytes_per_second", sample.in.bytes_per_second()},
+                               {"both_bytes_per_second", sample.both.bytes_per_second()}});
   for (const MappingSample& sample : rate.mapping)
     json["mapping"].push_back({{"chunk_bytes", sample.chunk.count()},
                                {"beside", sample.beside},
@@ -92,9 +92,9 @@ LinkRate link_from(JsonObject& json) {
   rate.name = json.text("name");
   rate.device = json.text("device");
   rate.measured_at = json.text("measured_at");
-  rate.out_bytes_per_second = link_rate_in(json, "out_bytes_per_second");
-  rate.in_bytes_per_second = link_rate_in(json, "in_bytes_per_second");
-  rate.both_bytes_per_second = link_rate_in(json, "both_bytes_per_second");
+  rate.out = link_rate_in(json, "out_bytes_per_second");
+  rate.in = link_rate_in(json, "in_bytes_per_second");
+  rate.both = link_rate_in(json, "both_bytes_per_second");
   for (const LinkCost& field : kLinkCosts)
     if (json.has(field.key)) rate.*field.field = json.number(field.key, 0.0, field.most);
   for (JsonObject& each : json.objects("samples")) rate.samples.push_back(link_sample_from(each));

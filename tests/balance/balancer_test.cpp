@@ -204,7 +204,7 @@ TEST(Balancer, KeepsToBudgets) {
   const Training training{{1, 1, 1, 1, 1, 1, 1, 1}, {1, 1}};
   BalancerOptions options = options_for(2);
   options.budgets = {1300_KiB, 4_MiB};
-  options.swap_seconds_per_byte = std::numeric_limits<double>::infinity();
+  options.swap_rate = TransferRate();
   Balancer balancer(placement_in_order(2), options);
   const First first{0, 4};
   balancer.add(training.step(first));
@@ -229,7 +229,7 @@ TEST(Balancer, TakesTimesAloneWhereNothingFits) {
 TEST(Balancer, CutsWhereLittleCrosses) {
   const Training training{{1, 1, 1, 1, 1, 1, 1, 1}, {1, 1}};
   BalancerOptions options = options_for(2);
-  options.link_seconds_per_byte = {1.0 / (1024 * 1024)};
+  options.link_rates = {TransferRate(1024 * 1024)};
   Balancer balancer(placement_in_order(2), options);
   const First first{0, 4};
   balancer.add(training.step(first));

@@ -77,7 +77,5 @@ TEST(BytesText, HasThreeSignificantDigitsInTheFittingUnit) {
   EXPECT_EQ(to_string(5000_TiB), "5000 TiB");
 }
 
-TEST(BytesText, OfRatesIsDecimal) { EXPECT_EQ(gb_per_s(3.906e9), "3.91 GB/s"); }
-
 }  // namespace
 }  // namespace spillway

@@ -35,7 +35,7 @@ TEST(ClusterFiles, DescribeTheMachinesThatTheyName) {
   EXPECT_EQ(abci.device_count(), 4352U);
   EXPECT_EQ(abci.switches_per_node(), 2U);
   EXPECT_EQ(abci.device.memory, 16160_MiB);
-  EXPECT_DOUBLE_EQ(abci.node.nvlink->bytes_per_second, 150e9);
+  EXPECT_DOUBLE_EQ(abci.node.nvlink->rate.bytes_per_second(), 150e9);
   EXPECT_DOUBLE_EQ(abci.network.oversubscription, 3.0);
   const Cluster a100 = parse_cluster(text_of("dgx_a100.json"), "dgx_a100.json");
   EXPECT_EQ(a100.device_count(), 1120U);
@@ -95,13 +95,13 @@ TEST(ClusterFiles, AreWrittenAsTheyWereRead) {
   EXPECT_EQ(again.device.speed_over_profile, 2.5);
   EXPECT_EQ(again.node.devices, 4U);
   EXPECT_EQ(again.node.devices_per_switch, 2U);
-  EXPECT_EQ(again.node.uplink.bytes_per_second, 12e9);
+  EXPECT_EQ(again.node.uplink.rate.bytes_per_second(), 12e9);
   EXPECT_EQ(again.node.nvlink->latency_seconds, 3.4e-6);
   EXPECT_EQ(again.node.nics, 2U);
-  EXPECT_EQ(again.node.nic.bytes_per_second, 12.5e9);
+  EXPECT_EQ(again.node.nic.rate.bytes_per_second(), 12.5e9);
   EXPECT_EQ(again.node.host_memory, read.node.host_memory);
   EXPECT_EQ(again.node.host_update_parameters_per_second, 6.4e9);
-  EXPECT_EQ(again.node.disk_write_bytes_per_second, 1.05e9);
+  EXPECT_EQ(again.node.disk_write_rate.bytes_per_second(), 1.05e9);
   EXPECT_EQ(again.network.nodes_per_leaf, 34U);
   EXPECT_EQ(again.network.oversubscription, 3.0);
   EXPECT_EQ(device_slowdowns(again), device_slowdowns(read));
@@ -170,7 +170,7 @@ TEST(ClusterFiles, MayNameMeasuredMessagesInsteadOfALink) {
   };
   const Cluster cluster = parse_cluster(text, "my.json", read);
   EXPECT_NEAR(cluster.node.nic.latency_seconds, 1e-6, 1e-10);
-  EXPECT_NEAR(cluster.node.nic.bytes_per_second, 1e10, 1.0);
+  EXPECT_NEAR(cluster.node.nic.rate.bytes_per_second(), 1e10, 1.0);
   EXPECT_THAT(fault_of(text), ::testing::StartsWith("my.json: node.nic.samples: "));
   const auto fault = [&](const char* samples) -> std::string {
     try {

@@ -41,12 +41,12 @@ TEST(CheckCluster, RefusesNodesThatNothingConnects) {
 }
 
 TEST(CheckCluster, RefusesLinksThatCarryNothing) {
-  EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.node.nvlink->bytes_per_second = 0.0; }),
+  EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.node.nvlink->rate = TransferRate(0.0); }),
             "cluster small: the NVLink of a device cannot carry 0 bytes/s (give 1 to 1e+18)");
-  EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.node.uplink.bytes_per_second = -3.0; }),
+  EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.node.uplink.rate = TransferRate(-3.0); }),
             "cluster small: the uplink of a PCIe switch cannot carry -3 bytes/s (give 1 to "
             "1e+18)");
-  EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.node.disk_write_bytes_per_second = 0.0; }),
+  EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.node.disk_write_rate = TransferRate(0.0); }),
             "cluster small: writing to a disk cannot carry 0 bytes/s (give 1 to 1e+18)");
   EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.node.nic.latency_seconds = -1.0; }),
             "cluster small: the latency of a network card cannot be -1 s (give 0 to "
@@ -55,7 +55,7 @@ TEST(CheckCluster, RefusesLinksThatCarryNothing) {
 
 // Such figures made sums of times infinite, and a job that ends was said to stand still.
 TEST(CheckCluster, RefusesFiguresThatNoMachineHas) {
-  EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.node.pcie.bytes_per_second = 1e-305; }),
+  EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.node.pcie.rate = TransferRate(1e-305); }),
             "cluster small: the PCIe link of a device cannot carry 1e-305 bytes/s (give 1 to "
             "1e+18)");
   EXPECT_EQ(fault_of([](Cluster& cluster) { cluster.node.nic.latency_seconds = 1e300; }),

@@ -25,8 +25,8 @@ std::vector<Endpoint> devices(std::uint32_t count) {
 Cluster flat(std::uint32_t nodes) {
   Cluster cluster = small_cluster(nodes, 1);
   cluster.node.nics = 1;
-  cluster.node.pcie = {0.0, 1000.0};
-  cluster.node.nic = {0.25, 20.0};
+  cluster.node.pcie = {0.0, TransferRate(1000.0)};
+  cluster.node.nic = {0.25, TransferRate(20.0)};
   cluster.network.nodes_per_leaf = nodes;
   return cluster;
 }
@@ -60,7 +60,7 @@ TEST(Collectives, RingsMeetAllLatencies) {
 TEST(Collectives, SlowPairsHideLatencies) {
   Cluster cluster = small_cluster(2, 4);
   cluster.network.nodes_per_leaf = 2;
-  cluster.node.nvlink = LinkCosts{0.5, 1e9};
+  cluster.node.nvlink = LinkCosts{0.5, TransferRate(1e9)};
   const ClusterLinks links(cluster);
   // A quarter of the bytes in each ring, 14 blocks of an eighth of it; rings share PCIe at 10.
   const double slow = 14.0 / 8 * 4000.0 / 4 / 10.0;
@@ -114,7 +114,7 @@ TEST(Collectives, ChooseByTheSize) {
   EXPECT_EQ(fastest_collective(kAllReduce, links, devices(64), 1e6).algorithm, kRing);
   Cluster nodes = small_cluster(64, 4);
   nodes.node.nic.latency_seconds = 0.25;
-  nodes.node.nvlink = LinkCosts{0.25, 1e6};
+  nodes.node.nvlink = LinkCosts{0.25, TransferRate(1e6)};
   const ClusterLinks fat(nodes);
   EXPECT_EQ(fastest_collective(kAllReduce, fat, devices(256), 1e3).algorithm, kHierarchical);
 }

@@ -42,9 +42,9 @@ Cluster hosts(std::uint32_t nodes) {
   cluster.node.nics = 1;
   cluster.network.nodes_per_leaf = nodes;
   // Both ways of the uplink would carry copies and what goes between hosts.
-  cluster.node.uplink = {0.0, 1e12};
-  cluster.node.pcie = {0.125, 10.0};
-  cluster.node.nic = {0.25, 20.0};
+  cluster.node.uplink = {0.0, TransferRate(1e12)};
+  cluster.node.pcie = {0.125, TransferRate(10.0)};
+  cluster.node.nic = {0.25, TransferRate(20.0)};
   return cluster;
 }
 

@@ -85,7 +85,7 @@ TEST(SimulateJob, HasTheBubbleOfTheFormula) {
 // Messages of 60 bytes, of two pipelines at once over each card.
 TEST(SimulateJob, SharesACardBetweenPipelines) {
   Cluster cluster = small_cluster(2, 4);
-  cluster.node.pcie = cluster.node.uplink = {0.0, 1000.0};
+  cluster.node.pcie = cluster.node.uplink = {0.0, TransferRate(1000.0)};
   Job job = small_job(complete(generated("gpipe", 2, 1), 4), 60.0);
   for (StageCosts& stage : job.stages) stage.gradients = Bytes(0);
   job.order = PlacementOrder::kDataParallelFirst;
@@ -108,8 +108,8 @@ TEST(SimulateJob, SharesACardBetweenPipelines) {
 TEST(SimulateJob, ExposesTheReduction) {
   Cluster cluster = small_cluster(8, 1);
   cluster.node.nics = 1;
-  cluster.node.pcie = {0.0, 1000.0};
-  cluster.node.nic = {0.5, 20.0};
+  cluster.node.pcie = {0.0, TransferRate(1000.0)};
+  cluster.node.nic = {0.5, TransferRate(20.0)};
   cluster.network.nodes_per_leaf = 8;
   Job job = small_job(complete(generated("gpipe", 1, 2), 8), 160.0);
   job.algorithm = CollectiveAlgorithm::kRing;

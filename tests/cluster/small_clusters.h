@@ -17,15 +17,15 @@ inline Cluster small_cluster(std::uint32_t nodes, std::uint32_t devices) {
   cluster.device.memory = 1_GiB;
   cluster.node.devices = devices;
   cluster.node.devices_per_switch = devices % 2 == 0 ? 2 : 1;
-  cluster.node.pcie = {0.0, 10.0};
-  cluster.node.uplink = {0.0, 10.0};
-  cluster.node.nvlink = LinkCosts{0.0, 100.0};
+  cluster.node.pcie = {0.0, TransferRate(10.0)};
+  cluster.node.uplink = {0.0, TransferRate(10.0)};
+  cluster.node.nvlink = LinkCosts{0.0, TransferRate(100.0)};
   cluster.node.nics = 2;
-  cluster.node.nic = {0.0, 20.0};
+  cluster.node.nic = {0.0, TransferRate(20.0)};
   cluster.node.host_update_parameters_per_second = 50.0;
   cluster.node.disks = 1;
-  cluster.node.disk_read_bytes_per_second = 4.0;
-  cluster.node.disk_write_bytes_per_second = 2.0;
+  cluster.node.disk_read_rate = TransferRate(4.0);
+  cluster.node.disk_write_rate = TransferRate(2.0);
   cluster.network.nodes_per_leaf = 4;
   return cluster;
 }
@@ -47,7 +47,7 @@ inline Job small_job(Schedule schedule, double bytes = 0.0) {
 inline Cluster delaying_cluster(std::uint32_t devices, double peer_latency) {
   Cluster cluster = small_cluster(1, devices);
   cluster.node.devices_per_switch = 1;
-  cluster.node.nvlink = LinkCosts{peer_latency, 1e15};
+  cluster.node.nvlink = LinkCosts{peer_latency, TransferRate(1e15)};
   return cluster;
 }
 

@@ -48,7 +48,7 @@ TEST(ParseSamples, ReadsOrRefusesWhateverIsDamaged) {
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     try {
       const LinkCosts link = fitted_link(parse_samples(DamagedText(seed)(good), "nic.csv"));
-      EXPECT_GT(link.bytes_per_second, 0.0) << seed;
+      EXPECT_GT(link.rate.bytes_per_second(), 0.0) << seed;
       EXPECT_GE(link.latency_seconds, 0.0) << seed;
       ++read;
     } catch (const ConfigError& error) {
@@ -67,7 +67,7 @@ TEST(FittedLink, FindsWhatMadeTheSamples) {
   }
   const LinkCosts link = fitted_link(samples);
   EXPECT_NEAR(link.latency_seconds, 14e-6, 0.5e-6);
-  EXPECT_NEAR(link.bytes_per_second, 12.5e9, 0.3e9);
+  EXPECT_NEAR(link.rate.bytes_per_second(), 12.5e9, 0.3e9);
 }
 
 TEST(FittedLink, RefusesSamplesThatSayNothing) {

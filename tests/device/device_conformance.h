@@ -111,9 +111,9 @@ TYPED_TEST_P(DeviceConformance, TakesSpansInItsReachOnly) {
 
 TYPED_TEST_P(DeviceConformance, MeasuresItsCopies) {
   const CopyRates rates = measure_copies(*this->device_);
-  EXPECT_GT(rates.out_bytes_per_second, 0.0);
-  EXPECT_GT(rates.in_bytes_per_second, 0.0);
-  EXPECT_GT(rates.both_bytes_per_second, 0.0);
+  EXPECT_GT(rates.out.bytes_per_second(), 0.0);
+  EXPECT_GT(rates.in.bytes_per_second(), 0.0);
+  EXPECT_GT(rates.both.bytes_per_second(), 0.0);
 }
 
 TYPED_TEST_P(DeviceConformance, CopiesToAndFromSlabs) {

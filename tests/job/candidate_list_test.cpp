@@ -95,7 +95,7 @@ TEST(CandidateList, TriesSecondCopiesWhereTheyApply) {
               ::testing::IsSupersetOf({"replicas=4", "replicas=4,single-owner"}));
   EXPECT_THAT(variants_of(tried(), "zb-v"), ::testing::ElementsAre(""));
   request.device_memory = Bytes(kMega);
-  request.swap_bytes_per_second = 1e9;
+  request.swap_rate = TransferRate(1e9);
   EXPECT_THAT(variants_of(tried(), "gems-mast"),
               ::testing::ElementsAre("", "single-owner", "parked"));
   EXPECT_THAT(variants_of(tried(), "zb-v"), ::testing::ElementsAre(""));  // It has room.
@@ -143,7 +143,7 @@ TEST(CandidateList, EndsHoweverMuchIsOpen) {
   JobRequest request = even_job(256, 128, 0);
   request.batch = 2520;
   request.device_memory = Bytes(kMega);
-  request.swap_bytes_per_second = 1e9;
+  request.swap_rate = TransferRate(1e9);
   const JobTrials trials = trials_of(request, [](const JobChoice& choice) {
     JobAttempt attempt = attempt_in(choice, 1e9);
     attempt.reduces_memory = true;

@@ -24,8 +24,8 @@ JobFile busy_file(std::string_view schedule, JobMemoryReduction memory_reduction
   request.chain.step = {20, 42, {0, 1, 2, schedule::kNoLayer, 3, 4, 5, 6, 7}};
   request.variant = named.variant;
   request.update_seconds = 1.0;
-  request.link = {1e-3, 1e6};
-  request.swap_bytes_per_second = 3e7;
+  request.link = {1e-3, TransferRate(1e6)};
+  request.swap_rate = TransferRate(3e7);
   request.data_parallel = 2;
   request.ranks = 8;
   request.micro_batches = request.batch = 16;

@@ -32,14 +32,14 @@ JobRequest recorded_job(std::string_view schedule = "1f1b") {
   request.ranks = 4;
   request.micro_batches = 4;
   request.schedule = schedule;
-  request.link = {1e-5, 1e10};
+  request.link = {1e-5, TransferRate(1e10)};
   return request;
 }
 
 /// With swaps and recomputation.
 JobRequest tight_job(std::string_view schedule = "1f1b") {
   JobRequest request = recorded_job(schedule);
-  request.swap_bytes_per_second = 1e9;
+  request.swap_rate = TransferRate(1e9);
   request.device_memory = planned(request).peak() * 8 / 10;
   return request;
 }

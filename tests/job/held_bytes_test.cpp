@@ -54,7 +54,7 @@ JobRequest random_job(const char* schedule, std::mt19937& random) {
   }
   request.reserved = Bytes(up_to(3 * kMega));
   request.update_seconds = 1.0;
-  request.swap_bytes_per_second = 1e8;
+  request.swap_rate = TransferRate(1e8);
   return request;
 }
 
@@ -125,7 +125,7 @@ TEST(HeldBytes, SumUpToThePeakOfEachRank) {
 // Two layers of 4 MB a stage, whose second copies come from the host for their steps alone.
 TEST(HeldBytes, AreThoseOfOneMoment) {
   JobRequest request = even_job(8, 4, 8, "gems-mast");
-  request.swap_bytes_per_second = 1e9;
+  request.swap_rate = TransferRate(1e9);
   const JobPlan two = planned(request);
   request.variant.second_copy = SecondCopy::kParked;
   const JobPlan parked = planned(request);

@@ -17,7 +17,7 @@ using ::testing::StartsWith;
 JobRequest small_job(std::string_view schedule) {
   JobRequest request = even_job(8, 4, 4, schedule);
   request.device_memory = Bytes(400 * kMega);
-  request.link = {1e-3, 1e8};
+  request.link = {1e-3, TransferRate(1e8)};
   return request;
 }
 
@@ -50,10 +50,10 @@ TEST(JobFile, ComesBackAsItWasForEverySchedule) {
 TEST(JobFile, KeepsWhatSumsShare) {
   JobRequest request = small_job("1f1b");
   request.data_parallel = 2;
-  request.shared_sums = {2, 1e6};
+  request.shared_sums = {2, TransferRate(1e6)};
   JobFile read = parse_job_file(to_text(describe_job(planned(request), request.chain)), "plan");
   EXPECT_EQ(read.costs.shared_sums.ranks, 2U);
-  EXPECT_EQ(read.costs.shared_sums.bytes_per_second, 1e6);
+  EXPECT_EQ(read.costs.shared_sums.rate.bytes_per_second(), 1e6);
   EXPECT_EQ(job_fault(read), std::nullopt);
   read.costs.shared_sums = {};
   EXPECT_NE(job_fault(read), std::nullopt) << "the step takes less then";
@@ -73,7 +73,7 @@ TEST(JobFile, KeepsTheMachine) {
 TEST(JobFile, KeepsWhatStagesDoAboutTheirMemory) {
   JobRequest request = small_job("1f1b");
   request.device_memory = Bytes(70 * kMega);
-  request.swap_bytes_per_second = 1e6;
+  request.swap_rate = TransferRate(1e6);
   const JobPlan plan = planned(request);
   const JobFile read = parse_job_file(to_text(describe_job(plan, request.chain)), "plan");
   ASSERT_FALSE(plan.stages[0].recomputed.empty());
@@ -209,7 +209,7 @@ TEST(JobFile, RefusesKeysThatItDoesNotKnow) {
 TEST(JobFault, CountsWhatHostsHold) {
   JobRequest request = small_job("1f1b");
   request.device_memory = Bytes(70 * kMega);
-  request.swap_bytes_per_second = 1e9;
+  request.swap_rate = TransferRate(1e9);
   request.variant.memory_reduction = JobMemoryReduction::kStages;
   const JobPlan free = planned(request);
   ASSERT_GT(free.memory[0].host, Bytes(0));
@@ -254,8 +254,8 @@ std::vector<std::string> texts_of_plans() {
   std::vector<std::string> texts;
   for (const char* schedule : {"1f1b", "chimera", "gems-mast", "pipeoffload"}) {
     JobRequest request = even_job(4, 2, 4, schedule);
-    request.link = {1e-3, 1e8};
-    request.swap_bytes_per_second = 2e7;
+    request.link = {1e-3, TransferRate(1e8)};
+    request.swap_rate = TransferRate(2e7);
     request.device_memory = planned(request).peak() * 9 / 10;
     texts.push_back(to_text(describe_job(planned(request), request.chain)));
   }
@@ -286,7 +286,7 @@ TEST(JobFile, SurvivesExtremeNumbers) {
 
 TEST(JobFault, FindsAStepThatNeverEnds) {
   JobFile file = small_file();
-  file.costs.peer.bytes_per_second = 1e-320;
+  file.costs.peer.rate = TransferRate(1e-320);
   EXPECT_THAT(job_fault(file), Optional(HasSubstr("never ends")));
 }
 

@@ -36,9 +36,9 @@ std::size_t count_of(const JobPlan& plan, ActionKind kind) {
 // Waits were reckoned from the slower of compute and messages, and added to compute alone.
 TEST(JobMemoryReduction, WaitsForSwapsAsLongAsTheyTakeWhereMessagesAreSlowToo) {
   JobRequest request = swapping_job(4, 2, 16, "1f1b");
-  request.link.bytes_per_second = 1e5;        // 10 s a message, beside 6 s of compute.
+  request.link.rate = TransferRate(1e5);      // 10 s a message, beside 6 s of compute.
   request.device_memory = Bytes(46 * kMega);  // 24 MB + 2 * 11 of 20 MB.
-  request.swap_bytes_per_second = 9 * kMega / 16.0;
+  request.swap_rate = TransferRate(9 * kMega / 16.0);
   const JobPlan plan = planned(request);
   EXPECT_EQ(plan.stages[0].swapped, Bytes(9 * kMega));
   EXPECT_EQ(plan.costs.stages[0].swapped, Bytes(9 * kMega));
@@ -49,7 +49,7 @@ TEST(JobMemoryReduction, WaitsForSwapsAsLongAsTheyTakeWhereMessagesAreSlowToo) {
 TEST(JobMemoryReduction, HidesSwapsBehindOneDirectionWhereListsRunOneAtATime) {
   JobRequest request = swapping_job(4, 2, 4, "gpipe");
   request.device_memory = Bytes(64 * kMega);  // 24 MB + 4 * 10 of 20 MB, or of 21 behind a border.
-  request.swap_bytes_per_second = 2.5e6;
+  request.swap_rate = TransferRate(2.5e6);
   const JobPlan plan = planned(request);
   EXPECT_EQ(plan.stages[0].swapped, Bytes(10 * kMega));
   EXPECT_EQ(plan.stages[1].swapped, Bytes(11 * kMega));
@@ -66,7 +66,7 @@ TEST(JobMemoryReduction, CountsWhatHostsHoldOfReplicasInTurn) {
   JobRequest request = swapping_job(8, 4, 16, "gems-master");
   for (ModelLayer& layer : request.chain.layers) layer.static_ratio = 1.0;
   request.device_memory = Bytes(31 * kMega);  // Two copies of 8 MB, and 15 of 20 or 21.
-  request.swap_bytes_per_second = 1e9;
+  request.swap_rate = TransferRate(1e9);
   const JobPlan plan = planned(request);
   EXPECT_EQ(plan.actions.replica_count(), 16U);
   EXPECT_EQ(plan.stages[0].swapped, Bytes(5 * kMega));
@@ -86,7 +86,7 @@ JobRequest uneven_job(std::string_view schedule) {
     layer.static_ratio = 4.0;
     layer.stash = Bytes(30 * kMega);
   }
-  request.swap_bytes_per_second = 1e9;
+  request.swap_rate = TransferRate(1e9);
   return request;
 }
 
@@ -139,7 +139,7 @@ TEST(JobMemoryReduction, CountsWorkingPeaksOnceOnRanksOfSeveralStages) {
     JobRequest request = swapping_job(16, 4, 8, named.generator->name);
     request.variant.chunks = named.variant.chunks;
     request.chain.layers[1].working_peak = Bytes(200 * kMega);
-    request.swap_bytes_per_second = 1e9;
+    request.swap_rate = TransferRate(1e9);
     const JobPlan free = planned(request);
     const Bytes beside = free.peak() - Bytes(200 * kMega);
     for (const std::uint64_t percent : {70U, 80U, 90U}) {
@@ -157,7 +157,7 @@ TEST(JobMemoryReduction, CountsWorkingPeaksOnceOnRanksOfSeveralStages) {
 TEST(JobMemoryReduction, GivesAStageWhatTheOthersOfItsRankLeave) {
   JobRequest request = swapping_job(8, 4, 8, "zb-v");
   request.chain.layers[1].parameters = Bytes(50 * kMega);
-  request.swap_bytes_per_second = 1e9;
+  request.swap_rate = TransferRate(1e9);
   request.device_memory = Bytes(190 * kMega);  // 150 + 12 on the rank of layer 1.
   EXPECT_GT(planned(even_job(8, 4, 8, "zb-v")).peak(), Bytes(60 * kMega));
   const JobPlan plan = planned(request);
@@ -177,7 +177,7 @@ TEST(JobMemoryReduction, LooksForIdleOffloadWhereNoOrderFitsTheStages) {
   request.chain.may_reorder = true;
   request.chain.layers[1].parameters = Bytes(50 * kMega);
   for (ModelLayer& layer : request.chain.layers) layer.recompute = {{1.0, Bytes()}};
-  request.swap_bytes_per_second = 1e9;
+  request.swap_rate = TransferRate(1e9);
   request.device_memory = planned(request).peak() * 95 / 100;
   request.variant.memory_reduction = JobMemoryReduction::kIdleOffload;
   EXPECT_LT(request.device_memory, Bytes(300 * kMega));  // Half of it has no room for 150 MB.
@@ -192,7 +192,7 @@ TEST(JobMemoryReduction, TakesTheFasterKind) {
         SCOPED_TRACE(message("{} at {} bytes/s, {} %", schedule, rate, percent));
         JobRequest request = even_job(8, 4, 16, schedule);
         for (ModelLayer& layer : request.chain.layers) layer.recompute = {{1.0, Bytes()}};
-        request.swap_bytes_per_second = rate;
+        request.swap_rate = TransferRate(rate);
         const JobPlan free = planned(request);
         request.device_memory = free.peak() * percent / 100;
         const auto seconds_by = [&](JobMemoryReduction memory_reduction) {
@@ -242,7 +242,7 @@ TEST(JobMemoryReduction, IsNoSlowerForALinkToTheHost) {
   std::size_t reduced = 0;
   for (std::uint32_t seed = 1; seed <= tries(60U, 10U); ++seed) {
     JobRequest without = random_job(seed);
-    without.swap_bytes_per_second = 0.0;
+    without.swap_rate = TransferRate(0.0);
     without.micro_batches = without.batch;
     for (const char* schedule : {"1f1b", "gpipe", "zb-h2", "interleaved"}) {
       without.device_memory = kNoLimit;
@@ -255,7 +255,7 @@ TEST(JobMemoryReduction, IsNoSlowerForALinkToTheHost) {
       ++reduced;
       for (const double rate : {1e6, 2e7}) {
         JobRequest with = without;
-        with.swap_bytes_per_second = rate;
+        with.swap_rate = TransferRate(rate);
         with.host_memory = Bytes(10 * kMega);
         EXPECT_LE(seconds_of(with, schedule), alone * (1 + 1e-9))
             << seed << ' ' << schedule << ' ' << rate;
@@ -268,7 +268,7 @@ TEST(JobMemoryReduction, IsNoSlowerForALinkToTheHost) {
 // Beyond 1,024 passes idle-time offload was skipped, and the plan did not say so.
 TEST(JobMemoryReduction, LooksForIdleOffloadInLongListsAndSaysWhereItDoesNot) {
   JobRequest request = even_job(8, 8, 256, "gpipe");
-  request.swap_bytes_per_second = 1e9;
+  request.swap_rate = TransferRate(1e9);
   request.device_memory = planned(request).peak() / 2;
   request.variant.memory_reduction = JobMemoryReduction::kIdleOffload;
   const JobPlan by_offload = planned(request);
@@ -280,7 +280,7 @@ TEST(JobMemoryReduction, LooksForIdleOffloadInLongListsAndSaysWhereItDoesNot) {
   }
 
   request = even_job(8, 8, 4096, "1f1b");
-  request.swap_bytes_per_second = 1e9;
+  request.swap_rate = TransferRate(1e9);
   request.device_memory = Bytes(70 * kMega);  // Rank 0 would hold 92 MB.
   EXPECT_THAT(planned(request).not_tried, HasSubstr("not tried: 32768 passes"));
   request.variant.memory_reduction = JobMemoryReduction::kIdleOffload;
@@ -320,7 +320,7 @@ TEST(JobMemoryReduction, NamesBytesByClass) {
 
 TEST(SecondCopy, IsParkedOnTheHost) {
   JobRequest request = even_job(8, 4, 8, "gems-mast");
-  request.swap_bytes_per_second = 1e9;
+  request.swap_rate = TransferRate(1e9);
   const JobPlan kept = planned(request);
   request.variant.second_copy = SecondCopy::kParked;
   const JobPlan parked = planned(request);
@@ -332,9 +332,9 @@ TEST(SecondCopy, IsParkedOnTheHost) {
   const JobFile read = parse_job_file(to_text(describe_job(parked, request.chain)), "plan");
   EXPECT_EQ(job_fault(read), std::nullopt);
   EXPECT_EQ(read.actions.name, "gems-mast:parked");
-  request.swap_bytes_per_second = 0.0;
+  request.swap_rate = TransferRate(0.0);
   EXPECT_THAT(refusal([&] { planned(request); }), HasSubstr("there is no link to it"));
-  request.swap_bytes_per_second = 1e9;
+  request.swap_rate = TransferRate(1e9);
   request.schedule = "1f1b";
   EXPECT_THAT(refusal([&] { planned(request); }), HasSubstr("no rank has two copies"));
 }
@@ -357,7 +357,7 @@ TEST(SecondCopy, NeverBeatsTheChooserWhereMemoryIsInTheWay) {
     layer.recompute.clear();
     layer.stash = Bytes(40 * kMega);
   }
-  request.swap_bytes_per_second = 1e9;
+  request.swap_rate = TransferRate(1e9);
   request.data_parallel = 1;
   JobRequest named = request;
   named.schedule = "gems-mast";

@@ -68,7 +68,7 @@ TEST(JobPlan, GroupsShareTheMicroBatches) {
   EXPECT_EQ(plan.actions.rank_count(), 4U);
   EXPECT_EQ(plan.actions.data_parallel, 2U);
   EXPECT_NEAR(plan.step_seconds, (4 + 3) * 6.0, 1e-9);  // Reductions take no time here.
-  request.link.bytes_per_second = 1e6;
+  request.link.rate = TransferRate(1e6);
   EXPECT_GT(planned(request).step_seconds, plan.step_seconds + 8.0);  // 8 MB of gradients.
 }
 
@@ -81,7 +81,7 @@ TEST(JobPlan, StaysWithinItsDevicesBySwapsAndRecomputation) {
   EXPECT_GT(tight.step_seconds, free.step_seconds);
   EXPECT_GT(tight.stages[0].recompute_seconds, 0.0);
   EXPECT_EQ(tight.memory[0].host, Bytes(0));
-  request.swap_bytes_per_second = 10e6;  // 20 MB per stage take 2 s of 6.
+  request.swap_rate = TransferRate(10e6);  // 20 MB per stage take 2 s of 6.
   const JobPlan swapped = planned(request);
   EXPECT_LE(swapped.peak(), request.device_memory);
   EXPECT_NEAR(swapped.step_seconds, free.step_seconds, 1e-6);

@@ -20,7 +20,7 @@ JobRequest job_of(std::string_view schedule, std::uint32_t layers = 8,
                   std::uint32_t micro_batches = 4) {
   JobRequest request = even_job(layers, 4, micro_batches, schedule);
   request.device_memory = Bytes(400 * kMega);
-  request.link = {1e-3, 1e8};
+  request.link = {1e-3, TransferRate(1e8)};
   return request;
 }
 
@@ -70,7 +70,7 @@ TEST(JobRebalance, FindsStoredSwapsIdleOffloadAndLargerMicroBatchesAgain) {
     JobRequest asked = job_of(named.generator->name, 16);
     asked.variant = named.variant;
     asked.batch = 8;
-    asked.swap_bytes_per_second = 1e8;
+    asked.swap_rate = TransferRate(1e8);
     asked.device_memory = planned(asked).peak() * 8 / 10;
     const JobFile file = stored(asked);
     EXPECT_EQ(file.batch, 8U);
@@ -111,7 +111,7 @@ TEST(JobRebalance, MovesLayersOffASlowRankWhereThatPays) {
 TEST(JobRebalance, StaysWhereTheStepsThatAreLeftDoNotPay) {
   JobRequest asked = job_of("1f1b", 16, 16);
   asked.device_memory = kNoLimit;
-  asked.link = {1e-3, 1e7};
+  asked.link = {1e-3, TransferRate(1e7)};
   for (ModelLayer& layer : asked.chain.layers) layer.parameters = Bytes(400 * kMega);  // 120 s.
   const JobFile file = stored(asked);
   const JobRequest request = request_of(file, "job", drifted(asked, 0, 3, 1.5), "new");

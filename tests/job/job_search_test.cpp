@@ -28,7 +28,7 @@ JobRequest uneven_job() {
     request.chain.layers[i].forward_seconds = 0.5 + 0.1 * ((i * 7) % 5);
     request.chain.layers[i].stash = Bytes((5 + (i * 5) % 7) * kMega);
   }
-  request.link = {1e-3, 1e7};
+  request.link = {1e-3, TransferRate(1e7)};
   return request;
 }
 
@@ -39,7 +39,7 @@ TEST(JobSearch, IsNeverSlowerThanAScheduleThatCanBeNamed) {
     Draw draw(seed);
     JobRequest request = random_job(seed);
     request.micro_batches = request.batch;
-    request.swap_bytes_per_second = 1e6 * draw.among(0, 20);
+    request.swap_rate = TransferRate(1e6 * draw.among(0, 20));
     request.device_memory = Bytes(draw.among(30, 120) * kMega);
     const OrRefusal<JobSearch> found = search_job(request);
     // Where it finds nothing, nothing that is named works.
@@ -71,7 +71,7 @@ TEST(JobSearch, LosesNothingByGivingUpEarly) {
       layer.forward_seconds = 0.1 * (1.0 + random() % 20);
       layer.stash = Bytes((1 + random() % 20) * kMega);
     }
-    request.swap_bytes_per_second = 1e6 * (2.0 + random() % 20);
+    request.swap_rate = TransferRate(1e6 * (2.0 + random() % 20));
     request.device_memory = Bytes((70 + random() % 80) * kMega);
     const OrRefusal<JobSearch> found = search_job(request);
     if (!found) continue;
@@ -99,7 +99,7 @@ TEST(JobSearch, LosesNothingByGivingUpEarly) {
 TEST(JobSearch, GivesUpWhatCannotBeFaster) {
   JobRequest request = uneven_job();
   request.device_memory = Bytes(100 * kMega);
-  request.swap_bytes_per_second = 5e6;
+  request.swap_rate = TransferRate(5e6);
   JobChoice choice{&schedule_generator_named("1f1b"), 1};
   const Partitioner& partitioner = partitioner_named("spillway");
   const JobAttempt open = tried(request, partitioner, choice);

@@ -59,5 +59,17 @@ TEST(ScheduleRequestFor, TakesWhatIsSaidAndFillsInTheRest) {
             "chunks=2");
 }
 
+TEST(ScheduleBeginnings, AreWhatIsReadWithACountBehindEachOpenOne) {
+  std::size_t open = 0;
+  for (const std::string& beginning : schedule_beginnings()) {
+    const bool is_open = beginning.ends_with('=');
+    const std::string text = is_open ? beginning + "2" : beginning;
+    const NamedSchedule named = schedule_in(text);
+    EXPECT_EQ(schedule_text(named.generator->name, named.variant), text);
+    open += is_open ? 1 : 0;
+  }
+  EXPECT_GT(open, 3U);
+}
+
 }  // namespace
 }  // namespace spillway::planner

@@ -14,7 +14,7 @@ JobRequest job_of(std::string_view schedule) {
   const NamedSchedule named = schedule_in(schedule);
   JobRequest request = even_job(8, 4, 8, named.generator->name);
   request.variant = named.variant;
-  request.swap_bytes_per_second = 1e9;
+  request.swap_rate = TransferRate(1e9);
   request.update_seconds = 1.0;
   request.partitioner = "even";
   return request;

@@ -115,7 +115,7 @@ TEST_P(PublishedOrders, LoseNothingAgainstAllOrders) {
     ASSERT_TRUE(problem.chain.may_reorder);
     const std::uint32_t stages = GetParam().stages;
     problem.devices.resize(stages);
-    problem.links.assign(stages - 1, {1.0 / 12e9, 10e-6});
+    problem.links.assign(stages - 1, LinkCosts{10e-6, TransferRate(12e9)});
     for (std::uint32_t k = 0; k < stages; ++k) problem.devices[k].held.in_flight = stages - k;
     const OrderChoice choice = choose_order(problem, kThoroughOrder);
     EXPECT_TRUE(choice.is_exact);

@@ -52,8 +52,9 @@ inline JobRequest random_job(std::uint32_t seed, std::uint32_t most_layers = 10)
     for (LayerIndex i = 0; i + 1 < layers; ++i)
       if (is_read[i] == 0) chain.borders.push_back({i, {layers - 1}, Bytes(kMega)});
   }
-  if (draw.one_in(2)) request.link = {0.1 * draw.among(0, 3), 1e5 * draw.among(1, 100)};
-  if (draw.one_in(2)) request.swap_bytes_per_second = 1e6 * draw.among(1, 20);
+  if (draw.one_in(2))
+    request.link = {0.1 * draw.among(0, 3), TransferRate(1e5 * draw.among(1, 100))};
+  if (draw.one_in(2)) request.swap_rate = TransferRate(1e6 * draw.among(1, 20));
   if (draw.one_in(2)) request.device_memory = Bytes(draw.among(40, 200) * kMega);
   request.update_seconds = draw.one_in(2) ? 0.0 : 0.5 * draw.among(0, 20);
   return request;

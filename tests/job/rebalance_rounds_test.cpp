@@ -109,7 +109,7 @@ class Follower {
     for (const RankMove& move : moves) {
       if (move.bytes == Bytes(0)) continue;
       double& busy = links[{move.from_rank, move.to_rank}];
-      busy += static_cast<double>(move.bytes.count()) / request_.link.bytes_per_second;
+      busy += static_cast<double>(move.bytes.count()) / request_.link.rate.bytes_per_second();
       slowest = std::max(slowest, busy + request_.link.latency_seconds);
     }
     return slowest;
@@ -142,7 +142,7 @@ JobRequest random_job(std::uint32_t seed) {
   request.reserved = Bytes(5 * kMega);
   request.data_parallel = 1;
   request.cut_effort = CutEffort::kExact;  // Quick: these tests are for what moves.
-  request.link = {1e-3, 1e7 * pick(1, 100)};
+  request.link = {1e-3, TransferRate(1e7 * pick(1, 100))};
   const JobPlan plan = plan_of(request);
   for (const StageEstimate& stage : plan.stages) request.stages.begins.push_back(stage.first_layer);
   request.device_memory = plan.peak() * (100 + pick(0, 3)) / 100;
@@ -212,7 +212,7 @@ JobRequest crowded(Bytes device_memory) {
   for (ModelLayer& layer : request.chain.layers) layer.stash = Bytes();
   request.data_parallel = 1;
   request.device_memory = device_memory;
-  request.link = {0.0, 12e6};  // A layer in a second.
+  request.link = {0.0, TransferRate(12e6)};  // A layer in a second.
   request.stages.begins = {0, 13, 14, 15};
   return request;
 }
@@ -244,7 +244,7 @@ JobRequest heavy_and_light(Bytes device_memory) {
     layer.backward_seconds = 0.0;
   }
   request.device_memory = device_memory;
-  request.link = {0.0, 120e6};
+  request.link = {0.0, TransferRate(120e6)};
   request.stages.begins = {0, 2, 4, 6};
   return request;
 }

@@ -19,8 +19,9 @@ JobRequest random_job(std::uint64_t seed, std::string_view schedule) {
   request.schedule = schedule;
   request.ranks = 2 + seed % 3;
   request.micro_batches = 2 * request.ranks;
-  request.link = {0.25 * static_cast<double>(seed % 4), 4.0 + static_cast<double>(seed % 32)};
-  if (seed % 3 != 0) request.swap_bytes_per_second = 2.0 + static_cast<double>(seed % 8);
+  request.link = {0.25 * static_cast<double>(seed % 4),
+                  TransferRate(4.0 + static_cast<double>(seed % 32))};
+  if (seed % 3 != 0) request.swap_rate = TransferRate(2.0 + static_cast<double>(seed % 8));
   request.chain.may_reorder = seed % 5 == 0;
   return request;
 }
@@ -31,9 +32,9 @@ double step_of(const JobRequest& request, std::string_view partitioner) {
     const JobChoice choice = job_choices(request).front();
     return make_job_plan(request, partitioner_named(partitioner), choice).step_seconds;
   } catch (const PlanError&) {
-    return kNoLink;
+    return kNever;
   } catch (const ConfigError&) {
-    return kNoLink;
+    return kNever;
   }
 }
 
@@ -47,13 +48,13 @@ TEST(StepChoice, IsNeverSlowerThanTheCutsOfAnyPartitioner) {
         const double ours = step_of(request, "spillway");
         for (const Partitioner& other : partitioners().subspan(1)) {
           const double theirs = step_of(request, other.name);
-          if (theirs == kNoLink) continue;
+          if (theirs == kNever) continue;
           ++compared;
           if (ours < theirs * (1.0 - 1e-9)) ++faster;
           EXPECT_LE(ours, theirs * (1.0 + 1e-9))
               << schedule << ", seed " << seed << ", " << percent << " %, " << other.name;
         }
-        if (ours == kNoLink) break;
+        if (ours == kNever) break;
         const Bytes peak = planned(request).peak();
         request.device_memory = Bytes(peak.count() * (percent - 20) / percent);
       }

@@ -42,7 +42,7 @@ TEST(HostPeaks, AreThoseOfTheSimulation) {
     JobRequest request = even_job(8, 8, 16, named.generator->name);
     request.variant = named.variant;
     request.data_parallel = 2;
-    request.swap_bytes_per_second = 1e8;
+    request.swap_rate = TransferRate(1e8);
     if (named.variant.memory_reduction)
       request.device_memory = planned(request_without_memory_reduction(request)).peak() * 3 / 4;
     const JobPlan plan = planned(request);

@@ -62,7 +62,7 @@ TEST(SearchJobOn, IsNoSlowerThanAScheduleThatCanBeNamed) {
   const std::array kinds{std::pair{70U, 4U}, std::pair{1'000U, 1U}, std::pair{50U, 4U}};
   for (const auto& [megabytes, uplink] : std::span(kinds).first(tries(3U, 1U))) {
     Cluster cluster = million_byte_cluster(2, 2);
-    cluster.node.uplink.bytes_per_second /= static_cast<double>(uplink);
+    cluster.node.uplink.rate = cluster.node.uplink.rate / static_cast<double>(uplink);
     JobRequest request = even_job(8, 4, 8);
     request.device_memory = Bytes(megabytes * kMega);
     const MachineSearch found = *search_job_on(request, cluster);
@@ -81,7 +81,7 @@ TEST(SearchJobOn, IsNoSlowerThanAScheduleThatCanBeNamed) {
 // Within nodes messages are fast, between them they are not: pipelines do not leave their node.
 TEST(SearchJobOn, KeepsPipelinesInTheirNodes) {
   Cluster cluster = million_byte_cluster(4, 2);
-  cluster.node.nic.bytes_per_second = 0.2e6;  // A border takes 5 s, as long as a stage.
+  cluster.node.nic.rate = TransferRate(0.2e6);  // A border takes 5 s, as long as a stage.
   const MachineSearch slow = *search_job_on(even_job(8, 8, 16, "1f1b"), cluster);
   EXPECT_EQ(slow.search.plan.data_parallel, 1U) << "what was named stays";
   JobRequest request = even_job(8, 8, 16);
@@ -134,7 +134,7 @@ TEST(SearchJobOn, GoesOnToDisksWhereAHostIsTooFull) {
   const MachineSearch tight = *search_job_on(swapping_job(), cluster);
   EXPECT_EQ(tight.swap_target, SwapTarget::kDisk);
   EXPECT_GT(tight.search.plan.step_seconds, ample.search.plan.step_seconds);
-  EXPECT_DOUBLE_EQ(tight.request.swap_bytes_per_second, 2e6 / 4);
+  EXPECT_DOUBLE_EQ(tight.request.swap_rate.bytes_per_second(), 2e6 / 4);
   cluster.node.disks = 0;
   EXPECT_THAT(search_job_on(swapping_job(), cluster).refusal().sentence,
               HasSubstr("the ranks of host 0 would swap"));

@@ -13,23 +13,26 @@ constexpr auto kHost = SwapTarget::kHost;
 // Nodes of four devices with NVLink of 100; two devices share an uplink of 10.
 TEST(ShareOf, HasTheSlowestWayBetweenStages) {
   Cluster cluster = small_cluster(2, 4);
-  EXPECT_DOUBLE_EQ(share_of(cluster, 8, 2, kHost).peer.bytes_per_second, 100.0);
-  EXPECT_DOUBLE_EQ(share_of(cluster, 8, 1, kHost).peer.bytes_per_second, 10.0) << "between nodes";
+  EXPECT_DOUBLE_EQ(share_of(cluster, 8, 2, kHost).peer.rate.bytes_per_second(), 100.0);
+  EXPECT_DOUBLE_EQ(share_of(cluster, 8, 1, kHost).peer.rate.bytes_per_second(), 10.0)
+      << "between nodes";
   cluster.node.nvlink->latency_seconds = 0.25;
   cluster.node.nic.latency_seconds = 0.5;
   EXPECT_DOUBLE_EQ(share_of(cluster, 4, 1, kHost).peer.latency_seconds, 0.25);
   EXPECT_DOUBLE_EQ(share_of(cluster, 8, 1, kHost).peer.latency_seconds, 0.5);
   // Of the second pipeline of three, a message leaves the node.
-  EXPECT_DOUBLE_EQ(share_of(cluster, 3, 1, kHost).peer.bytes_per_second, 100.0);
-  EXPECT_DOUBLE_EQ(share_of(cluster, 6, 2, kHost).peer.bytes_per_second, 10.0);
+  EXPECT_DOUBLE_EQ(share_of(cluster, 3, 1, kHost).peer.rate.bytes_per_second(), 100.0);
+  EXPECT_DOUBLE_EQ(share_of(cluster, 6, 2, kHost).peer.rate.bytes_per_second(), 10.0);
 }
 
 TEST(ShareOf, SharesUplinksAndDisks) {
   const Cluster cluster = small_cluster(2, 4);
-  EXPECT_DOUBLE_EQ(share_of(cluster, 1, 1, kHost).swap_bytes_per_second, 10.0);
-  EXPECT_DOUBLE_EQ(share_of(cluster, 8, 1, kHost).swap_bytes_per_second, 5.0);
-  EXPECT_DOUBLE_EQ(share_of(cluster, 8, 1, SwapTarget::kDisk).swap_bytes_per_second, 2.0 / 4);
-  EXPECT_DOUBLE_EQ(share_of(cluster, 2, 1, SwapTarget::kDisk).swap_bytes_per_second, 2.0 / 2);
+  EXPECT_DOUBLE_EQ(share_of(cluster, 1, 1, kHost).swap_rate.bytes_per_second(), 10.0);
+  EXPECT_DOUBLE_EQ(share_of(cluster, 8, 1, kHost).swap_rate.bytes_per_second(), 5.0);
+  EXPECT_DOUBLE_EQ(share_of(cluster, 8, 1, SwapTarget::kDisk).swap_rate.bytes_per_second(),
+                   2.0 / 4);
+  EXPECT_DOUBLE_EQ(share_of(cluster, 2, 1, SwapTarget::kDisk).swap_rate.bytes_per_second(),
+                   2.0 / 2);
   Cluster without = cluster;
   without.node.disks = 0;
   EXPECT_THROW(share_of(without, 8, 1, SwapTarget::kDisk), ConfigError);
@@ -38,7 +41,7 @@ TEST(ShareOf, SharesUplinksAndDisks) {
 /// What a ring of `data_parallel` takes for so many bytes.
 double ring_seconds(const LinkCosts& link, double data_parallel, double bytes) {
   return 2 * (data_parallel - 1) *
-         (link.latency_seconds + bytes / data_parallel / link.bytes_per_second);
+         (link.latency_seconds + bytes / data_parallel / link.rate.bytes_per_second());
 }
 
 TEST(ShareOf, SumsAsFastAsTheFastestCollective) {
@@ -73,7 +76,7 @@ TEST(ShareOf, SumsOfANodeShareItsCards) {
   const MachineShare share = share_of(cluster, 16, 4, kHost);
   EXPECT_NEAR(ring_seconds(share.reduce, 4, 100e6), alone, 1e-6 * alone);
   EXPECT_EQ(share.shared_sums.ranks, 2U);
-  const LinkCosts shared{0.0, share.shared_sums.bytes_per_second};
+  const LinkCosts shared{0.0, share.shared_sums.rate};
   EXPECT_NEAR(2.0 * ring_seconds(shared, 4, 100e6), 2.0 * alone, 1e-6 * alone);
 }
 

@@ -10,9 +10,9 @@ inline Cluster million_byte_cluster(std::uint32_t nodes, std::uint32_t devices) 
   Cluster cluster = small_cluster(nodes, devices);
   ClusterNode& node = cluster.node;
   for (LinkCosts* link : {&node.pcie, &node.uplink, &*node.nvlink, &node.nic})
-    link->bytes_per_second *= 1e6;
-  node.disk_read_bytes_per_second *= 1e6;
-  node.disk_write_bytes_per_second *= 1e6;
+    link->rate = link->rate * 1e6;
+  node.disk_read_rate = node.disk_read_rate * 1e6;
+  node.disk_write_rate = node.disk_write_rate * 1e6;
   cluster.device.memory = Bytes(10'000 * kMega);
   return cluster;
 }

@@ -141,12 +141,12 @@ PartitionProblem rounded(PartitionProblem problem) {
     for (RecomputePoint& point : layer.recompute) point.seconds *= 0.3333333333;
   }
   for (StageDevice& device : problem.devices) {
-    device.swap_seconds_per_byte *= 0.1;
+    device.swap_rate = device.swap_rate * 9.87654321;
     device.slowdown *= 1.1;
   }
-  for (StageLink& link : problem.links) {
-    link.seconds_per_byte *= 0.1;
-    link.fixed_seconds *= 0.1;
+  for (LinkCosts& link : problem.links) {
+    link.rate = link.rate * 9.87654321;
+    link.latency_seconds *= 0.1;
   }
   return problem;
 }

@@ -75,8 +75,8 @@ double least_time_of_all_cuts(const SegmentCosts& costs) {
 TEST(Interleaved, StagesShareTheDevicesThatRunThem) {
   PartitionProblem problem;
   problem.chain.layers.assign(24, plain(1, 10));
-  problem.devices.assign(3, {.memory = Bytes(1000), .swap_seconds_per_byte = 0.5});
-  problem.links.assign(2, {0.25, 1.0});
+  problem.devices.assign(3, {.memory = Bytes(1000), .swap_rate = TransferRate(2.0)});
+  problem.links.assign(2, {1.0, TransferRate(4.0)});
   PartitionProblem stages = interleaved(problem, 2);
   const std::array<double, 6> in_flight{5, 4.5, 4, 3, 2, 1};
   for (std::size_t k = 0; k < 6; ++k) stages.devices[k].held.in_flight = in_flight[k];
@@ -121,8 +121,8 @@ PartitionProblem swapping_pipeline(std::uint32_t devices, bool transfers_hide) {
     problem.chain.layers.push_back(plain(1, 100));
     if (i > 0) problem.chain.borders.push_back({i - 1, {i}, Bytes(8)});
   }
-  problem.devices.assign(devices, {.memory = Bytes(40), .swap_seconds_per_byte = 0.0125});
-  problem.links.assign(devices - 1, {0.25, 0.5});
+  problem.devices.assign(devices, {.memory = Bytes(40), .swap_rate = TransferRate(80.0)});
+  problem.links.assign(devices - 1, {0.5, TransferRate(4.0)});
   problem.transfers_hide = transfers_hide;
   return problem;
 }
@@ -132,7 +132,7 @@ TEST(Interleaved, TheSameWorkOnTheSameDeviceTakesAsLong) {
   const PartitionProblem one = swapping_pipeline(1, true);
   const double whole = least_time_cuts(SegmentCosts(one))->worst;
   const SegmentCosts halves(interleaved(one, 2));
-  EXPECT_EQ(halves.load({0, 1, 0}).swap_bytes_per_second, 80.0);
+  EXPECT_EQ(halves.load({0, 1, 0}).swap_rate.bytes_per_second(), 80.0);
   // What the border between both stages adds: 8 bytes kept, over 80 per second.
   EXPECT_NEAR(whole, 2.0, 1e-12);
   EXPECT_NEAR(2 * least_time_cuts(halves)->worst, 2 * (80 + 8) / 80.0, 1e-12);
@@ -156,7 +156,7 @@ TEST(Interleaved, HalvedLayersTakeHalfTheTimeOfWholeOnes) {
       fine.chain.layers.push_back(plain(1, 100));
       fine.chain.layers.back().recompute = {{0.5, Bytes(0)}};
     }
-    coarse.devices.assign(devices, {.memory = Bytes(60), .swap_seconds_per_byte = 0.025});
+    coarse.devices.assign(devices, {.memory = Bytes(60), .swap_rate = TransferRate(40.0)});
     fine.devices = coarse.devices;
     const double whole = least_time_cuts(SegmentCosts(coarse))->worst;
     const SegmentCosts halves(interleaved(fine, 2));

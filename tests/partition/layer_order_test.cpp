@@ -112,7 +112,7 @@ PartitionProblem towers() {
 
 TEST(ChooseOrder, CutsBetweenTowersWhereTensorsInsideAreLarge) {
   PartitionProblem problem = towers();
-  problem.links = {{0.3, 0.0}};
+  problem.links = {{0.0, TransferRate(1.0 / 0.3)}};
   const OrderChoice choice = choose_order(problem);
   // As recorded a cut near the middle sends 20 bytes in 6 s. One tower, of which a byte is sent,
   // and what is left take 4 and 5 s.

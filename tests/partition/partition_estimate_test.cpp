@@ -41,7 +41,7 @@ std::vector<Actions> all_actions(const SegmentCosts& costs, Segment segment) {
 /// The least time within so many bytes, each layer recomputed whole or not.
 double whole_seconds(const SegmentCosts& costs, Segment segment, double bytes) {
   const SegmentLoad load = costs.load(segment);
-  const double rate = load.swap_bytes_per_second;
+  const double rate = load.swap_rate.bytes_per_second();
   if (load.fixed_bytes > bytes) return kInfinite;
   const double excess = load.stash_bytes - (bytes - load.fixed_bytes) / load.in_flight;
   double least = kInfinite;
@@ -58,7 +58,7 @@ double whole_seconds(const SegmentCosts& costs, Segment segment, double bytes) {
 double whole_bytes(const SegmentCosts& costs, Segment segment, double seconds) {
   const SegmentLoad load = costs.load(segment);
   double least = kInfinite;
-  const double swapped = seconds * load.swap_bytes_per_second;
+  const double swapped = seconds * load.swap_rate.bytes_per_second();
   for (const Actions& actions : all_actions(costs, segment))
     if (load.seconds + actions.seconds <= seconds)
       least = std::min(
@@ -197,7 +197,7 @@ TEST(Evaluate, WhatFitsIsNotAByteOverTheDevice) {
       PartitionProblem problem;
       problem.chain.layers = {layer};
       problem.devices = {
-          {.memory = Bytes(memory), .swap_seconds_per_byte = 0.1, .held = {in_flight}}};
+          {.memory = Bytes(memory), .swap_rate = TransferRate(10.0), .held = {in_flight}}};
       const SegmentCosts costs(std::move(problem));
       ASSERT_EQ(evaluate(costs, {0, 1}).memory, Bytes(memory)) << in_flight;
     }

@@ -170,10 +170,10 @@ TEST(Gpipe, HasTheLeastVarianceOfAllCuts) {
 TEST(Pipedream, AvoidsCutsOverLargeTensors) {
   PartitionProblem problem = chain_of({3, 3, 3, 3}, 2);
   problem.chain.borders = {{0, {1}, Bytes(1)}, {1, {2}, Bytes(100)}, {2, {3}, Bytes(2)}};
-  problem.links = {{0.1, 0.0}};
+  problem.links = {{0.0, TransferRate(10.0)}};
   EXPECT_THAT(cut(problem, "pipedream"),
               ::testing::AnyOf(::testing::ElementsAre(0, 1, 4), ::testing::ElementsAre(0, 3, 4)));
-  problem.links = {{0.01, 0.0}};
+  problem.links = {{0.0, TransferRate(100.0)}};
   EXPECT_THAT(cut(problem, "pipedream"), ::testing::ElementsAre(0, 2, 4));
 }
 
@@ -227,7 +227,7 @@ TEST(Vpipe, TakesLayersFromStagesThatMustRecompute) {
 TEST(Dawnpiper, CutsTwoStagesBetweenBothBalances) {
   // Time balances at 6, memory at 3.
   PartitionProblem problem = memory_chain({40, 40, 40, 10, 10, 10, 10, 10, 10, 10, 10, 10}, 2);
-  problem.devices.assign(2, {.memory = Bytes(130), .swap_seconds_per_byte = 0.1});
+  problem.devices.assign(2, {.memory = Bytes(130), .swap_rate = TransferRate(10.0)});
   const Cuts cuts = cut(problem, "dawnpiper");
   EXPECT_GE(cuts[1], 3U);
   EXPECT_LE(cuts[1], 6U);
@@ -252,7 +252,7 @@ TEST(Obscura, MovesLayersToStagesThatNeedNoHelp) {
 
 TEST(Piper, RefusesWhatOnlySwapsCouldSave) {
   PartitionProblem problem = memory_chain({50, 50}, 2);
-  problem.devices.assign(2, {.memory = Bytes(20), .swap_seconds_per_byte = 0.1});
+  problem.devices.assign(2, {.memory = Bytes(20), .swap_rate = TransferRate(10.0)});
   EXPECT_THROW(cut(problem, "piper"), PlanError);
   EXPECT_THAT(cut(problem, "spillway"), ::testing::ElementsAre(0, 1, 2));
 }

@@ -14,9 +14,9 @@ double transfer_seconds(const SegmentCosts& costs, Segment segment) {
   const auto& links = costs.problem().links;
   double seconds = 0.0;
   if (segment.stage > 0 && !links.empty())
-    seconds += 2 * costs.crossing_bytes(segment.first) * links[segment.stage - 1].seconds_per_byte;
+    seconds += links[segment.stage - 1].rate.seconds_for(2 * costs.crossing_bytes(segment.first));
   if (segment.stage < links.size())
-    seconds += 2 * costs.crossing_bytes(segment.end) * links[segment.stage].seconds_per_byte;
+    seconds += links[segment.stage].rate.seconds_for(2 * costs.crossing_bytes(segment.end));
   return seconds;
 }
 

@@ -86,7 +86,7 @@ bool is_quicker_with_swaps(const PartitionProblem& problem) {
   EXPECT_LE(bound->worst, theirs * (1 + 1e-12));
   EXPECT_LE(ours.seconds, theirs * (1 + 1e-12));
   PartitionProblem swapping = problem;
-  for (StageDevice& device : swapping.devices) device.swap_seconds_per_byte = 1.0 / 12e9;
+  for (StageDevice& device : swapping.devices) device.swap_rate = TransferRate(12e9);
   const SegmentCosts both(swapping);
   const double seconds = evaluate(both, partitioner_named("spillway").cut(both)).seconds;
   EXPECT_LE(seconds, ours.seconds * (1 + 1e-12));

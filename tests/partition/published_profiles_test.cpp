@@ -93,8 +93,8 @@ TEST_P(PublishedBottlenecks, AreReproduced) {
 }
 
 void expect_nobody_quicker_or_smaller(PartitionProblem problem, std::uint32_t stages) {
-  problem.links.assign(stages - 1, {1.0 / 12e9, 10e-6});
-  for (StageDevice& device : problem.devices) device.swap_seconds_per_byte = 1.0 / 12e9;
+  problem.links.assign(stages - 1, LinkCosts{10e-6, TransferRate(12e9)});
+  for (StageDevice& device : problem.devices) device.swap_rate = TransferRate(12e9);
   // Half of what the compute-balanced cuts need on their fullest stage.
   const SegmentCosts endless(problem);
   const PartitionEstimate raw = evaluate(endless, least_time_cuts(endless)->cuts);

@@ -74,11 +74,11 @@ void add_devices(Dice& dice, PartitionProblem& problem, const ProblemShape& shap
     total += layer.stash.count() + layer.parameters.count() * 4;
   const std::uint64_t memory = 30 + total * (1 + dice.below(6)) / shape.stages;
   const bool can_swap = dice.hits(60);
-  const double swap = 0.125 * (1 + dice.below(8));
+  const TransferRate swap(8.0 / (1 + dice.below(8)));
   for (std::uint32_t i = 0; i < shape.stages; ++i) {
     StageDevice device;
     device.memory = Bytes(memory);
-    if (can_swap) device.swap_seconds_per_byte = swap;
+    if (can_swap) device.swap_rate = swap;
     if (shape.differ) {
       device.slowdown = 0.5 * (1 + dice.below(4));
       device.memory = Bytes(memory + dice.below(40));
@@ -108,8 +108,10 @@ PartitionProblem random_problem(std::uint64_t seed, const ProblemShape& shape) {
   }
   add_devices(dice, problem, shape);
   if (shape.has_links) {
-    for (std::uint32_t i = 0; i + 1 < shape.stages; ++i)
-      problem.links.push_back({0.125 * dice.below(12), 0.5 * dice.below(4)});
+    for (std::uint32_t i = 0; i + 1 < shape.stages; ++i) {
+      const TransferRate rate(8.0 / dice.below(12));  // Unlimited, too.
+      problem.links.push_back({0.5 * dice.below(4), rate});
+    }
     problem.transfers_hide = dice.hits(50);
   }
   return problem;

@@ -83,7 +83,7 @@ PartitionProblem drifted() {
     problem.chain.layers.push_back(layer);
   }
   problem.devices.resize(4);
-  problem.links.assign(3, {0.01, 1.0});
+  problem.links.assign(3, {1.0, TransferRate(100.0)});
   return problem;
 }
 
@@ -124,7 +124,7 @@ TEST(RebalanceChoices, ComeSoonForLongChainsThatDoNotFitAnyMore) {
   }
   StageDevice device;
   device.memory = Bytes(60ULL * kLayers);
-  device.swap_seconds_per_byte = 1e-3;
+  device.swap_rate = TransferRate(1e3);
   problem.devices.assign(kStages, device);
   const SegmentCosts costs(problem);
   // Nearly all layers are on the last stage, which has room for six of ten.

@@ -65,7 +65,7 @@ TEST(SegmentCosts, KnowTheLeastMemoryAtATime) {
         for (const double slack : {-0.5, 0.0, 0.5, 1.75, 4.0, 11.0, 100.0}) {
           const double seconds = std::max(0.0, load.seconds + slack);
           expect_near(costs.least_bytes(segment, seconds),
-                      expected.least_bytes(seconds, load.swap_bytes_per_second), "bytes");
+                      expected.least_bytes(seconds, load.swap_rate.bytes_per_second()), "bytes");
           expect_near(
               costs.least_bytes(segment, seconds, Borders::kExact, MemoryReduction::kRecompute),
               expected.least_bytes(seconds, 0.0), "bytes without swaps");
@@ -86,7 +86,7 @@ TEST(SegmentCosts, KnowTheLeastTimeWithinMemory) {
           const double bytes =
               load.fixed_bytes + share * load.in_flight * load.stash_bytes - (share == 0.0 ? 1 : 0);
           expect_near(costs.least_seconds(segment, bytes),
-                      expected.least_seconds(bytes, load.swap_bytes_per_second), "seconds");
+                      expected.least_seconds(bytes, load.swap_rate.bytes_per_second()), "seconds");
         }
       });
     });
@@ -150,7 +150,7 @@ TEST(SegmentCosts, SwapFirstAndRecomputeWhatTheLinkLeaves) {
   PartitionProblem problem;
   problem.chain.layers = {layer(3, 100), layer(3, 100)};
   for (ModelLayer& each : problem.chain.layers) each.recompute = {{1.0, Bytes(0)}};
-  problem.devices = {{.memory = Bytes(60), .swap_seconds_per_byte = 0.1}};
+  problem.devices = {{.memory = Bytes(60), .swap_rate = TransferRate(10.0)}};
   const SegmentCosts costs(problem);
   // 140 bytes must go: 60 by the link in 6 s, then each second recomputes 100 and swaps 10.
   EXPECT_NEAR(costs.least_seconds({0, 2, 0}, 60.0), 6.0 + 80.0 / 110.0, 1e-12);

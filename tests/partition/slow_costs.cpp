@@ -78,7 +78,8 @@ void SlowCosts::add_borders() {
   }
   if (problem_.links.empty()) return;
   const auto busy = [&](std::uint32_t link, double bytes) {
-    return problem_.links[link].fixed_seconds + bytes * problem_.links[link].seconds_per_byte;
+    return problem_.links[link].latency_seconds +
+           bytes / problem_.links[link].rate.bytes_per_second();
   };
   const double before = stage_ > 0 ? busy(stage_ - 1, into) : 0.0;
   const double behind = stage_ + 1 < problem_.devices.size() ? busy(stage_, out) : 0.0;
@@ -116,7 +117,7 @@ double SlowCosts::saved_bytes(double slack) const {
 }
 
 double SlowCosts::least_bytes(double at_seconds, double rate) const {
-  if (at_seconds < seconds || at_seconds < link_seconds) return kNoLink;
+  if (at_seconds < seconds || at_seconds < link_seconds) return kNever;
   const double swapped = rate > 0.0 ? at_seconds * rate : 0.0;
   const double left = stash_bytes - saved_bytes(at_seconds - seconds) - swapped;
   const double in_flight = problem_.devices[stage_].held.in_flight;
@@ -126,7 +127,7 @@ double SlowCosts::least_bytes(double at_seconds, double rate) const {
 double SlowCosts::least_seconds(double bytes, double rate) const {
   double low = 0.0;
   double high = 1e9;
-  if (least_bytes(high, rate) > bytes) return kNoLink;
+  if (least_bytes(high, rate) > bytes) return kNever;
   for (int i = 0; i < 120; ++i) {
     const double middle = low + (high - low) / 2;
     (least_bytes(middle, rate) <= bytes ? high : low) = middle;

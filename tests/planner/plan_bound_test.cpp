@@ -26,7 +26,7 @@ using profile::TapeUse;
 SwapLimits hardly_any_link(std::uint32_t budget_pages) {
   SwapLimits limits = tick_limits(budget_pages, true);
   limits.page_size = Bytes(std::uint64_t{1} << 28);
-  limits.rates.read_bytes_per_second = limits.rates.write_bytes_per_second = 2e5;
+  limits.rates.read = limits.rates.write = TransferRate(2e5);
   return limits;
 }
 
@@ -459,8 +459,8 @@ TEST(BoundPlan, IsNeverAboveWhatPlansTake) {
     std::mt19937_64 random(seed);
     const StepTape tape = seed % 2 == 0 ? middle_training(seed) : middle_random(seed);
     SwapLimits limits = tick_limits(0, false);
-    limits.rates.write_bytes_per_second *= static_cast<double>(1 + random() % 40);
-    limits.rates.read_bytes_per_second *= static_cast<double>(1 + random() % 40);
+    limits.rates.write = limits.rates.write * static_cast<double>(1 + random() % 40);
+    limits.rates.read = limits.rates.read * static_cast<double>(1 + random() % 40);
     limits.rates.duplex_share = 0.5 + static_cast<double>(random() % 6) / 10;
     limits.refinement_ops = 20000;
     const std::uint32_t least = smallest_budget(tape);
@@ -508,8 +508,8 @@ TEST(BoundPlan, IsNearlyReachedBySwappingAChain) {
   for (auto& op : tape.ops) op.is_replayable = false;
   for (const double pages_per_ms : {1.0, 2.0, 3.0, 4.0, 8.0}) {
     SwapLimits limits = tick_limits(live_peak(tape) / 3, true);
-    limits.rates.read_bytes_per_second *= pages_per_ms;
-    limits.rates.write_bytes_per_second *= pages_per_ms;
+    limits.rates.read = limits.rates.read * pages_per_ms;
+    limits.rates.write = limits.rates.write * pages_per_ms;
     SCOPED_TRACE(::testing::Message() << pages_per_ms);
     const double taken = plan_step(tape, limits).swaps.estimate.step_seconds;
     const StepBound fluid = bound_plan(tape, limits, {.solver = clp()});

@@ -106,7 +106,7 @@ TEST(PlanFile, ComesBackAsItWas) {
 Planned planned_in_two_tiers() {
   Planned result = planned();
   result.limits.far = {result.limits.rates, 12};
-  result.limits.rates.read_bytes_per_second *= 4;
+  result.limits.rates.read = result.limits.rates.read * 4;
   result.plan = plan_with_replays(result.tape, {}, result.limits);
   const Bytes budget = result.limits.budget_pages * result.limits.page_size;
   result.text = to_text(
@@ -121,7 +121,8 @@ TEST(PlanFile, KeepsTiersAndIsOlderWithoutThem) {
   const PlanFile file = parse_plan_file(made.text, kName);
   ASSERT_TRUE(file.far.has_value());
   EXPECT_EQ(file.far->near_pages, 12U);
-  EXPECT_EQ(file.far->rates.read_bytes_per_second, made.limits.far->rates.read_bytes_per_second);
+  EXPECT_EQ(file.far->rates.read.bytes_per_second(),
+            made.limits.far->rates.read.bytes_per_second());
   EXPECT_EQ(to_text(file), made.text);
   const StepPlan back = fitted(made.text, made.tape);
   EXPECT_EQ(back.swaps.estimate.step_seconds, made.plan.swaps.estimate.step_seconds);

@@ -85,7 +85,7 @@ SwapLimits limits_for(const StepTape& tape, double budget_share, double pages_pe
   limits.budget_pages = static_cast<std::uint32_t>(budget_share * live_peak(tape));
   const double rate =
       pages_per_millisecond * 1000.0 * static_cast<double>(limits.page_size.count());
-  limits.rates = {.write_bytes_per_second = rate, .read_bytes_per_second = rate};
+  limits.rates = {.write = TransferRate(rate), .read = TransferRate(rate)};
   limits.rates.duplex_share = 1.0;
   limits.rates.interference_seconds_per_byte = 0.0;
   limits.refinement_ops = 4000;
@@ -137,7 +137,7 @@ TEST(PlanStep, DoesBothWhereBothAreBetterThanOne) {
   EXPECT_FALSE(plan.replays.empty());
   EXPECT_GT(plan.swaps.estimate.read_pages, 0U);
   SwapLimits no_link = limits;
-  no_link.rates.write_bytes_per_second = no_link.rates.read_bytes_per_second = 1e6;
+  no_link.rates.write = no_link.rates.read = TransferRate(1e6);
   const StepPlan recomputes = plan_step(tape, no_link);
   EXPECT_LT(plan.swaps.estimate.step_seconds,
             0.95 * plan_swaps(tape, limits).estimate.step_seconds);

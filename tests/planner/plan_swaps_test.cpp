@@ -27,7 +27,7 @@ SwapLimits limits_for(std::uint32_t budget_pages) {
 /// Operators take no time beside transfers: the plan with the fewest of these is the best one.
 SwapLimits bytes_only(std::uint32_t budget_pages) {
   SwapLimits limits = limits_for(budget_pages);
-  limits.rates.write_bytes_per_second = limits.rates.read_bytes_per_second = 1e5;
+  limits.rates.write = limits.rates.read = TransferRate(1e5);
   limits.rates.interference_seconds_per_byte = 0.0;
   limits.target_share = 1.0;
   return limits;
@@ -164,7 +164,7 @@ TEST(PlanSwaps, RefusesSenselessLimits) {
   const StepTape tape = chain(2, 1, std::chrono::milliseconds(1));
   EXPECT_THROW(plan_swaps(tape, limits_for(0)), ConfigError);
   SwapLimits limits = limits_for(4);
-  limits.rates.read_bytes_per_second = 0.0;
+  limits.rates.read = TransferRate(0.0);
   EXPECT_THROW(plan_swaps(tape, limits), ConfigError);
   limits = limits_for(4);
   limits.target_share = 1.5;

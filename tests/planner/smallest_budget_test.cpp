@@ -19,7 +19,7 @@ void expect_exact(const StepTape& tape, Bytes page_size) {
   SwapLimits limits;
   limits.budget_pages = smallest_budget(tape);
   limits.page_size = page_size;
-  limits.rates = {.write_bytes_per_second = 1.5e9, .read_bytes_per_second = 2e9};
+  limits.rates = {.write = TransferRate(1.5e9), .read = TransferRate(2e9)};
   limits.refinement_ops = 20'000;
   ASSERT_LT(limits.budget_pages, live_peak(tape));
   const StepPlan least = plan_step(tape, limits);
@@ -52,7 +52,7 @@ TEST(SmallestBudget, IsExactWhereAllPagesAreShared) {
   expect_exact(tape, Bytes(std::uint64_t{2} << 20));
   SwapLimits limits;
   limits.budget_pages = live_peak(tape) / 2;
-  limits.rates = {.write_bytes_per_second = 1e12, .read_bytes_per_second = 1e12};
+  limits.rates = {.write = TransferRate(1e12), .read = TransferRate(1e12)};
   const StepPlan plan = plan_step(tape, limits);
   EXPECT_TRUE(plan.replays.empty());
   EXPECT_GT(plan.swaps.estimate.read_pages, 0U);

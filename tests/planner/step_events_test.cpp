@@ -28,7 +28,7 @@ Observed observed(std::uint64_t seed) {
   const std::uint32_t least = std::max(1U, smallest_budget(result.tape));
   const std::uint32_t most = std::max(least, live_peak(result.tape));
   result.limits.budget_pages = least + (most - least) * static_cast<std::uint32_t>(seed % 4) / 4;
-  result.limits.rates = {.write_bytes_per_second = 1e9, .read_bytes_per_second = 2e9};
+  result.limits.rates = {.write = TransferRate(1e9), .read = TransferRate(2e9)};
   result.plan = plan_swaps(result.tape, result.limits);
   result.estimate = observe_step(result.tape, result.plan, result.limits, result.events);
   return result;
@@ -42,11 +42,11 @@ Observed on_a_slower_disk(std::uint64_t seed, double slower) {
   const std::uint32_t least = std::max(1U, smallest_budget(result.tape));
   const std::uint32_t most = std::max(least, live_peak(result.tape));
   result.limits.budget_pages = least + (most - least) * static_cast<std::uint32_t>(seed % 4) / 4;
-  result.limits.rates = {.write_bytes_per_second = 1e9, .read_bytes_per_second = 2e9};
+  result.limits.rates = {.write = TransferRate(1e9), .read = TransferRate(2e9)};
   result.limits.refinement_ops = 0;
   result.plan = plan_swaps(result.tape, result.limits);
-  result.limits.rates.write_bytes_per_second /= slower;
-  result.limits.rates.read_bytes_per_second /= slower;
+  result.limits.rates.write = result.limits.rates.write / slower;
+  result.limits.rates.read = result.limits.rates.read / slower;
   result.estimate = observe_step(result.tape, result.plan, result.limits, result.events);
   return result;
 }

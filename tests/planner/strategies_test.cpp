@@ -331,7 +331,7 @@ TEST(Spillway, IsNeverSlowerThanOthersOnAPlainChain) {
       layer_chain(std::vector<ChainLayer>(600, {.output = 1, .forward = 1000, .backward = 2000}));
   for (const std::uint32_t percent : {5U, 25U}) {
     SwapLimits limits = limits_for(live_peak(tape) * percent / 100);
-    limits.rates = {.write_bytes_per_second = 2.5e8, .read_bytes_per_second = 2.5e8};
+    limits.rates = {.write = TransferRate(2.5e8), .read = TransferRate(2.5e8)};
     std::size_t left = 4000;  // Times that it asks: some tenths of a second.
     PlanEffort effort;
     effort.should_stop = [&] { return left == 0 || --left == 0; };
@@ -379,11 +379,11 @@ TEST(Capuchin, SwapsWhatIsHiddenAndRecomputesTheRest) {
   const StepTape tape =
       layer_chain(std::vector<ChainLayer>(12, {.output = 4, .inside = 2, .forward = 2000}));
   SwapLimits limits = limits_for(live_peak(tape) / 2);
-  limits.rates.read_bytes_per_second = limits.rates.write_bytes_per_second = 1e11;
+  limits.rates.read = limits.rates.write = TransferRate(1e11);
   const StepPlan fast = strategy_named("capuchin").plan(tape, limits);
   EXPECT_TRUE(fast.replays.empty());
   EXPECT_GT(fast.swaps.estimate.read_pages, 0U);
-  limits.rates.read_bytes_per_second = limits.rates.write_bytes_per_second = 1e8;
+  limits.rates.read = limits.rates.write = TransferRate(1e8);
   const StepPlan slow = strategy_named("capuchin").plan(tape, limits);
   EXPECT_FALSE(slow.replays.empty());
   EXPECT_LT(slow.swaps.estimate.read_pages, fast.swaps.estimate.read_pages);
@@ -395,7 +395,7 @@ TEST(Capuchin, RecomputesWhereTransfersHideOneByOneButNotTogether) {
   SwapLimits limits = limits_for(live_peak(tape) / 3);
   limits.rates.duplex_share = 1.0;
   // 8 MiB take 8 ms of a step of 72 ms, and all that has to leave 100 ms.
-  limits.rates.read_bytes_per_second = limits.rates.write_bytes_per_second = 1e9;
+  limits.rates.read = limits.rates.write = TransferRate(1e9);
   const StepPlan plan = strategy_named("capuchin").plan(tape, limits);
   EXPECT_FALSE(plan.replays.empty());
   EXPECT_GT(plan.swaps.estimate.read_pages, 0U);
@@ -407,7 +407,7 @@ TEST(Karma, KeepsTheLastBlocksAndRecomputesAmongSwappedOnes) {
   const StepTape tape =
       layer_chain(std::vector<ChainLayer>(16, {.output = 2, .inside = 6, .forward = 300}));
   SwapLimits limits = limits_for(live_peak(tape) / 2);
-  limits.rates.read_bytes_per_second = limits.rates.write_bytes_per_second = 1.5e10;
+  limits.rates.read = limits.rates.write = TransferRate(1.5e10);
   limits.rates.duplex_share = 1.0;
   const StepPlan plan = strategy_named("karma").plan(tape, limits);
   EXPECT_FALSE(plan.replays.empty());

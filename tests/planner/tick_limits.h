@@ -10,8 +10,8 @@ namespace spillway::planner {
 inline SwapLimits tick_limits(std::uint32_t budget_pages, bool is_duplex) {
   SwapLimits limits;
   limits.budget_pages = budget_pages;
-  limits.rates.write_bytes_per_second = limits.rates.read_bytes_per_second =
-      1e3 * static_cast<double>(limits.page_size.count());
+  limits.rates.write = limits.rates.read =
+      TransferRate(1e3 * static_cast<double>(limits.page_size.count()));
   limits.rates.duplex_share = is_duplex ? 1.0 : 0.5;
   limits.rates.interference_seconds_per_byte = 0.0;
   return limits;

@@ -27,8 +27,8 @@ constexpr std::uint32_t kUnlimited = 1U << 30;
 SwapLimits tiers(std::uint32_t budget_pages, std::uint32_t near_pages, double disk_pages) {
   SwapLimits limits = tick_limits(budget_pages, true);
   limits.far = {limits.rates, near_pages};
-  limits.far->rates.write_bytes_per_second *= disk_pages;
-  limits.far->rates.read_bytes_per_second *= disk_pages;
+  limits.far->rates.write = limits.far->rates.write * disk_pages;
+  limits.far->rates.read = limits.far->rates.read * disk_pages;
   limits.far->rates.duplex_share = 0.5;
   return limits;
 }
@@ -363,7 +363,7 @@ TEST(Tiers, AreNoFasterThanTheBoundWhateverGoesWhere) {
 
 TEST(Tiers, RefuseSenselessRates) {
   SwapLimits limits = tiers(8, 4, 0.5);
-  limits.far->rates.read_bytes_per_second = 0.0;
+  limits.far->rates.read = TransferRate(0.0);
   EXPECT_THROW(plan_step(two_values(), limits), ConfigError);
   limits = tiers(8, 4, 0.5);
   limits.far->rates.duplex_share = 2.0;

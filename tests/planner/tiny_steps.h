@@ -23,8 +23,8 @@ inline SwapLimits tiny_limits(std::uint32_t budget_pages, std::uint64_t seed) {
   SwapLimits limits;
   limits.budget_pages = budget_pages;
   limits.refinement_ops = 3000;
-  limits.rates.read_bytes_per_second = seed % 2 == 0 ? 1e9 : 4e9;
-  limits.rates.write_bytes_per_second = seed % 3 == 0 ? 1e9 : 3e9;
+  limits.rates.read = TransferRate(seed % 2 == 0 ? 1e9 : 4e9);
+  limits.rates.write = TransferRate(seed % 3 == 0 ? 1e9 : 3e9);
   limits.rates.interference_seconds_per_byte = 0.0;
   limits.rates.duplex_share = seed % 5 == 0 ? 1.0 : 0.5;
   return limits;

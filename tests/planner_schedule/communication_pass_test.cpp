@@ -105,7 +105,7 @@ TEST(WithCommunication, OverlapsThePairReductionsOfGems) {
     const Schedule plain = gems(6, 1, replicas);
     ScheduleCosts costs = even_costs(plain, 1.0, 1.0, 1.0);
     for (StageCosts& stage : costs.stages) stage.gradients = 100_B;
-    costs.reduce.bytes_per_second = 100.0;  // 1 s for a pair, half of a backward.
+    costs.reduce.rate = TransferRate(100.0);  // 1 s for a pair, half of a backward.
     const double end = time_schedule(plain, costs).step_seconds;
     const Schedule overlapped = *with_communication(plain, costs);
     EXPECT_NEAR(time_schedule(overlapped, costs).step_seconds, end + 1.0, 1e-9) << replicas;

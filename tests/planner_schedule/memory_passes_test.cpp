@@ -28,7 +28,7 @@ ScheduleCosts costs_of(const Schedule& schedule, double copy_seconds) {
     stage.stash = 1000_B;
     stage.weights = 400_B;
   }
-  costs.host.bytes_per_second = 1000.0 / copy_seconds;
+  costs.host.rate = TransferRate(1000.0 / copy_seconds);
   return costs;
 }
 

@@ -76,7 +76,7 @@ Measured measured(const Column& column, double sequence) {
       {.ranks = kGpus, .micro_batches = kMicroBatches, .stages_per_rank = column.stages_per_rank});
   const StageCosts layer = layer_costs(sequence);
   ScheduleCosts costs;
-  costs.host.bytes_per_second = kWayToHost;
+  costs.host.rate = TransferRate(kWayToHost);
   const std::uint32_t layers = 40 / stages;
   for (std::uint32_t stage = 0; stage < stages; ++stage) {
     StageCosts& each = costs.stages.emplace_back(layer);

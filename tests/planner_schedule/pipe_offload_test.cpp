@@ -130,7 +130,7 @@ TEST(WithOffloadedStages, MakesListsWithoutFaults) {
           *with_communication(generator.generate({.ranks = 4, .micro_batches = 8}));
       ScheduleCosts costs = even_costs(plain, 1.0, 1.0, 1.0);
       for (StageCosts& stage : costs.stages) stage.stash = 1000_B;
-      costs.host = {0.01, 2000.0};
+      costs.host = {0.01, TransferRate(2000.0)};
       const Schedule offloaded = with_offloaded_stages(plain, costs, stages);
       const auto fault = first_fault(offloaded);
       EXPECT_FALSE(fault) << generator.name << ": " << to_string(*fault);
@@ -146,7 +146,7 @@ TEST(WithOffloadedStages, LeavesAloneWhatCouldNotBeAwayInTime) {
   ScheduleCosts costs = even_costs(plain, 1.0, 1.0, 1.0);
   EXPECT_EQ(with_offloaded_stages(plain, costs, 2).ranks, plain.ranks);  // Nothing to move.
   for (StageCosts& stage : costs.stages) stage.stash = 1000_B;
-  costs.host.bytes_per_second = 1.0;
+  costs.host.rate = TransferRate(1.0);
   EXPECT_EQ(with_offloaded_stages(plain, costs, 2).ranks, plain.ranks);
   EXPECT_EQ(with_offloaded_stages(plain, costs, 0).ranks, plain.ranks);
 }

@@ -31,7 +31,7 @@ ScheduleCosts pair_costs(const Schedule& schedule) {
 TEST(TimeSchedule, CountsMessagesOnTheWay) {
   const Schedule schedule = generated("gpipe", 2, 1);
   ScheduleCosts costs = pair_costs(schedule);
-  costs.peer = {.latency_seconds = 0.5, .bytes_per_second = 50.0};  // 2.5 s a message.
+  costs.peer = {.latency_seconds = 0.5, .rate = TransferRate(50.0)};  // 2.5 s a message.
   const ScheduleTiming timing = time_schedule(schedule, costs);
   EXPECT_DOUBLE_EQ(timing.step_seconds, 1 + 2.5 + 1 + 2 + 2.5 + 2);
   EXPECT_DOUBLE_EQ(timing.ranks[0].exposed_communication_seconds, 2.5);
@@ -58,7 +58,7 @@ TEST(TimeSchedule, GivesStepsTheirTransientsWhileTheyRun) {
 ScheduleTiming time_with_parts(const std::string& list, std::uint64_t bytes) {
   const Schedule schedule = schedule::read_schedule_csv(list + "\n", "test");
   ScheduleCosts costs = even_costs(schedule, 1.0, 1.0, 1.0);
-  costs.host.bytes_per_second = 10.0;
+  costs.host.rate = TransferRate(10.0);
   for (StageCosts& stage : costs.stages) stage.swapped = Bytes(bytes);
   return time_schedule(schedule, costs);
 }
@@ -104,7 +104,7 @@ TEST(TimeSchedule, TakesTheSameTimeWithMessagesWrittenDown) {
 TEST(TimeSchedule, LetsMessagesOfAPairQueue) {
   const Schedule schedule = generated("gpipe", 2, 3);
   ScheduleCosts costs = pair_costs(schedule);
-  costs.peer.bytes_per_second = 25.0;  // 4 s each, one made each second.
+  costs.peer.rate = TransferRate(25.0);  // 4 s each, one made each second.
   const ScheduleTiming timing = time_schedule(schedule, costs);
   EXPECT_DOUBLE_EQ(timing.spans[1][2].start_seconds, 1 + 3 * 4);
   costs.peer = {.latency_seconds = 4.0};
@@ -114,12 +114,12 @@ TEST(TimeSchedule, LetsMessagesOfAPairQueue) {
 TEST(TimeSchedule, HidesCopiesThatFitTheWindow) {
   const Schedule schedule = listed("0F0,0SWAP_OUT0,0SWAP_IN0,0B0\n1F0,1B0\n");
   ScheduleCosts costs = pair_costs(schedule);
-  costs.host.bytes_per_second = 1000.0;  // 1 s each way, 3 s of window.
+  costs.host.rate = TransferRate(1000.0);  // 1 s each way, 3 s of window.
   ScheduleTiming timing = time_schedule(schedule, costs);
   EXPECT_DOUBLE_EQ(timing.step_seconds, 6.0);
   EXPECT_DOUBLE_EQ(timing.ranks[0].exposed_swap_seconds, 0.0);
   EXPECT_EQ(timing.ranks[0].host_traffic, 2000_B);
-  costs.host.bytes_per_second = 500.0;  // 4 s for both.
+  costs.host.rate = TransferRate(500.0);  // 4 s for both.
   timing = time_schedule(schedule, costs);
   EXPECT_DOUBLE_EQ(timing.step_seconds, 7.0);
   EXPECT_DOUBLE_EQ(timing.ranks[0].exposed_swap_seconds, 1.0);
@@ -132,7 +132,7 @@ TEST(TimeSchedule, CountsNoSwapsWhereNothingIsCopied) {
       Schedule schedule = generator.generate({.ranks = 4, .micro_batches = 8});
       if (has_messages) schedule = *with_communication(schedule);
       ScheduleCosts costs = pair_costs(schedule);
-      costs.peer = {.latency_seconds = 0.5, .bytes_per_second = 1000.0};
+      costs.peer = {.latency_seconds = 0.5, .rate = TransferRate(1000.0)};
       const ScheduleTiming timing = time_schedule(schedule, costs);
       double exposed = 0.0;
       for (const RankTiming& rank : timing.ranks) {
@@ -146,7 +146,7 @@ TEST(TimeSchedule, CountsNoSwapsWhereNothingIsCopied) {
 TEST(TimeSchedule, WaitsForRoom) {
   const Schedule schedule = listed("0F0,0SWAP_OUT0,0F1,0SWAP_OUT1,0SWAP_IN0,0B0,0SWAP_IN1,0B1\n");
   ScheduleCosts costs = pair_costs(schedule);
-  costs.host.bytes_per_second = 250.0;  // 4 s each way.
+  costs.host.rate = TransferRate(250.0);  // 4 s each way.
   ScheduleTiming timing = time_schedule(schedule, costs);
   EXPECT_DOUBLE_EQ(timing.spans[0][2].start_seconds, 1.0);
   EXPECT_EQ(timing.ranks[0].peak_memory, 2000_B + 500_B + 200_B);
@@ -181,7 +181,7 @@ TEST(TimeSchedule, KeepsPartOfAStashForTheWeightGradient) {
 TEST(TimeSchedule, RunsReductionsBesideTheBackwardOfOtherStages) {
   Schedule schedule = generated("1f1b", 2, 2);
   ScheduleCosts costs = pair_costs(schedule);
-  costs.reduce = {.latency_seconds = 0.0, .bytes_per_second = 100.0};  // 2·3/4·2 s among four.
+  costs.reduce = {.latency_seconds = 0.0, .rate = TransferRate(100.0)};  // 2·3/4·2 s among four.
   schedule = *with_communication(schedule, costs, CommunicationOptions{.data_parallel = 4});
   const ScheduleTiming timing = time_schedule(schedule, costs);
   EXPECT_DOUBLE_EQ(timing.step_seconds, 9.0 + 3.0);  // That of stage 0 is exposed.
@@ -196,14 +196,14 @@ TEST(TimeSchedule, LetsSumsPassWhatTheyShareOneAfterTheOther) {
   schedule = *with_communication(schedule, costs, CommunicationOptions{.data_parallel = 4});
   const auto step_with = [&](std::uint32_t ranks, double seconds) {
     const double bytes = 2.0 * 3 / 4 * static_cast<double>(costs.stages[0].gradients.count());
-    costs.shared_sums = {ranks, bytes / seconds};
+    costs.shared_sums = {ranks, TransferRate(bytes / seconds)};
     return time_schedule(schedule, costs).step_seconds;
   };
   EXPECT_DOUBLE_EQ(step_with(2, 1.0), 9.0 + 1.0);
   EXPECT_DOUBLE_EQ(step_with(2, 2.0), 9.0 + 2.0);
   EXPECT_DOUBLE_EQ(step_with(2, 5.0), 7.0 + 5.0 + 5.0);
   EXPECT_DOUBLE_EQ(step_with(1, 5.0), 9.0 + 5.0);
-  costs.reduce = {.latency_seconds = 0.5, .bytes_per_second = 100.0};  // 3 s, and 6 · 0.5 s.
+  costs.reduce = {.latency_seconds = 0.5, .rate = TransferRate(100.0)};  // 3 s, and 6 · 0.5 s.
   EXPECT_DOUBLE_EQ(step_with(2, 1.0), 9.0 + 3.0 + 3.0);
   EXPECT_DOUBLE_EQ(step_with(2, 5.0), 7.0 + 5.0 + 5.0 + 3.0);
 }
@@ -224,7 +224,7 @@ TEST(TimeSchedule, EndsReceivesOfParametersWhenTheyArrive) {
   const Schedule schedule =
       *with_communication(gems(2, 1, 2), CommunicationOptions{.copy_rule = CopyRule::kSingleOwner});
   ScheduleCosts costs = pair_costs(schedule);
-  costs.peer.bytes_per_second = 100.0;
+  costs.peer.rate = TransferRate(100.0);
   const auto spans = time_schedule(schedule, costs).spans;
   std::size_t receives = 0;
   for (std::size_t rank = 0; rank < 2; ++rank)
@@ -246,7 +246,7 @@ TEST(TimeSchedule, EndsReceivesOfParametersWhenTheyArrive) {
 TEST(TimeSchedule, GivesAReductionTheSameSpanOnAllItsRanks) {
   const Schedule schedule = *with_communication(gems(4, 1, 2));
   ScheduleCosts costs = pair_costs(schedule);
-  costs.reduce.bytes_per_second = 100.0;  // 200 bytes among two: 2 s.
+  costs.reduce.rate = TransferRate(100.0);  // 200 bytes among two: 2 s.
   const ScheduleTiming timing = time_schedule(schedule, costs);
   std::vector<std::vector<ActionSpan>> by_stage(4);
   for (std::size_t rank = 0; rank < 4; ++rank)
@@ -299,11 +299,11 @@ TEST(TimeSchedule, RefusesCostsWithoutSense) {
   refuses([](ScheduleCosts& costs) {
     costs.stages[1].step_seconds = std::numeric_limits<double>::quiet_NaN();
   });
-  refuses([](ScheduleCosts& costs) { costs.peer.bytes_per_second = 0; });
+  refuses([](ScheduleCosts& costs) { costs.peer.rate = TransferRate(0); });
   refuses([](ScheduleCosts& costs) { costs.host.latency_seconds = -1; });
   refuses([](ScheduleCosts& costs) { costs.shares.input = 1.5; });
   refuses([](ScheduleCosts& costs) { costs.shared_sums.ranks = 0; });
-  refuses([](ScheduleCosts& costs) { costs.shared_sums.bytes_per_second = -1; });
+  refuses([](ScheduleCosts& costs) { costs.shared_sums.rate = TransferRate(-1); });
 }
 
 }  // namespace

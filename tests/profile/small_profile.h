@@ -41,8 +41,8 @@ inline StepProfile small_profile() {
   profile.bytes_of_value = {Bytes(8192), Bytes(1), Bytes(12288), Bytes(4000), Bytes(4096)};
   profile.program_needs = ProgramNeeds{Bytes(7654321), {"aten::_to_copy", "float[1, 181]"}, true};
   profile.hidden_dependences = std::vector<HiddenDependence>{{0, 1}, {0, 2}};
-  profile.rates = TransferRates{.write_bytes_per_second = 1.1e9,
-                                .read_bytes_per_second = 1e10 / 3,
+  profile.rates = TransferRates{.write = TransferRate(1.1e9),
+                                .read = TransferRate(1e10 / 3),
                                 .duplex_share = 1.0 / 3,
                                 .write_fixed_seconds = 1e-300,
                                 .read_fixed_seconds = 0.0,

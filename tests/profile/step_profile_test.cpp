@@ -70,7 +70,7 @@ TEST(StepProfile, ComesBackWithItsDeviceAndDisks) {
   StepProfile profile = small_profile();
   profile.origin.device = "cuda:0";
   profile.origin.clock = kDeviceEvents;
-  profile.disks = {{.write_bytes_per_second = 3e9}, 512};
+  profile.disks = {{.write = TransferRate(3e9)}, 512};
   const std::string text = to_text(profile);
   expect_equal(parse_profile(text, "step.json"), profile);
   expect_refused(with(text, R"("host_pages": 512)", R"("host_pages": -1)"), "disks.host_pages");
@@ -286,7 +286,7 @@ TEST(CheckProfile, NamesTheContradiction) {
       "more than 30 years");
   expect_contradiction([](auto& p) { p.tape.ops[0].inside_peak_pages = 0xffffffff; },
                        "more than can be planned for");
-  expect_contradiction([](auto& p) { p.rates->read_bytes_per_second = 0.0; },
+  expect_contradiction([](auto& p) { p.rates->read = TransferRate(0.0); },
                        "read_bytes_per_second is 0 bytes/s, not from 0.0001 to 1000 GB/s");
   expect_contradiction(
       [](auto& p) {

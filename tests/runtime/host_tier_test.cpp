@@ -9,9 +9,9 @@ namespace {
 
 topology::LinkRate link() {
   topology::LinkRate link;
-  link.out_bytes_per_second = 5e10;
-  link.in_bytes_per_second = 3e10;
-  link.both_bytes_per_second = 6e10;
+  link.out = TransferRate(5e10);
+  link.in = TransferRate(3e10);
+  link.both = TransferRate(6e10);
   link.in_fixed_seconds = 1e-5;
   return link;
 }
@@ -20,8 +20,8 @@ TEST(TierRates, OfAMeasuredLinkAreItsOwn) {
   device::ShadowDevice gpu({device::DeviceKind::kCuda, 0});
   const topology::LinkRate measured = link();
   const TierRates tiers = tier_rates(4_MiB, 2_MiB, {}, &gpu, &measured);
-  EXPECT_EQ(tiers.rates.write_bytes_per_second, 5e10);
-  EXPECT_EQ(tiers.rates.read_bytes_per_second, 3e10);
+  EXPECT_EQ(tiers.rates.write.bytes_per_second(), 5e10);
+  EXPECT_EQ(tiers.rates.read.bytes_per_second(), 3e10);
   EXPECT_EQ(tiers.rates.duplex_share, 0.75);
   EXPECT_EQ(tiers.rates.read_fixed_seconds, 1e-5);
   EXPECT_EQ(tiers.rates.interference_seconds_per_byte, 0.0);

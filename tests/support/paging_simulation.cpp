@@ -21,8 +21,8 @@ constexpr double kForever = std::numeric_limits<double>::infinity();
 StepLearner::Options learner_options(const PagingSimulation::Options& options) {
   StepLearner::Options learner;
   learner.budget_pages = options.budget_pages;
-  learner.rates.write_bytes_per_second = options.write_pages_per_second * kPageBytes;
-  learner.rates.read_bytes_per_second = options.read_pages_per_second * kPageBytes;
+  learner.rates.write = TransferRate(options.write_pages_per_second * kPageBytes);
+  learner.rates.read = TransferRate(options.read_pages_per_second * kPageBytes);
   return learner;
 }
 

@@ -89,7 +89,7 @@ TEST(SurveyLinks, FindTheFiguresOfTheNetwork) {
   for (std::size_t i = 0; i < links.size(); ++i) {
     EXPECT_EQ(RankPair(links[i].from, links[i].to), pairs[i]);
     EXPECT_THAT(links[i].latency_seconds, DoubleNear(10e-6, 0.1e-6));
-    EXPECT_THAT(links[i].bytes_per_second, DoubleNear(1e9, 1e7));
+    EXPECT_THAT(links[i].rate.bytes_per_second(), DoubleNear(1e9, 1e7));
     const double truth = spillway::seconds(ahead[links[i].to] - ahead[links[i].from]);
     EXPECT_THAT(links[i].clock_offset_seconds, DoubleNear(truth, 1e-6));
     EXPECT_THAT(links[i].clock_error_seconds, DoubleNear(10e-6, 0.1e-6));
@@ -118,7 +118,7 @@ TEST(SurveyLinks, SendLessOverASlowLink) {
   ranks.run([&](Transport& transport) {
     const auto links = survey_links(transport, {"a", "b"}, {ranks.clock(), ranks.clock()});
     if (transport.rank() != Rank(0)) return;
-    rate = links.at(0).bytes_per_second;
+    rate = links.at(0).rate.bytes_per_second();
     end = ranks.clock().now().time_since_epoch();
   });
   EXPECT_THAT(rate, DoubleNear(1e7, 1e5));

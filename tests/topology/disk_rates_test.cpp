@@ -23,10 +23,11 @@ DiskRate rate_of(const std::string& directory, double read) {
   rate.device = "nvme0n1";
   rate.mount_point = "/scratch";
   rate.measured_at = "2026-11-21T10:00:00Z";
-  rate.read_bytes_per_second = read;
-  rate.write_bytes_per_second = 2.5e9;
-  rate.both_bytes_per_second = 4e9;
-  rate.samples = {{Load::kBoth, 2_MiB, 16, 2e9, 2e9}, {Load::kRead, 1_MiB, 4, 3e9, 0}};
+  rate.read = TransferRate(read);
+  rate.write = TransferRate(2.5e9);
+  rate.both = TransferRate(4e9);
+  rate.samples = {{Load::kBoth, 2_MiB, 16, TransferRate(2e9), TransferRate(2e9)},
+                  {Load::kRead, 1_MiB, 4, TransferRate(3e9), TransferRate()}};
   return rate;
 }
 
@@ -50,7 +51,7 @@ TEST(DiskRates, ComeBackFromTheirFile) {
   const DiskRate& rate = loaded.all()[0];
   EXPECT_EQ(rate.directory, "/scratch/a");
   EXPECT_EQ(rate.measured_at, "2026-11-21T10:00:00Z");
-  EXPECT_EQ(rate.both_bytes_per_second, 4e9);
+  EXPECT_EQ(rate.both.bytes_per_second(), 4e9);
   ASSERT_EQ(rate.samples.size(), 2u);
   EXPECT_EQ(rate.samples[0].load, Load::kBoth);
   EXPECT_EQ(rate.samples[0].block, 2_MiB);
@@ -66,7 +67,7 @@ TEST(DiskRates, KeepWhatTransfersCostWhereItWasMeasured) {
   rate.write_fixed_seconds = 2e-4;
   rate.read_fixed_seconds = 0.0;
   rate.interference_seconds_per_byte = 7e-11;
-  rate.checksum_bytes_per_second = 9e9;
+  rate.checksum = TransferRate(9e9);
   rates.record(rate);
   rates.save(path);
   const DiskRates loaded = DiskRates::load(path);
@@ -75,7 +76,7 @@ TEST(DiskRates, KeepWhatTransfersCostWhereItWasMeasured) {
   EXPECT_EQ(loaded.all()[1].write_fixed_seconds, 2e-4);
   EXPECT_EQ(loaded.all()[1].read_fixed_seconds, 0.0);
   EXPECT_EQ(loaded.all()[1].interference_seconds_per_byte, 7e-11);
-  EXPECT_EQ(loaded.all()[1].checksum_bytes_per_second, 9e9);
+  EXPECT_EQ(loaded.all()[1].checksum, TransferRate(9e9));
   rate.interference_seconds_per_byte = 7e-5;  // Somebody thought of microseconds.
   rates.record(rate);
   rates.save(path);
@@ -87,12 +88,13 @@ LinkRate link_of(const std::string& name, double out) {
   link.name = name;
   link.device = "cuda:0";
   link.measured_at = "2026-11-27T10:00:00Z";
-  link.out_bytes_per_second = out;
-  link.in_bytes_per_second = 5e10;
-  link.both_bytes_per_second = 9e10;
+  link.out = TransferRate(out);
+  link.in = TransferRate(5e10);
+  link.both = TransferRate(9e10);
   link.in_fixed_seconds = 1e-5;
   link.interference_seconds_per_byte = 0.0;
-  link.samples = {{2_MiB, 16, false, out, 5e10, 9e10}, {2_MiB, 16, true, 4e10, 4e10, 8e10}};
+  link.samples = {{2_MiB, 16, false, link.out, link.in, link.both},
+                  {2_MiB, 16, true, TransferRate(4e10), TransferRate(4e10), TransferRate(8e10)}};
   link.mapping = {{32_MiB, "copies", 1e-3, 2e-5}};
   link.pinning = {{1_GiB, 0.2}};
   return link;
@@ -136,7 +138,7 @@ TEST(DiskRates, ReplaceWhatWasKnownOfADirectory) {
   rates.record(rate_of("/fast", 7e9));
   rates.record(rate_of("/scratch", 2e9));
   ASSERT_EQ(rates.all().size(), 2u);
-  EXPECT_EQ(rates.find("/scratch", "")->read_bytes_per_second, 2e9);
+  EXPECT_EQ(rates.find("/scratch", "")->read.bytes_per_second(), 2e9);
 }
 
 TEST(DiskRates, ServeOtherDirectoriesOfTheSameMount) {
@@ -211,7 +213,7 @@ TEST(DiskRates, SurviveDamage) {
     try {
       const DiskRates read = DiskRates::load(tree.root() + "/disks.json");
       for (const DiskRate& rate : read.all())
-        ASSERT_TRUE(rate.read_bytes_per_second >= 0.0 && rate.read_bytes_per_second <= 1e12);
+        ASSERT_TRUE(rate.read.bytes_per_second() >= 0.0 && rate.read.bytes_per_second() <= 1e12);
     } catch (const ConfigError& error) {
       ++refused;
       ASSERT_THAT(error.what(), StartsWith("not a usable file of disk rates: "));
@@ -263,7 +265,7 @@ TEST(DiskRates, RefuseRatesThatAreNoNumbers) {
   }
   tree.write("/disks.json", R"({"format": "spillway disk rates", "version": 1,
     "disks": [{"directory": "/a", "read_bytes_per_second": 2e9, "samples": []}]})");
-  EXPECT_EQ(DiskRates::load(path).all()[0].write_bytes_per_second, 0.0) << "not measured";
+  EXPECT_EQ(DiskRates::load(path).all()[0].write.bytes_per_second(), 0.0) << "not measured";
 }
 
 TEST(DiskRates, SayWhyTheyCannotBeSaved) {

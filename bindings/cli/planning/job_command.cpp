@@ -52,8 +52,8 @@ JobRequest request_of(const JobOptions& options, const SwapRates& swaps,
   request.batch = options.batch.value_or(options.micro_batches.value_or(request.ranks));
   request.micro_batches = options.micro_batches.value_or(is_open ? 0 : request.batch);
   if (options.cluster.empty()) {
-    request.swap_bytes_per_second = swaps.host;
-    if (options.rates.host_memory && swaps.host == 0.0)
+    request.swap_rate = swaps.host;
+    if (options.rates.host_memory && swaps.host.is_none())
       throw ConfigError("--host-memory {} is for what is swapped, and no link to the host is named "
                         "(add --link-out and --link-in)",
                         as_option(*options.rates.host_memory));
@@ -85,7 +85,7 @@ int compare_jobs(const JobOptions& options, JobRequest request,
 
 /// On the machine, where one is named. What the hosts have no room for goes to disks, where some
 /// are named.
-void search(const JobOptions& options, double disk, const std::optional<Cluster>& cluster,
+void search(const JobOptions& options, TransferRate disk, const std::optional<Cluster>& cluster,
             FoundJob& job) {
   ProgressLine progress;
   const planner::ShowChoice show = [&](const planner::JobChoice& choice) {
@@ -112,14 +112,14 @@ void search(const JobOptions& options, double disk, const std::optional<Cluster>
   if (!options.rates.host_memory && options.rates.has_measured_disks())
     job.swap_target = planner::SwapTarget::kDisk;
   // Hosts with room for all are quicker than the disks behind them.
-  const bool may_go_on = disk > 0.0 && job.request.host_memory != planner::kNoLimit;
+  const bool may_go_on = !disk.is_none() && job.request.host_memory != planner::kNoLimit;
   planner::OrRefusal<planner::JobSearch> on_hosts = planner::search_job(job.request, show);
   const bool has_plan = static_cast<bool>(on_hosts);
   if (has_plan) job.search = std::move(*on_hosts);
   if (has_plan && !may_go_on) return;
-  if (!has_plan && disk == 0.0) raise(on_hosts.refusal());
+  if (!has_plan && disk.is_none()) raise(on_hosts.refusal());
   JobRequest behind = job.request;
-  behind.swap_bytes_per_second = disk;
+  behind.swap_rate = disk;
   behind.host_memory = planner::kNoLimit;
   planner::OrRefusal<planner::JobSearch> on_disks = planner::search_job(behind, show);
   if (!on_disks && !has_plan) raise(on_disks.refusal());
@@ -146,7 +146,7 @@ int plan_job(const JobOptions& options, std::ostream& out, const Clock& clock) {
   if (!options.picture.empty()) check_picture_path(options.picture);
   check_outputs(read, {{"--out", options.out}, {"--picture", options.picture}});
   FoundJob job;
-  job.path = options.profile;
+  job.options = options;
   const profile::StepProfile profile = load_step(options.profile).profile;
   const SwapRates swaps = options.cluster.empty()
                               ? swap_rates(options.rates, sharers_of_disks(options), profile)

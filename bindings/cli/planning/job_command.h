@@ -8,6 +8,7 @@
 #include "planning/planning_rates.h"
 #include "spillway/base/clock.h"
 #include "spillway/planner/job/job_request.h"
+#include "spillway/runtime/settings/settings.h"
 
 namespace spillway::cli {
 
@@ -20,6 +21,7 @@ enum class BranchOrder : std::uint8_t {
 
 /// Options of `plan-job`.
 struct JobOptions {
+  runtime::NamedTexts asked{};  ///< All but those of the output, as they were written: for reports.
   std::string profile;          ///< Of one micro-batch.
   planner::JobRequest request;  ///< What options say of it; the rest comes of the profile.
   std::optional<std::uint32_t> micro_batches;

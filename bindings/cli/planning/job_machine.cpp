@@ -13,8 +13,8 @@ using planner::Cluster;
 namespace {
 
 /// While both directions are busy.
-double slower_way(const profile::TransferRates& rates) {
-  return std::min(rates.write_bytes_per_second, rates.read_bytes_per_second) * rates.duplex_share;
+TransferRate slower_way(const profile::TransferRates& rates) {
+  return std::min(rates.write, rates.read) * rates.duplex_share;
 }
 
 /// What an option leaves of something that each device or node has.
@@ -29,12 +29,13 @@ void slow_down_link(const RateOptions& options, const profile::StepProfile& prof
                     Cluster& cluster) {
   const RateOptions link{
       .link_out = options.link_out, .link_in = options.link_in, .duplex = options.duplex};
-  const double rate = slower_way(choose_rates(link, profile).rates);
-  double& has = cluster.node.pcie.bytes_per_second;
+  const TransferRate rate = slower_way(choose_rates(link, profile).rates);
+  TransferRate& has = cluster.node.pcie.rate;
   if (rate > has)
     throw ConfigError("--link-out {} and --link-in {} are more than a device of {} has to its "
                       "host: {} (leave them out, or give less)",
-                      *options.link_out / 1e9, *options.link_in / 1e9, cluster.name, gb_per_s(has));
+                      options.link_out->bytes_per_second() / 1e9,
+                      options.link_in->bytes_per_second() / 1e9, cluster.name, has);
   has = rate;
 }
 
@@ -43,8 +44,8 @@ void take_measured_disks(const RateOptions& options, const profile::StepProfile&
   const RateOptions disks{.rates = options.rates, .nvme = options.nvme};
   const profile::TransferRates rates = choose_rates(disks, profile).rates;
   cluster.node.disks = 1;
-  cluster.node.disk_write_bytes_per_second = rates.write_bytes_per_second;
-  cluster.node.disk_read_bytes_per_second = rates.read_bytes_per_second;
+  cluster.node.disk_write_rate = rates.write;
+  cluster.node.disk_read_rate = rates.read;
 }
 
 }  // namespace
@@ -54,13 +55,13 @@ SwapRates swap_rates(const RateOptions& options, std::uint32_t sharers,
   const bool names_disks = options.has_measured_disks() || options.disk_out.has_value();
   if (options.host_memory && names_disks) {
     const ChosenRates chosen = choose_rates(options, profile);
-    const double host = slower_way(chosen.rates);
+    const TransferRate host = slower_way(chosen.rates);
     return {host, std::min(host, slower_way(chosen.far->rates) / sharers)};
   }
   if (!options.link_out && !names_disks) return {};
   RateOptions link = options;
   link.host_memory.reset();
-  return {slower_way(choose_rates(link, profile).rates) / (names_disks ? sharers : 1), 0.0};
+  return {slower_way(choose_rates(link, profile).rates) / (names_disks ? sharers : 1), {}};
 }
 
 Cluster machine_for(const JobOptions& options, const profile::StepProfile& profile) {

@@ -7,10 +7,10 @@
 
 namespace spillway::cli {
 
-/// What a rank moves each way while it moves both, in bytes per second; 0: nowhere.
+/// What a rank moves each way while it moves both; none: nowhere.
 struct SwapRates {
-  double host = 0.0;
-  double disk = 0.0;  ///< Behind the host's memory, where that has an end and disks are named.
+  TransferRate host;
+  TransferRate disk;  ///< Behind the host's memory, where that has an end and disks are named.
 };
 
 /// Of the options about a link, disks, which so many ranks share, and the memory between them.

@@ -150,7 +150,7 @@ void add_work_options(CommandLine& line, JobOptions& options) {
   line.add_reader(
       "--schedule", "NAME|auto", schedule_help(),
       [&request](const std::string& text) { take_schedule(text, request); },
-      names_of(planner::schedule_generators()));
+      planner::schedule_beginnings());
   line.begin_group("Cuts");
   add_schedules(line);
   add_partitioner(line, request.partitioner);
@@ -175,7 +175,7 @@ CommandLine plan_job_line(JobOptions& options) {
            "Machine to plan for, as a description or the name of a bundled one; it sets device "
            "memory, links and disks. Other options may only lower these limits; --host-memory is "
            "then per node");
-  line.add("--link", options.request.link.bytes_per_second, rates(),
+  line.add("--link", options.request.link.rate, rates(),
            "Bandwidth between any two devices, in each direction [messages take no time]");
   line.add("--ranks-per-host", options.ranks_per_host, counts_of_job(),
            "Neighbouring ranks that share the disks of a host");
@@ -183,7 +183,7 @@ CommandLine plan_job_line(JobOptions& options) {
                    "Bandwidth of each device to its host, for swaps [nothing is swapped]",
                    "Host memory of each rank for swapped data; the rest goes on to disks, whose "
                    "bandwidths are those of --rates or of --disk-out and --disk-in [no limit]");
-  line.begin_group("Output");
+  line.begin_group(kOutput);
   line.add_flag("--compare", options.compare,
                 "Print one table of all schedules, on one pipeline or as many as --replicas says, "
                 "and of all partitioners with the best schedules; with --cluster each row as it "

@@ -7,6 +7,7 @@
 #include "planning/machine_names.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/planner/machine/machine_share.h"
 
 namespace spillway::cli {
@@ -90,6 +91,16 @@ std::string memory_reduction_text(const JobPlan& plan) {
   return message("{} whole stashes are swapped in idle time, {} are recomputed", swaps, recomputed);
 }
 
+/// The words on the command line that a plan depends on; nothing for callers without one.
+std::string asked_text(const runtime::NamedTexts& asked) {
+  std::string words;
+  for (const auto& [name, value] : asked) {
+    words += (words.empty() ? "" : " ") + name;
+    if (!value.empty()) (words += ' ') += shell_word(value);
+  }
+  return words.empty() ? words : line("asked", words);
+}
+
 ordered_json hosts_json(const FoundJob& job) {
   ordered_json json = {
       {"ranks_per_host", job.ranks_per_host},
@@ -127,7 +138,8 @@ std::string job_text(const FoundJob& job) {
   const planner::Partitioner& partitioner = planner::partitioner_named(plan.partitioner);
   const planner::ScheduleGenerator& generator = planner::schedule_generator_named(plan.schedule);
   const std::string machine = job.machine ? job.machine->cluster.name : "";
-  std::string text = request_text(job.request, job.path, links_text(job.request, machine));
+  std::string text = asked_text(job.options.asked);
+  text += request_text(job.request, job.options.profile, links_text(job.request, machine));
   const bool is_whole = plan.data_parallel > 1 && plan.ranks == plan.data_parallel;
   text += line("schedule",
                message("{} ({}) on {} of {}{}", planner::schedule_text(plan.schedule, plan.variant),
@@ -209,7 +221,9 @@ ordered_json job_json(const FoundJob& job) {
   json["attempts"] = table_json(attempt_columns(job.search.attempts), job.search.attempts.size());
   json["pruned"] = job.search.pruned;
   json["skipped"] = job.search.skipped;
-  json["model"] = {{"path", job.path},
+  json["options"] = ordered_json::object();
+  for (const auto& [name, value] : job.options.asked) json["options"][name] = value;
+  json["model"] = {{"path", job.options.profile},
                    {"layers", job.request.chain.layers.size()},
                    {"micro_batch_seconds", work_of(job.request.chain)},
                    {"update_seconds", job.request.update_seconds},

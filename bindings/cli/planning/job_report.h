@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "planning/job_command.h"
 #include "planning/machine_report.h"
 #include "spillway/planner/job/job_file.h"
 #include "spillway/planner/job/job_search.h"
@@ -11,8 +12,8 @@ namespace spillway::cli {
 
 /// A plan for many ranks as it was found.
 struct FoundJob {
-  std::string path;  ///< Path of the profile.
-  planner::JobRequest request;
+  JobOptions options;           ///< As they were given.
+  planner::JobRequest request;  ///< What came of them, of the profile and of the machine.
   planner::JobSearch search;
   double search_seconds = 0.0;
   planner::SwapTarget swap_target = planner::SwapTarget::kHost;

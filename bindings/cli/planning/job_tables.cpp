@@ -83,15 +83,14 @@ std::string request_text(const JobRequest& request, const std::string& path,
 }
 
 std::string links_text(const JobRequest& request, const std::string& machine) {
-  const bool is_free = std::isinf(request.link.bytes_per_second);
-  const std::string peer = is_free
+  const std::string peer = request.link.rate.is_unlimited()
                                ? "messages between ranks take no time" +
                                      std::string(machine.empty() ? " (--link names a rate)" : "")
-                               : gb_per_s(request.link.bytes_per_second) + " between ranks";
+                               : to_string(request.link.rate) + " between ranks";
   const std::string host =
-      request.swap_bytes_per_second > 0.0
-          ? gb_per_s(request.swap_bytes_per_second) + " to each host, either way"
-          : std::string("nothing is swapped (--link-out and --link-in name a link to the host)");
+      request.swap_rate.is_none()
+          ? std::string("nothing is swapped (--link-out and --link-in name a link to the host)")
+          : to_string(request.swap_rate) + " to each host, either way";
   return machine.empty() ? message("{}; {}", peer, host)
                          : message("{}; {}: what {} leaves a rank", peer, host, machine);
 }

@@ -27,6 +27,7 @@ int carried_out(const Words& words) {
   Options options;
   CommandLine line = kLineOf(options);
   if (!line.parse(words)) return kDone;
+  if constexpr (requires { options.asked; }) options.asked = line.given_outside(kOutput);
   if constexpr (std::is_invocable_v<decltype(kCarryOut), Options&, std::ostream&>)
     return kCarryOut(options, std::cout);
   else

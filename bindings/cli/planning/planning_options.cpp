@@ -202,7 +202,7 @@ CommandLine plan_line(PlanOptions& options) {
                 "Plan for several budgets, from the smallest possible one to the step's peak need");
   line.add("--points", options.points, counts(2, 1000), "Number of budgets of --frontier [9]");
   add_rates_of_device(line, options.common.rates);
-  line.begin_group("Output");
+  line.begin_group(kOutput);
   line.add_text("--out", options.out, "FILE",
                 "File for the plan, which `simulate --plan` and `run --plan` read");
   line.add_text("--picture", options.picture, "FILE",

@@ -23,6 +23,8 @@ CommandLine costs_line(CostOptions& options);
 inline constexpr const char* kOptionsOfSteps = "With a profile of one device";
 inline constexpr const char* kOptionsOfJobs = "With a plan for many ranks";
 inline constexpr const char* kLinksAndDisks = "Links and disks";
+/// Heading of those that say what to do with a plan, not what it is to be.
+inline constexpr const char* kOutput = "Output";
 
 /// Help of --json.
 inline constexpr const char* kKeysOfJson =

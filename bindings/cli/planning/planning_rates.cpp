@@ -23,8 +23,8 @@ namespace {
 
 ChosenRates given_rates(const RateOptions& options) {
   TransferRates rates;
-  rates.write_bytes_per_second = *options.link_out;
-  rates.read_bytes_per_second = *options.link_in;
+  rates.write = *options.link_out;
+  rates.read = *options.link_in;
   // A link of its own beside the processors' memory: both directions at once, nobody slowed down.
   rates.duplex_share = options.duplex.value_or(1.0);
   rates.interference_seconds_per_byte = 0.0;
@@ -95,8 +95,8 @@ ChosenRates measured_rates(const RateOptions& options, const profile::StepProfil
     if (place.measured->directory != name)
       source += message(" (measured in {})", place.measured->directory);
   }
-  const auto write = places.write_bytes_per_second();
-  const auto read = places.read_bytes_per_second();
+  const auto write = places.write_rate();
+  const auto read = places.read_rate();
   if (!write || !read)
     throw ConfigError("{} lacks the rate for {} of{} (measure again with: spillway bench-io "
                       "--rates {} DIR)",
@@ -146,7 +146,7 @@ void refuse_half_tiers(const RateOptions& options) {
     if (has_link && has_file)
       throw ConfigError("--link-out {} and {} both say what transfers take: leave one out, or put "
                         "disks behind a link with --host-memory SIZE",
-                        *options.link_out / 1e9,
+                        options.link_out->bytes_per_second() / 1e9,
                         options.rates.empty() ? "--nvme" : "--rates " + options.rates);
     return;
   }
@@ -179,8 +179,8 @@ DisksBehind disks_behind(const RateOptions& options, const profile::StepProfile&
   disks.host_memory = host_memory_in(options, profile);
   ChosenRates chosen{{}, "given"};
   if (options.disk_out) {
-    chosen.rates.write_bytes_per_second = *options.disk_out;
-    chosen.rates.read_bytes_per_second = *options.disk_in;
+    chosen.rates.write = *options.disk_out;
+    chosen.rates.read = *options.disk_in;
   } else {
     chosen = measured_rates(options, profile);
   }
@@ -192,15 +192,14 @@ DisksBehind disks_behind(const RateOptions& options, const profile::StepProfile&
 
 /// A run that has not moved anything that way, on a disk that nobody measured, records what plans
 /// begin with.
-bool is_guess(const TransferRates& rates, double TransferRates::*field) {
+bool is_guess(const TransferRates& rates, TransferRate TransferRates::*field) {
   constexpr double kRounding = 1e-6;  // Of a mean of the guess and nothing.
-  const double guess = TransferRates{}.*field;
-  return std::abs(rates.*field - guess) <= kRounding * guess;
+  return std::abs(rates.*field / (TransferRates{}.*field) - 1.0) <= kRounding;
 }
 
 ChosenRates rates_of_profile(const TransferRates& rates) {
-  const bool guesses_write = is_guess(rates, &TransferRates::write_bytes_per_second);
-  const bool guesses_read = is_guess(rates, &TransferRates::read_bytes_per_second);
+  const bool guesses_write = is_guess(rates, &TransferRates::write);
+  const bool guesses_read = is_guess(rates, &TransferRates::read);
   if (guesses_write && guesses_read)
     return {rates, "guesses: nothing was measured where the profile was recorded; see --rates and "
                    "--link-out"};
@@ -284,8 +283,7 @@ std::optional<planner::FarTier> far_tier(const ChosenRates& rates, Bytes page_si
 namespace {
 
 std::string rates_text(const TransferRates& rates) {
-  std::string text = message("{} out, {} in", gb_per_s(rates.write_bytes_per_second),
-                             gb_per_s(rates.read_bytes_per_second));
+  std::string text = message("{} out, {} in", rates.write, rates.read);
   if (rates.duplex_share >= 1.0) return text + ", both at once";
   return text + message(", {} % of that while both run",
                         static_cast<int>(100.0 * rates.duplex_share + 0.5));

@@ -14,14 +14,14 @@ namespace spillway::cli {
 /// Options about transfers. A link has a rate in either direction, and so have disks; both
 /// directions of one are there, or none.
 struct RateOptions {
-  std::optional<double> link_out{};  ///< Bytes per second.
-  std::optional<double> link_in{};
-  std::optional<double> duplex{};      ///< In (0, 1].
-  std::string rates{};                 ///< File of `bench-io`.
-  std::vector<std::string> nvme{};     ///< Directories whose rates in that file add up.
-  std::optional<Bytes> host_memory{};  ///< Size of the tier between the link and the disks.
-  std::optional<double> disk_out{};    ///< Bytes per second, of the disks behind that tier.
-  std::optional<double> disk_in{};
+  std::optional<TransferRate> link_out{};
+  std::optional<TransferRate> link_in{};
+  std::optional<double> duplex{};          ///< In (0, 1].
+  std::string rates{};                     ///< File of `bench-io`.
+  std::vector<std::string> nvme{};         ///< Directories whose rates in that file add up.
+  std::optional<Bytes> host_memory{};      ///< Size of the tier between the link and the disks.
+  std::optional<TransferRate> disk_out{};  ///< Of the disks behind that tier.
+  std::optional<TransferRate> disk_in{};
   std::string gpu{};  ///< Whose link in the file of --rates it is; empty: the only one.
 
   bool operator==(const RateOptions&) const = default;

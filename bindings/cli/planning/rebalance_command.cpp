@@ -116,7 +116,7 @@ std::string whole_text(const RebalanceReport& report, const RebalanceChoice& cho
                              counted(choice.rounds, "round"));
   if (report.request.data_parallel > 1)
     text += message("; each of {} pipelines does the same", report.request.data_parallel);
-  if (std::isinf(report.request.link.bytes_per_second))
+  if (report.request.link.rate.is_unlimited())
     text += "; messages take no time in this plan (--link names a rate)";
   return text;
 }
@@ -268,11 +268,11 @@ void hold_limit(const char* option, const std::optional<Bytes>& said, const std:
 }
 
 /// So may a link. `is_known`: the plan has one.
-void hold_link(const char* option, double rate, bool is_known, const std::string& plan,
-               double& held) {
+void hold_link(const char* option, TransferRate rate, bool is_known, const std::string& plan,
+               TransferRate& held) {
   constexpr double kRounding = 1e-9;
-  require_same(!is_known || std::abs(rate - held) <= kRounding * held, option, gb_per_s(rate),
-               gb_per_s(held), plan);
+  require_same(!is_known || std::abs(rate / held - 1.0) <= kRounding, option, to_string(rate),
+               to_string(held), plan);
   held = rate;
 }
 
@@ -281,16 +281,16 @@ void hold_to_options(const RebalanceOptions& options, const planner::JobFile& st
   const RateOptions& rates = options.rates;
   hold_limit("--device-memory", options.device_memory, options.plan, request.device_memory);
   if (options.link)
-    hold_link("--link", *options.link, !std::isinf(request.link.bytes_per_second), options.plan,
-              request.link.bytes_per_second);
+    hold_link("--link", *options.link, !request.link.rate.is_unlimited(), options.plan,
+              request.link.rate);
   if (rates.link_out)
-    hold_link("--link-out", swap_rates(rates, 1, profile).host, request.swap_bytes_per_second > 0.0,
-              options.plan, request.swap_bytes_per_second);
+    hold_link("--link-out", swap_rates(rates, 1, profile).host, !request.swap_rate.is_none(),
+              options.plan, request.swap_rate);
   if (rates.host_memory && stored.swaps_to_disks)
     throw ConfigError(
         "--host-memory {} has no place beside {}, which swaps to disks (leave it out)",
         as_option(*rates.host_memory), options.plan);
-  if (rates.host_memory && request.swap_bytes_per_second == 0.0)
+  if (rates.host_memory && request.swap_rate.is_none())
     throw ConfigError(
         "--host-memory {} is for what is swapped, and {} has no link to the host (add "
         "--link-out and --link-in)",

@@ -17,8 +17,8 @@ struct RebalanceOptions {
   std::string profile;  ///< Newer than it.
   std::optional<std::uint32_t> steps_left;
   std::optional<Bytes> device_memory;
-  std::optional<double> link;  ///< Bytes per second between ranks.
-  RateOptions rates;           ///< Of the link to the host, and the memory behind it.
+  std::optional<TransferRate> link;  ///< Between ranks.
+  RateOptions rates;                 ///< Of the link to the host, and the memory behind it.
   std::string out;
   bool json = false;
 };

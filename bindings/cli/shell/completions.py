@@ -83,6 +83,8 @@ def zsh_value(value):
         action = "_files"
     elif value.folders:
         action = "_sequence _directories" if value.is_list else "_directories"
+    elif any(word.endswith("=") for word in value.words):
+        action = f" _spillway_names {zsh_text(' '.join(value.words), ':')}"
     else:
         action = f"({zsh_text(' '.join(value.words), ':')})" if value.words else " "
     return f"{zsh_text(value.type, ':')}:{action}"

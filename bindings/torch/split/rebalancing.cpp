@@ -23,31 +23,30 @@ transport::Tag tag_of(std::uint64_t step, bool is_decision) {
 
 /// Of a message between two ranks, by what was measured: of the first ranks of two hosts for all of
 /// these, and of neighbours for all of one host.
-double seconds_per_byte(const std::vector<transport::MeasuredLink>& links,
-                        const std::vector<std::string>& hosts, Rank a, Rank b) {
+TransferRate slowest_rate(const std::vector<transport::MeasuredLink>& links,
+                          const std::vector<std::string>& hosts, Rank a, Rank b) {
   const std::string& from = hosts[a.value()];
   const std::string& to = hosts[b.value()];
-  double slowest = 0;
+  TransferRate slowest = TransferRate::unlimited();
   for (const transport::MeasuredLink& link : links)
     if (std::minmax(hosts[link.from], hosts[link.to]) == std::minmax(from, to))
-      slowest = std::max(slowest, 1 / link.bytes_per_second);
+      slowest = std::min(slowest, link.rate);
   return slowest;
 }
 
 /// Of each border between stages, for the slowest of the ranks that compute them by turns.
-std::vector<double> link_times(transport::Transport& transport,
-                               const std::vector<std::string>& hosts,
-                               const pipeline::Placement& placement) {
+std::vector<TransferRate> link_rates(transport::Transport& transport,
+                                     const std::vector<std::string>& hosts,
+                                     const pipeline::Placement& placement) {
   const SteadyClock clock;
   const auto links = transport::survey_links(transport, hosts, {clock, clock});
-  std::vector<double> times(placement.stages() - 1, 0.0);
+  std::vector<TransferRate> rates(placement.stages() - 1, TransferRate::unlimited());
   for (std::uint32_t stage = 1; stage < placement.stages(); ++stage)
     for (std::uint32_t turn = 0; turn < placement.turns(); ++turn) {
       const Rank a = placement.rank_of(stage - 1, turn), b = placement.rank_of(stage, turn);
-      if (a != b)
-        times[stage - 1] = std::max(times[stage - 1], seconds_per_byte(links, hosts, a, b));
+      if (a != b) rates[stage - 1] = std::min(rates[stage - 1], slowest_rate(links, hosts, a, b));
     }
-  return times;
+  return rates;
 }
 
 /// On other ranks than the first one, which decide nothing: any.
@@ -68,7 +67,7 @@ pipeline::BalancerOptions options_of(transport::Transport& transport, pipeline::
   pipeline::BalancerOptions options;
   options.budgets = budgets_of_all(transport, job, runtime.budget());
   options.in_flight = std::move(in_flight);
-  options.link_seconds_per_byte = link_times(transport, hosts, placement);
+  options.link_rates = link_rates(transport, hosts, placement);
   return options;
 }
 
@@ -167,13 +166,13 @@ Rebalancing::Cuts Rebalancing::decide(std::uint64_t step, const pipeline::Owners
     if (balancer_.slowdown_of(Rank(rank)) > 1.2)
       slow += message("; rank {} takes {} longer than at first", rank,
                       percent_text(balancer_.slowdown_of(Rank(rank)) - 1.0));
-  const double link = *std::max_element(options_.link_seconds_per_byte.begin(),
-                                        options_.link_seconds_per_byte.end());
+  const TransferRate link =
+      *std::min_element(options_.link_rates.begin(), options_.link_rates.end());
   log_info("before step {} {} move between ranks, with {}, over links that carried {}/s or more at "
            "the start: the slowest stage takes {} for a micro-batch, and is to take {}{}",
            step + kAhead + 1, counted(recut->units, "parameter"), recut->bytes,
-           Bytes(static_cast<std::uint64_t>(1 / link)), seconds_text(recut->seconds_before),
-           seconds_text(recut->seconds_after), slow);
+           Bytes(static_cast<std::uint64_t>(link.bytes_per_second())),
+           seconds_text(recut->seconds_before), seconds_text(recut->seconds_after), slow);
   if (moves_.times++ == 0) moves_.seconds_before = balancer_.slowest_seconds();
   moves_.seconds_forecast = recut->seconds_after;
   moves_.seconds_after.reset();

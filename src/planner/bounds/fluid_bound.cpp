@@ -97,10 +97,10 @@ class FluidProgram {
     const auto page = static_cast<double>(limits.page_size.count());
     double compute = 0.0;
     for (const auto& op : tape.ops) compute += seconds(op.time);
-    unit_ = page / limits.rates.read_bytes_per_second;
+    unit_ = limits.rates.read.seconds_for(page);
     if (compute > 0.0) unit_ = std::min(unit_, compute / static_cast<double>(count_));
-    read_time_ = page / limits.rates.read_bytes_per_second / unit_;
-    write_time_ = page / limits.rates.write_bytes_per_second / unit_;
+    read_time_ = limits.rates.read.seconds_for(page) / unit_;
+    write_time_ = limits.rates.write.seconds_for(page) / unit_;
     // What it takes more to move a page while the other direction is busy. A share below a half is
     // slower than one after the other, which a plan can do instead.
     beside_ = std::min(1.0, 1.0 / limits.rates.duplex_share - 1.0);

@@ -303,8 +303,8 @@ std::vector<std::uint32_t> needs_of_ops(const StepTape& tape) {
 
 double transfer_seconds(double written_pages, double read_pages, const SwapLimits& limits) {
   const auto page = static_cast<double>(limits.page_size.count());
-  const double write_seconds = written_pages * page / limits.rates.write_bytes_per_second;
-  const double read_seconds = read_pages * page / limits.rates.read_bytes_per_second;
+  const double write_seconds = limits.rates.write.seconds_for(written_pages * page);
+  const double read_seconds = limits.rates.read.seconds_for(read_pages * page);
   const double shorter = std::min(write_seconds, read_seconds);
   const double longer = std::max(write_seconds, read_seconds);
   return longer + std::min(shorter, shorter / limits.rates.duplex_share - shorter);

@@ -42,7 +42,7 @@ void check_none_or(const Cluster& cluster, std::string_view what, double seconds
 }
 
 void check_link(const Cluster& cluster, std::string_view what, const LinkCosts& link) {
-  check_rate(cluster, what, link.bytes_per_second);
+  check_rate(cluster, what, link.rate.bytes_per_second());
   check_seconds(cluster, message("the latency of {}", what), link.latency_seconds);
 }
 
@@ -86,8 +86,8 @@ void check_node(const Cluster& cluster) {
   if (node.disks > kMostDisks)
     throw ConfigError("cluster {}: a node cannot have {} disks (give 0 to {})", cluster.name,
                       node.disks, kMostDisks);
-  check_rate(cluster, "reading from a disk", node.disk_read_bytes_per_second);
-  check_rate(cluster, "writing to a disk", node.disk_write_bytes_per_second);
+  check_rate(cluster, "reading from a disk", node.disk_read_rate.bytes_per_second());
+  check_rate(cluster, "writing to a disk", node.disk_write_rate.bytes_per_second());
 }
 
 void check_network(const Cluster& cluster) {

@@ -24,15 +24,17 @@ ClusterLinks::ClusterLinks(const Cluster& cluster) : cluster_(cluster) {
   check_cluster(cluster_);
   const ClusterNode& node = cluster_.node;
   const std::uint32_t devices = cluster_.device_count();
-  if (node.nvlink) nvlinks_ = add(LinkClass::kNvlink, devices, node.nvlink->bytes_per_second);
-  pcie_ = add(LinkClass::kPcie, devices, node.pcie.bytes_per_second);
+  if (node.nvlink)
+    nvlinks_ = add(LinkClass::kNvlink, devices, node.nvlink->rate.bytes_per_second());
+  pcie_ = add(LinkClass::kPcie, devices, node.pcie.rate.bytes_per_second());
   uplinks_ = add(LinkClass::kUplink, cluster_.nodes * cluster_.switches_per_node(),
-                 node.uplink.bytes_per_second);
+                 node.uplink.rate.bytes_per_second());
   if (node.disks > 0) {
-    disks_ = add(LinkClass::kDisk, cluster_.nodes, node.disks * node.disk_write_bytes_per_second);
+    disks_ =
+        add(LinkClass::kDisk, cluster_.nodes, node.disks * node.disk_write_rate.bytes_per_second());
     // Disks write and read at unlike rates, and files lie on all disks of a node at once.
     for (std::uint32_t i = 0; i < cluster_.nodes; ++i)
-      rates_[disks_ + 2 * i + 1] = node.disks * node.disk_read_bytes_per_second;
+      rates_[disks_ + 2 * i + 1] = node.disks * node.disk_read_rate.bytes_per_second();
   }
   if (node.host_update_parameters_per_second > 0.0) {
     // An optimizer has no direction. What it carries is parameters, not bytes.
@@ -42,12 +44,12 @@ ClusterLinks::ClusterLinks(const Cluster& cluster) : cluster_(cluster) {
   }
   // Without a network there are no cards to number; routes within a node never ask for them.
   if (cluster_.nodes == 1) return;
-  nics_ = add(LinkClass::kNic, cluster_.nodes * node.nics, node.nic.bytes_per_second);
+  nics_ = add(LinkClass::kNic, cluster_.nodes * node.nics, node.nic.rate.bytes_per_second());
   const ClusterNetwork& network = cluster_.network;
   const std::uint32_t last_leaf = leaf_of(cluster_.nodes * node.nics - 1);
   // With rails, a leaf has one card of each of its nodes, else all of them.
   const double below = static_cast<double>(network.nodes_per_leaf) *
-                       (network.has_rails ? 1.0 : node.nics) * node.nic.bytes_per_second;
+                       (network.has_rails ? 1.0 : node.nics) * node.nic.rate.bytes_per_second();
   spine_ = add(LinkClass::kSpine, last_leaf + 1, below / network.oversubscription);
 }
 

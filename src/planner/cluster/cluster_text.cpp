@@ -38,6 +38,10 @@ std::uint32_t count_in(JsonObject& json, const char* key) {
 /// What `check_cluster` evaluates: any number is read.
 double number_in(JsonObject& json, const char* key) { return json.number(key, -kAny, kAny); }
 
+TransferRate rate_in(JsonObject& json, const char* key) {
+  return TransferRate(number_in(json, key));
+}
+
 double number_or(JsonObject& json, const char* key, double otherwise) {
   return json.has(key) ? number_in(json, key) : otherwise;
 }
@@ -82,7 +86,7 @@ LinkCosts link_in(JsonObject& json, const char* key, const ReadNamed& read) {
   JsonObject link = json.object(key);
   const LinkCosts costs = link.has("samples") ? fitted_in(link, read)
                                               : LinkCosts{number_in(link, "latency_seconds"),
-                                                          number_in(link, "bytes_per_second")};
+                                                          rate_in(link, "bytes_per_second")};
   // A key that nobody reads is a slip, and what was meant would be missing.
   link.refuse_others();
   return costs;
@@ -123,8 +127,8 @@ ClusterNode node_in(JsonObject json, const ReadNamed& read) {
       number_or(json, "host_update_parameters_per_second", 0.0);
   if (json.has("disks")) {
     node.disks = count_in(json, "disks");
-    node.disk_read_bytes_per_second = number_in(json, "disk_read_bytes_per_second");
-    node.disk_write_bytes_per_second = number_in(json, "disk_write_bytes_per_second");
+    node.disk_read_rate = rate_in(json, "disk_read_bytes_per_second");
+    node.disk_write_rate = rate_in(json, "disk_write_bytes_per_second");
   }
   json.refuse_others();
   return node;
@@ -168,7 +172,8 @@ using nlohmann::ordered_json;
 std::string size_text(Bytes size) { return message("{}B", size.count()); }
 
 ordered_json link_json(const LinkCosts& link) {
-  return {{"latency_seconds", link.latency_seconds}, {"bytes_per_second", link.bytes_per_second}};
+  return {{"latency_seconds", link.latency_seconds},
+          {"bytes_per_second", link.rate.bytes_per_second()}};
 }
 
 ordered_json device_json(const ClusterDevice& device) {
@@ -194,8 +199,8 @@ ordered_json node_json(const ClusterNode& node) {
     json["host_update_parameters_per_second"] = node.host_update_parameters_per_second;
   if (node.disks > 0) {
     json["disks"] = node.disks;
-    json["disk_read_bytes_per_second"] = node.disk_read_bytes_per_second;
-    json["disk_write_bytes_per_second"] = node.disk_write_bytes_per_second;
+    json["disk_read_bytes_per_second"] = node.disk_read_rate.bytes_per_second();
+    json["disk_write_bytes_per_second"] = node.disk_write_rate.bytes_per_second();
   }
   return json;
 }

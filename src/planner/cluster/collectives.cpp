@@ -38,12 +38,12 @@ class Streams {
 
   /// Around a ring.
   CollectivePhase ring_phase(double bytes_per_stream, double rounds) const {
-    const auto [mean, slowest] = pair_seconds();
+    const auto [mean, slowest] = pair_rates();
     return phase(bytes_per_stream, rounds * mean_pair(), mean);
   }
   CollectivePhase tree_phase(double bytes_per_stream, double rounds) const {
     // The levels of a tree wait for each other, and the slowest pair is on some way through it.
-    const auto [mean, slowest] = pair_seconds();
+    const auto [mean, slowest] = pair_rates();
     return phase(bytes_per_stream, rounds * slowest_pair(), slowest);
   }
 
@@ -51,22 +51,23 @@ class Streams {
   double pair_count() const {
     return static_cast<double>(std::max<std::size_t>(pair_ends_.size(), 1));
   }
-  /// Of a byte between the members of a pair, while all streams run: the mean, and the slowest.
-  std::pair<double, double> pair_seconds() const {
-    double sum = 0.0;
-    double slowest = 0.0;
+  /// Between the members of a pair, while all streams run: of the mean time, and the slowest.
+  std::pair<TransferRate, TransferRate> pair_rates() const {
+    double sum = 0.0;  // Seconds of a byte.
+    TransferRate slowest = TransferRate::unlimited();
     std::size_t at = 0;
     for (const std::size_t end : pair_ends_) {
-      double seconds = 0.0;
+      TransferRate rate = TransferRate::unlimited();
       for (; at < end; ++at)
-        seconds = std::max(seconds, uses_.at(pair_links_[at]) / links_.rate(pair_links_[at]));
-      sum += seconds;
-      slowest = std::max(slowest, seconds);
+        rate =
+            std::min(rate, TransferRate(links_.rate(pair_links_[at]) / uses_.at(pair_links_[at])));
+      sum += rate.seconds_for(1.0);
+      slowest = std::min(slowest, rate);
     }
-    return {sum / pair_count(), slowest};
+    return {TransferRate(pair_count() / sum), slowest};
   }
-  CollectivePhase phase(double bytes_per_stream, double latency, double seconds_per_byte) const {
-    CollectivePhase phase{bytes_per_stream, latency, seconds_per_byte, {}};
+  CollectivePhase phase(double bytes_per_stream, double latency, TransferRate pair_rate) const {
+    CollectivePhase phase{bytes_per_stream, latency, pair_rate, {}};
     for (const auto& [link, streams] : uses_) phase.uses.push_back({link, streams});
     return phase;
   }
@@ -243,8 +244,8 @@ double seconds_alone(const Collective& collective, const ClusterLinks& links, do
     for (const LinkUse& use : phase.uses)
       slowest = std::max(slowest, use.streams / links.rate(use.link));
     const double of_stream = phase.bytes_per_stream * bytes;
-    seconds +=
-        std::max(slowest * of_stream, phase.latency_seconds + phase.seconds_per_byte * of_stream);
+    seconds += std::max(slowest * of_stream,
+                        phase.latency_seconds + phase.pair_rate.seconds_for(of_stream));
   }
   return seconds;
 }

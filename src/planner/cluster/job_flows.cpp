@@ -57,15 +57,15 @@ class SideBySide {
   void add(const CollectivePhase& phase) {
     add(Route{phase.uses, phase.latency_seconds});
     share_ = phase.bytes_per_stream;
-    seconds_per_byte_ = std::max(seconds_per_byte_, phase.seconds_per_byte);
+    pair_rate_ = std::min(pair_rate_, phase.pair_rate);
   }
   UpdatePhase phase(std::uint32_t lane, double bytes, const ClusterLinks& links) const {
-    UpdatePhase phase{lane, {1.0, latency_, seconds_per_byte_, {}}, bytes * share_};
+    UpdatePhase phase{lane, {1.0, latency_, pair_rate_, {}}, bytes * share_};
     // Copies are not in step with each other; the fullest link is the last to be done.
-    if (seconds_per_byte_ == 0.0)
+    if (pair_rate_.is_unlimited())
       for (const auto& [link, streams] : uses_)
-        phase.streams.seconds_per_byte =
-            std::max(phase.streams.seconds_per_byte, streams / links.rate(link));
+        phase.streams.pair_rate =
+            std::min(phase.streams.pair_rate, TransferRate(links.rate(link) / streams));
     for (const auto& [link, streams] : uses_) phase.streams.uses.push_back({link, streams});
     return phase;
   }
@@ -74,7 +74,8 @@ class SideBySide {
   std::map<std::uint32_t, double> uses_;
   double latency_ = 0.0;
   double share_ = 1.0;
-  double seconds_per_byte_ = 0.0;  // Of collectives; of copies it is that of their links.
+  TransferRate pair_rate_ =
+      TransferRate::unlimited();  // Of collectives; of copies it is that of their links.
 };
 
 /// One collective in each node, all at once. The groups are equally large.
@@ -164,7 +165,8 @@ std::vector<SumPhase> phases_of(const Job& job, std::uint32_t stage,
   for (const UpdatePhase& each : phases_on(job, job.stages[stage], flows.links(), devices)) {
     // Streamed weights stay on the host until the action list fetches them.
     if (is_streamed && each.lane >= kFirstLaneToDevices) continue;
-    const double least = each.streams.latency_seconds + each.streams.seconds_per_byte * each.bytes;
+    const double least =
+        each.streams.latency_seconds + each.streams.pair_rate.seconds_for(each.bytes);
     phases.push_back({each.lane, flows.add_shared(each.streams), each.bytes, least});
   }
   return phases;

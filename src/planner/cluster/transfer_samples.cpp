@@ -94,7 +94,7 @@ LinkCosts fitted_link(std::span<const TransferSample> samples) {
   }
   if (!(slope > 0.0))
     throw ConfigError("larger messages took less time than small ones (measure again)");
-  return {latency, 1.0 / slope};
+  return {latency, TransferRate(1.0 / slope)};
 }
 
 }  // namespace spillway::planner

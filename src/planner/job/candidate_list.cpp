@@ -38,7 +38,7 @@ bool have_same_counts(const JobChoice& a, const JobChoice& b) {
 }
 
 bool can_park(const JobRequest& request) {
-  return request.swap_bytes_per_second > 0.0 && request.device_memory != kNoLimit;
+  return !request.swap_rate.is_none() && request.device_memory != kNoLimit;
 }
 
 /// Whether other cuts may help, by what the first ones say.

@@ -36,7 +36,7 @@ std::size_t offload_runs(const Schedule& compute) {
 
 /// Whether there is a link to swap over, and a limit of memory that is a reason to.
 bool can_offload(const JobRequest& request) {
-  return request.swap_bytes_per_second > 0.0 && request.device_memory != kNoLimit;
+  return !request.swap_rate.is_none() && request.device_memory != kNoLimit;
 }
 
 /// The reason why idle-time offload is not tried; empty: it is.

@@ -161,8 +161,8 @@ std::optional<Refusal> lack_of_room(const JobRequest& request, const JobPlan& pl
         .sentence = message(
             "rank {} would hold {} at its peak and has {} (use more ranks or more memory{})",
             fullest, plan.peak(), request.device_memory,
-            request.swap_bytes_per_second > 0.0 ? ", or fewer micro-batches"
-                                                : ", fewer micro-batches, or a link to swap to"),
+            !request.swap_rate.is_none() ? ", or fewer micro-batches"
+                                         : ", fewer micro-batches, or a link to swap to"),
         .rank = fullest,
         .needed = plan.peak()};
   std::uint32_t swapping = 0;

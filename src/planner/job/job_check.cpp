@@ -64,7 +64,7 @@ bool swaps_anything(const JobFile& file) {
 }
 
 std::optional<std::string> fault_of_host_link(const JobFile& file) {
-  if (file.costs.host.bytes_per_second < kNoLink || !swaps_anything(file)) return std::nullopt;
+  if (!file.costs.host.rate.is_unlimited() || !swaps_anything(file)) return std::nullopt;
   return "it swaps, and its links.host_link has a rate of 0: nothing moves there";
 }
 

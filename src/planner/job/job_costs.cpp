@@ -166,12 +166,10 @@ PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule
   device.memory = request.device_memory;
   device.reserved = request.reserved;
   // Cuts may count on less than the link has, see `CutPlanner::plan`.
-  const double swaps = request.swap_bytes_per_second * request.stage_swap_share;
-  if (swaps > 0.0 && request.variant.memory_reduction != JobMemoryReduction::kRecompute)
-    device.swap_seconds_per_byte = 1.0 / swaps;
+  if (request.variant.memory_reduction != JobMemoryReduction::kRecompute)
+    device.swap_rate = request.swap_rate * request.stage_swap_share;
   problem.devices.assign(ranks, device);
-  problem.links.assign(ranks - 1,
-                       {1.0 / request.link.bytes_per_second, request.link.latency_seconds});
+  problem.links.assign(ranks - 1, request.link);
   if (chunks > 1) problem = interleaved(problem, chunks);
   const std::vector<HeldCounts> held = stage_factors(schedule);
   for (std::uint32_t stage = 0; stage < schedule.stages; ++stage)
@@ -180,7 +178,8 @@ PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule
   // One direction after the other leaves half of the time for each.
   const std::vector<bool> is_half_duplex = half_duplex_stages(schedule);
   for (std::uint32_t stage = 0; stage < schedule.stages; ++stage)
-    if (is_half_duplex[stage]) problem.devices[stage].swap_seconds_per_byte *= 2.0;
+    if (is_half_duplex[stage])
+      problem.devices[stage].swap_rate = problem.devices[stage].swap_rate / 2.0;
   return problem;
 }
 
@@ -203,8 +202,7 @@ ScheduleCosts schedule_costs(const JobRequest& request, const SegmentCosts& cost
   result.peer = request.link;
   result.reduce = request.reduce_link.value_or(request.link);
   result.shared_sums = request.shared_sums;
-  if (request.swap_bytes_per_second > 0.0)
-    result.host.bytes_per_second = request.swap_bytes_per_second;
+  if (!request.swap_rate.is_none()) result.host.rate = request.swap_rate;
   double all_trained = 0.0;
   for (std::uint32_t k = 0; k < estimate.stages.size(); ++k) {
     const Segment segment = segment_of(costs, estimate.stages[k], k);

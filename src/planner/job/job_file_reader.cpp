@@ -117,12 +117,16 @@ class JobReader {
     stage.refuse_others();
   }
 
+  static TransferRate read_rate(JsonObject& object) {
+    const TransferRate rate(object.number("bytes_per_second", 0.0, kMostRate));
+    return rate.is_none() ? TransferRate::unlimited() : rate;
+  }
+
   static LinkCosts read_link(JsonObject& links, const char* key) {
     JsonObject object = links.object(key);
     LinkCosts link;
     link.latency_seconds = object.number("latency_seconds", 0.0, kMostSeconds);
-    const double rate = object.number("bytes_per_second", 0.0, kMostRate);
-    if (rate > 0.0) link.bytes_per_second = rate;
+    link.rate = read_rate(object);
     object.refuse_others();
     return link;
   }
@@ -131,8 +135,7 @@ class JobReader {
     JsonObject object = links.object("shared_sums");
     SharedSums shared;
     shared.ranks = static_cast<std::uint32_t>(object.count("ranks", 1, kMostRanksOfJob));
-    const double rate = object.number("bytes_per_second", 0.0, kMostRate);
-    if (rate > 0.0) shared.bytes_per_second = rate;
+    shared.rate = read_rate(object);
     object.refuse_others();
     return shared;
   }

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "job_file_keys.h"
@@ -16,9 +15,8 @@ using nlohmann::ordered_json;
 
 /// JSON has no infinity: 0 stands for a link that takes no time for bytes.
 ordered_json link_json(const LinkCosts& link) {
-  const bool is_free = std::isinf(link.bytes_per_second);
   return {{"latency_seconds", link.latency_seconds},
-          {"bytes_per_second", is_free ? 0.0 : link.bytes_per_second}};
+          {"bytes_per_second", link.rate.is_unlimited() ? 0.0 : link.rate.bytes_per_second()}};
 }
 
 ordered_json counts_of(const std::vector<Bytes>& sizes) {
@@ -206,9 +204,9 @@ std::string to_text(const JobFile& file) {
   if (file.costs.memory) document["copies_wait_bytes"] = file.costs.memory->count();
   document["links"] = ordered_json::object();
   for (const auto& each : kLinks) document["links"][each.key] = link_json(file.costs.*each.field);
-  if (const SharedSums& shared = file.costs.shared_sums; !std::isinf(shared.bytes_per_second))
+  if (const SharedSums& shared = file.costs.shared_sums; !shared.rate.is_unlimited())
     document["links"]["shared_sums"] = {{"ranks", shared.ranks},
-                                        {"bytes_per_second", shared.bytes_per_second}};
+                                        {"bytes_per_second", shared.rate.bytes_per_second()}};
   document["fixed_bytes"] = counts_of(file.fixed);
   document["actions"] = lines_of(to_csv(file.actions));
   document["figures"] = figures_json(file);

@@ -62,7 +62,7 @@ OrRefusal<Schedule> compute_of(const JobRequest& asked, const JobChoice& choice,
   if (is_open && changes_results(compute))
     return no_plan("it updates weights while micro-batches are in flight, which "
                    "changes results (name it with --schedule to have it)");
-  if (choice.variant.second_copy == SecondCopy::kParked && asked.swap_bytes_per_second == 0.0)
+  if (choice.variant.second_copy == SecondCopy::kParked && asked.swap_rate.is_none())
     return no_plan("weights are parked on the host, and there is no link to it (name "
                    "one, or keep both copies)");
   return compute;
@@ -77,7 +77,7 @@ OrRefusal<OrderChoice> order_for(const JobRequest& asked, const Schedule& comput
     });
   };
   OrRefusal<OrderChoice> order = order_of(asked);
-  if (asked.device_memory == kNoLimit || (order && order->seconds < kNoLink)) return order;
+  if (asked.device_memory == kNoLimit || (order && order->seconds < kNever)) return order;
   return order_of(unlimited(asked));
 }
 
@@ -128,8 +128,7 @@ std::vector<CutChoice> other_cuts(const JobRequest& request, const Partitioner& 
     const bool is_new = seen.insert({cuts_by(other, without_limit), cuts_by(other, within)}).second;
     if (is_new || !are_cut_once) others.push_back({&other, request.device_memory});
   };
-  if (request.link.latency_seconds > 0.0 || request.link.bytes_per_second < kNoLink)
-    add(kMessageCuts);
+  if (request.link.latency_seconds > 0.0 || !request.link.rate.is_unlimited()) add(kMessageCuts);
   const std::uint64_t passes = std::uint64_t{compute.stages} * compute.all_micro_batches();
   if (request.cut_effort != CutEffort::kAll || passes > kMostPassesOfAllCuts) return others;
   for (const Partitioner& other : partitioners().subspan(1)) add(other);
@@ -182,7 +181,7 @@ OrRefusal<JobPlan> better_of(OrRefusal<JobPlan> first, OrRefusal<JobPlan> second
 /// made for swaps, for which action lists may leave too little time, and hosts too little room.
 bool may_be_faster_without_swaps(const JobRequest& asked) {
   const auto& kind = asked.variant.memory_reduction;
-  return asked.swap_bytes_per_second > 0.0 && asked.device_memory != kNoLimit &&
+  return !asked.swap_rate.is_none() && asked.device_memory != kNoLimit &&
          (!kind || kind == JobMemoryReduction::kStages);
 }
 

@@ -217,13 +217,9 @@ JobRequest request_of(const JobFile& file, const std::string& name, MeasuredMode
   request.device_memory = file.device_memory;
   request.host_memory = file.host_memory;
   request.link = file.costs.peer;
-  const LinkCosts& reduce = file.costs.reduce;
-  if (reduce.latency_seconds != request.link.latency_seconds ||
-      reduce.bytes_per_second != request.link.bytes_per_second)
-    request.reduce_link = reduce;
+  if (file.costs.reduce != request.link) request.reduce_link = file.costs.reduce;
   request.shared_sums = file.costs.shared_sums;
-  if (!std::isinf(file.costs.host.bytes_per_second))
-    request.swap_bytes_per_second = file.costs.host.bytes_per_second;
+  if (!file.costs.host.rate.is_unlimited()) request.swap_rate = file.costs.host.rate;
   request.stages = {file.order, {}};
   for (const JobFileStage& stage : file.stages) request.stages.begins.push_back(stage.first);
   check(request);

@@ -46,18 +46,18 @@ void check(const JobRequest& request) {
   if (!(request.update_seconds >= 0.0) || std::isinf(request.update_seconds))
     throw ConfigError("the optimizer takes {} s; times are finite and at least 0",
                       request.update_seconds);
-  if (!(request.link.bytes_per_second > 0.0))
+  if (request.link.rate.is_none())
     throw ConfigError("the link between ranks carries {} bytes/s; give more than 0",
-                      request.link.bytes_per_second);
-  if (request.reduce_link && !(request.reduce_link->bytes_per_second > 0.0))
+                      request.link.rate.bytes_per_second());
+  if (request.reduce_link && request.reduce_link->rate.is_none())
     throw ConfigError("the link for sums of gradients carries {} bytes/s; give more than 0",
-                      request.reduce_link->bytes_per_second);
-  if (request.shared_sums.ranks == 0 || !(request.shared_sums.bytes_per_second > 0.0))
+                      request.reduce_link->rate.bytes_per_second());
+  if (request.shared_sums.ranks == 0 || request.shared_sums.rate.is_none())
     throw ConfigError("the link that sums of {} ranks share carries {} bytes/s; give more than 0",
-                      request.shared_sums.ranks, request.shared_sums.bytes_per_second);
-  if (!(request.swap_bytes_per_second >= 0.0))
+                      request.shared_sums.ranks, request.shared_sums.rate.bytes_per_second());
+  if (!(request.swap_rate >= TransferRate()))
     throw ConfigError("the link to the host carries {} bytes/s; give 0 where nothing is swapped",
-                      request.swap_bytes_per_second);
+                      request.swap_rate.bytes_per_second());
   if (request.schedule != kAnySchedule)
     check(schedule_generator_named(request.schedule), request.variant);
   partitioner_named(request.partitioner);

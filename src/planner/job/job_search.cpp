@@ -50,7 +50,7 @@ Refusal lacks_memory(const JobRequest& request, const JobAttempt& nearest) {
   const auto enough = first_that_works(request, partitioner_named(nearest.partitioner),
                                        nearest.choice, memories_above(needed));
   const std::string link =
-      request.swap_bytes_per_second > 0.0 ? "" : ", or name a link to the host to swap to";
+      request.swap_rate.is_none() ? ", or name a link to the host to swap to" : "";
   return no_plan(
       "nothing works on {} with {}; nearest is {} on pipelines of {}, whose rank {} needs {} and "
       "has {}, {} too little (use {}, or more ranks{})",

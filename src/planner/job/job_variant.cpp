@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <vector>
 
 #include "spillway/base/error.h"
 #include "spillway/base/named_values.h"
@@ -152,6 +151,17 @@ NamedSchedule schedule_in(std::string_view text) {
   if (colon < text.size()) named.variant = VariantReader(text).read(text.substr(colon + 1));
   check(*named.generator, named.variant);
   return named;
+}
+
+std::vector<std::string> schedule_beginnings() {
+  std::vector<std::string> beginnings;
+  for (const ScheduleGenerator& generator : schedule_generators()) {
+    beginnings.emplace_back(generator.name);
+    for (const CountWord& each : kCounts)
+      if (each.is_open(generator))
+        beginnings.push_back(message("{}:{}=", generator.name, each.name));
+  }
+  return beginnings;
 }
 
 std::string schedule_text(std::string_view schedule, const JobVariant& variant) {

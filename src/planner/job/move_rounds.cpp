@@ -119,7 +119,7 @@ class MoveRounds {
   }
 
   double busy_seconds(const RankMove& move) const {
-    return count_of(move.bytes) / request_.link.bytes_per_second;
+    return request_.link.rate.seconds_for(move.bytes);
   }
 
   static bool has_room(const std::vector<RankMove>& messages, const std::vector<double>& free) {

@@ -26,11 +26,11 @@ std::vector<double> figures_of(const PartitionProblem& problem, bool with_what_s
     figures.push_back(static_cast<double>(device.memory.count()));
     if (with_what_stages_hold)
       figures.insert(figures.end(), {static_cast<double>(device.reserved.count()),
-                                     device.swap_seconds_per_byte, device.held.in_flight,
+                                     device.swap_rate.bytes_per_second(), device.held.in_flight,
                                      device.held.weight_versions, device.held.state_copies});
   }
-  for (const StageLink& link : problem.links)
-    figures.insert(figures.end(), {link.seconds_per_byte, link.fixed_seconds});
+  for (const LinkCosts& link : problem.links)
+    figures.insert(figures.end(), {link.rate.bytes_per_second(), link.latency_seconds});
   return figures;
 }
 

@@ -18,7 +18,7 @@ LinkCosts alone(const ClusterLinks& links, std::uint32_t from, std::uint32_t to)
   const Route route = links.route({from}, {to});
   LinkCosts costs{route.latency_seconds};
   for (const LinkUse& use : route.uses)
-    costs.bytes_per_second = std::min(costs.bytes_per_second, links.rate(use.link) / use.streams);
+    costs.rate = std::min(costs.rate, TransferRate(links.rate(use.link) / use.streams));
   return costs;
 }
 
@@ -36,7 +36,7 @@ LinkCosts slowest_peer(const ClusterLinks& links, std::uint32_t ranks, std::uint
     const std::uint32_t first = device / pipeline * pipeline;
     const LinkCosts pair = alone(links, device, first + (device - first + 1) % pipeline);
     slowest.latency_seconds = std::max(slowest.latency_seconds, pair.latency_seconds);
-    slowest.bytes_per_second = std::min(slowest.bytes_per_second, pair.bytes_per_second);
+    slowest.rate = std::min(slowest.rate, pair.rate);
   }
   return slowest;
 }
@@ -87,24 +87,22 @@ void set_sum_links(const ClusterLinks& links, std::uint32_t pipeline, std::uint3
   }
   // The formula solved for α and β, whatever collective was the fastest.
   const double rounds = 2.0 * (data_parallel - 1.0);
-  share.reduce = {latency / rounds, rounds / (data_parallel * slowest)};
+  share.reduce = {latency / rounds, TransferRate(rounds / (data_parallel * slowest))};
   const std::uint32_t sharing = fullest.is_of_a_block() ? fullest.ranks : pipeline;
-  share.shared_sums = {sharing, sharing * rounds / (data_parallel * fullest.seconds)};
+  share.shared_sums = {sharing, TransferRate(sharing * rounds / (data_parallel * fullest.seconds))};
 }
 
-double swap_rate(const Cluster& cluster, std::uint32_t ranks, SwapTarget target) {
+TransferRate swap_rate(const Cluster& cluster, std::uint32_t ranks, SwapTarget target) {
   const ClusterNode& node = cluster.node;
   const std::uint32_t sharing = std::min(ranks, node.devices_per_switch);
-  const double to_host =
-      std::min(node.pcie.bytes_per_second, node.uplink.bytes_per_second / sharing);
+  const TransferRate to_host = std::min(node.pcie.rate, node.uplink.rate / sharing);
   if (target == SwapTarget::kHost) return to_host;
   if (node.disks == 0)
     throw ConfigError("cluster {}: its nodes have no disk to swap to (give disks, or swap to the "
                       "host)",
                       cluster.name);
   // What leaves comes back, so the slower way counts.
-  const double disks =
-      node.disks * std::min(node.disk_read_bytes_per_second, node.disk_write_bytes_per_second);
+  const TransferRate disks = std::min(node.disk_read_rate, node.disk_write_rate) * node.disks;
   return std::min(to_host, disks / std::min(ranks, node.devices));
 }
 
@@ -131,7 +129,7 @@ MachineShare share_of(const Cluster& cluster, std::uint32_t ranks, std::uint32_t
   share.peer = slowest_peer(links, ranks, pipeline);
   share.reduce = share.peer;
   if (data_parallel > 1) set_sum_links(links, pipeline, data_parallel, share);
-  share.swap_bytes_per_second = swap_rate(cluster, ranks, swap_target);
+  share.swap_rate = swap_rate(cluster, ranks, swap_target);
   return share;
 }
 
@@ -142,7 +140,7 @@ JobRequest request_on(const JobRequest& request, const Cluster& cluster,
   on.link = share.peer;
   on.reduce_link = share.reduce;
   on.shared_sums = share.shared_sums;
-  on.swap_bytes_per_second = share.swap_bytes_per_second;
+  on.swap_rate = share.swap_rate;
   on.device_memory = std::min(request.device_memory, cluster.device.memory);
   // Ranks of a host share its memory, which one plan of a rank cannot see: `search_job_on` sums.
   on.host_memory = kNoLimit;

@@ -88,8 +88,7 @@ PartitionEstimate evaluate_memory(const SegmentCosts& costs, const Cuts& cuts, d
     StageEstimate stage = stage_estimate(costs, segment, load, actions);
     stage.seconds = seconds_with(load, actions, kNever);
     const double kept = load.stash_bytes - actions.saved_bytes;
-    const double swapped =
-        std::min(carried_bytes(seconds, load.swap_bytes_per_second), std::max(0.0, kept));
+    const double swapped = std::min(load.swap_rate.bytes_in(seconds), std::max(0.0, kept));
     const double bytes = load.fixed_bytes + load.in_flight * (kept - swapped);
     stage.swapped = as_bytes(swapped);
     stage.memory = as_bytes(bytes);

@@ -12,13 +12,13 @@ namespace {
 /// Far beyond what anybody measures, so that sums and products stay finite.
 constexpr double kMostFactor = 1e9;
 constexpr double kMostSeconds = 1e9;
-constexpr double kLeastSecondsPerByte = 1e-30;
+constexpr TransferRate kLeastRate{1e-9};
+constexpr TransferRate kMostSwapRate{1e30};
 
 bool is_factor(double value) { return value > 0.0 && value <= kMostFactor; }
 bool is_count(double value) { return value >= 0.0 && value <= kMostFactor; }
-bool is_rate(double seconds_per_byte) {
-  const bool is_slow = seconds_per_byte > kMostSeconds && seconds_per_byte != kNoLink;
-  return seconds_per_byte >= kLeastSecondsPerByte && !is_slow;
+bool is_swap_rate(TransferRate rate) {
+  return rate == TransferRate() || (rate >= kLeastRate && rate <= kMostSwapRate);
 }
 
 void check_devices(const PartitionProblem& problem) {
@@ -31,9 +31,9 @@ void check_devices(const PartitionProblem& problem) {
       throw ConfigError("stage {} needs {} for what is reserved and for transients, and has {} of "
                         "its device; use larger devices, or fewer stages on each",
                         i, device.reserved, device.memory);
-    if (!is_rate(device.swap_seconds_per_byte))
-      throw ConfigError("device {} swaps at {} s per byte; leave it infinite where nothing swaps",
-                        i, device.swap_seconds_per_byte);
+    if (!is_swap_rate(device.swap_rate))
+      throw ConfigError("device {} swaps {} bytes/s; leave it at 0 where nothing swaps", i,
+                        device.swap_rate.bytes_per_second());
     const HeldCounts& held = device.held;
     if (!is_factor(held.in_flight) || !is_count(held.weight_versions) ||
         !is_count(held.state_copies))
@@ -64,19 +64,20 @@ void check(const PartitionProblem& problem) {
     throw ConfigError("{} stages have {} links between them; give one fewer than stages, or none",
                       stages, problem.links.size());
   for (std::size_t i = 0; i < problem.links.size(); ++i) {
-    const StageLink& link = problem.links[i];
-    for (const double value : {link.seconds_per_byte, link.fixed_seconds})
-      if (!(value >= 0.0) || value > kMostSeconds)
-        throw ConfigError(
-            "the link behind stage {} takes {} s; times are at least 0 and at most {} s", i, value,
-            kMostSeconds);
+    const LinkCosts& link = problem.links[i];
+    if (!(link.latency_seconds >= 0.0 && link.latency_seconds <= kMostSeconds))
+      throw ConfigError(
+          "the link behind stage {} takes {} s; times are at least 0 and at most {} s", i,
+          link.latency_seconds, kMostSeconds);
+    if (!(link.rate >= kLeastRate))
+      throw ConfigError("the link behind stage {} carries {} bytes/s; give {} or more", i,
+                        link.rate.bytes_per_second(), kLeastRate.bytes_per_second());
   }
 }
 
 bool can_swap(const PartitionProblem& problem) {
-  return std::any_of(problem.devices.begin(), problem.devices.end(), [](const StageDevice& device) {
-    return device.swap_seconds_per_byte != kNoLink;
-  });
+  return std::any_of(problem.devices.begin(), problem.devices.end(),
+                     [](const StageDevice& device) { return !device.swap_rate.is_none(); });
 }
 
 PartitionProblem interleaved(const PartitionProblem& problem, std::uint32_t chunks) {

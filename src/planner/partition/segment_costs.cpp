@@ -107,7 +107,7 @@ SegmentLoad SegmentCosts::load(Segment segment, Borders borders) const {
   const UnitSums& to = state.before[end];
   SegmentLoad load;
   load.in_flight = stage.held.in_flight;
-  load.swap_bytes_per_second = stage.swap_rate;
+  load.swap_rate = stage.swap_rate;
   load.seconds = (to.seconds - from.seconds) * stage.slowdown;
   load.stash_bytes = to.stash - from.stash;
   const SumPair bytes = state.static_pair_of(first, end);
@@ -151,8 +151,8 @@ double SegmentCosts::least_seconds(Segment segment, double bytes, Borders border
   // Most segments of a search fit as they are, and need no look at their items.
   if (excess <= 0.0) return here.busy_seconds();
   if (excess == kNever || memory_reduction == MemoryReduction::kNone) return kNever;
-  const double rate =
-      memory_reduction == MemoryReduction::kSwapAndRecompute ? here.swap_bytes_per_second : 0.0;
+  const TransferRate rate =
+      memory_reduction == MemoryReduction::kSwapAndRecompute ? here.swap_rate : TransferRate();
   return reduced_seconds(state_->stretch(segment), here, excess, rate);
 }
 
@@ -165,7 +165,7 @@ double SegmentCosts::least_bytes(Segment segment, double seconds, Borders border
     // Time that passes anyway is free for recomputation, and the link moves bytes all the while.
     stash -= state_->saved_bytes(segment, seconds - here.seconds);
   if (memory_reduction == MemoryReduction::kSwapAndRecompute)
-    stash -= carried_bytes(seconds, here.swap_bytes_per_second);
+    stash -= here.swap_rate.bytes_in(seconds);
   return here.fixed_bytes + here.in_flight * std::max(0.0, stash);
 }
 

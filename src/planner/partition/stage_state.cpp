@@ -172,8 +172,7 @@ std::vector<StageConstants> stage_constants(const PartitionProblem& problem) {
     stage.reserved = as_double(device.reserved);
     if (device.memory != kNoLimit) stage.memory = as_double(device.memory);
     stage.held = device.held;
-    if (device.swap_seconds_per_byte != kNoLink)
-      stage.swap_rate = 1.0 / device.swap_seconds_per_byte;
+    stage.swap_rate = device.swap_rate;
     if (i > 0 && !problem.links.empty()) stage.before = problem.links[i - 1];
     if (i < problem.links.size()) stage.behind = problem.links[i];
     stages.push_back(stage);

@@ -52,9 +52,9 @@ struct StageConstants {
   double slowdown = 1.0;
   HeldCounts held{};
   double reserved = 0.0;
-  double memory = kNoLink;
-  double swap_rate = 0.0;    ///< Bytes per second of its swap link; 0 where there is none.
-  StageLink before, behind;  ///< Free where there is none.
+  double memory = kNever;
+  TransferRate swap_rate;
+  LinkCosts before, behind;  ///< Free where there is none.
 };
 
 /// Returns, for each stage, what its device and the links at its ends say.
@@ -152,9 +152,11 @@ struct StageEnds {
 /// Adds what messages take of the stage's time and links.
 inline void add_transfers(SegmentLoad& load, const StageConstants& stage, const StageEnds& ends,
                           const PartitionProblem& problem) {
-  // Where there is no link its costs are 0.
-  const double before = stage.before.fixed_seconds + ends.into * stage.before.seconds_per_byte;
-  const double behind = stage.behind.fixed_seconds + ends.out * stage.behind.seconds_per_byte;
+  const auto over = [](const LinkCosts& link, double bytes) {
+    return link.latency_seconds + link.rate.seconds_for(bytes);
+  };
+  const double before = over(stage.before, ends.into);
+  const double behind = over(stage.behind, ends.out);
   if (problem.transfers_hide)
     load.link_seconds = std::max(before, behind);
   else
@@ -164,7 +166,9 @@ inline void add_transfers(SegmentLoad& load, const StageConstants& stage, const 
 /// The least time at which recomputation of the layers' items and the link get the excess away.
 /// `items` are an ItemStretch, or have a `take` and a `slowdown` like it.
 template <typename Items>
-double reduced_seconds(const Items& items, const SegmentLoad& load, double excess, double rate) {
+double reduced_seconds(const Items& items, const SegmentLoad& load, double excess,
+                       TransferRate swap_rate) {
+  const double rate = swap_rate.bytes_per_second();
   const double start = load.busy_seconds();
   const auto seconds_with = [&](double recomputed) {
     return std::max(start, load.seconds + recomputed * items.slowdown);

@@ -252,7 +252,7 @@ std::uint32_t PointSets::index_of(const LayerChoice& choice, std::uint32_t point
 
 /// With so much recomputed. What must go per micro-batch is `excess`.
 double time_of(SegmentLoad load, double recomputed, double saved, double excess) {
-  const double rate = load.swap_bytes_per_second;
+  const double rate = load.swap_rate.bytes_per_second();
   load.seconds += recomputed;
   const double seconds = load.busy_seconds();
   const double left = excess - saved;
@@ -269,7 +269,7 @@ struct LeastTime {
   /// The least over the time that other layers recompute, with what they save in it at most: where
   /// the stage and its link are busy equally long.
   double bound(const PointSet& set, const UndecidedLayers& rest) const {
-    const double rate = load.swap_bytes_per_second;
+    const double rate = load.swap_rate.bytes_per_second();
     const double left = excess - set.saved;
     double more = 0.0;
     if (left > rest.saved_in(0.0) && rest.price > 0.0) {
@@ -288,7 +288,7 @@ struct LeastTime {
   bool is_enough(const PointSet& set) const {
     const double left = excess - set.saved;
     if (left <= 0.0) return true;
-    const double rate = load.swap_bytes_per_second;
+    const double rate = load.swap_rate.bytes_per_second();
     return rate > 0.0 && (load.seconds + set.seconds) * rate >= left;
   }
 };

@@ -125,12 +125,12 @@ std::vector<Absence> absences_of(const Schedule& schedule, const ScheduleCosts& 
       if (action.kind == ActionKind::kForward) forwards[cells.cell(action)] = i;
       if (!makes_input_gradient(action.kind) || is_taken[cells.cell(action)]) continue;
       const std::size_t made = forwards[cells.cell(action)];
-      const double size = static_cast<double>(costs.stages[action.stage].stash.count());
+      const Bytes size = costs.stages[action.stage].stash;
       // Out and back: where the two do not fit between forward and backward, the backward would
       // wait.
-      const double one_way = size / costs.host.bytes_per_second + costs.host.latency_seconds;
+      const double one_way = costs.host.rate.seconds_for(size) + costs.host.latency_seconds;
       const double window = spans[i].start_seconds - spans[made].end_seconds;
-      if (size == 0.0 || 2.0 * one_way > window) continue;
+      if (size == Bytes(0) || 2.0 * one_way > window) continue;
       const std::size_t back = latest_starts.before(i, spans[i].start_seconds - one_way);
       // Without other compute while it is away, nobody uses the room.
       const bool is_useful =
@@ -215,7 +215,7 @@ class RankOffload {
     return costs_.stages[list_[stash.use].stage];
   }
   double busy_seconds(const Stash& stash) const {
-    return count_of(stage(stash).stash) / costs_.host.bytes_per_second;
+    return costs_.host.rate.seconds_for(stage(stash).stash);
   }
 
   /// From left to right, each when its forward is over and the link is free.

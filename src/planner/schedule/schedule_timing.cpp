@@ -48,10 +48,6 @@ class PrivateLinks final : public ScheduleLinks {
   std::vector<double> copy_ends_;    // By number.
 };
 
-double seconds_for(Bytes size, const LinkCosts& link) {
-  return static_cast<double>(size.count()) / link.bytes_per_second;
-}
-
 PrivateLinks::PrivateLinks(const Schedule& schedule, const ScheduleCosts& costs)
     : ScheduleLinks(/*knows_ends=*/true),
       costs_(costs),
@@ -64,7 +60,7 @@ ScheduleLinks::Transfer PrivateLinks::send(std::uint32_t from, std::uint32_t to,
                                            double now) {
   double& free = channel_free_[std::uint64_t{from} << 32U | to];
   const double start = std::max(now, free);
-  free = start + seconds_for(size, costs_.peer);
+  free = start + costs_.peer.rate.seconds_for(size);
   return {start, free + costs_.peer.latency_seconds};
 }
 
@@ -73,7 +69,7 @@ ScheduleLinks::Transfer PrivateLinks::copy(std::uint32_t rank, bool is_out, Byte
   double& free = host_free(rank, is_out);
   const double earliest = after == kNone ? since : std::max(since, copy_ends_[after]);
   const double start = std::max(free, earliest);
-  free = start + seconds_for(size, costs_.host);
+  free = start + costs_.host.rate.seconds_for(size);
   copy_ends_.push_back(free + costs_.host.latency_seconds);
   return {start, copy_ends_.back(), static_cast<Id>(copy_ends_.size() - 1)};
 }
@@ -86,9 +82,9 @@ ScheduleLinks::Transfer PrivateLinks::sum(std::uint32_t stage,
   // Once around to sum, once around to hand out, an n-th of the bytes in each round.
   const double rounds = 2.0 * (ring - 1.0);
   const double bytes = rounds / ring * count_of(costs_.stages[stage].gradients);
-  const double shared = pass_shared(members, bytes / costs_.shared_sums.bytes_per_second, now);
+  const double shared = pass_shared(members, costs_.shared_sums.rate.seconds_for(bytes), now);
   const double end = rounds * costs_.reduce.latency_seconds +
-                     std::max(start + bytes / costs_.reduce.bytes_per_second, shared);
+                     std::max(start + costs_.reduce.rate.seconds_for(bytes), shared);
   for (const std::uint32_t rank : members) reduce_free_[rank] = end;
   return {start, end};
 }
@@ -119,8 +115,9 @@ void check_link(std::string_view what, const LinkCosts& link) {
   if (!is_time(link.latency_seconds))
     throw ConfigError("the latency of {} cannot be {} s (give 0 or more)", what,
                       link.latency_seconds);
-  if (!(link.bytes_per_second > 0.0))
-    throw ConfigError("{} cannot carry {} bytes/s (give more than 0)", what, link.bytes_per_second);
+  if (link.rate.is_none())
+    throw ConfigError("{} cannot carry {} bytes/s (give more than 0)", what,
+                      link.rate.bytes_per_second());
 }
 
 void check_share(std::string_view what, double share) {
@@ -143,9 +140,9 @@ void check_costs(const Schedule& schedule, const ScheduleCosts& costs) {
   check_link("the link between ranks", costs.peer);
   check_link("the link to the host", costs.host);
   check_link("the link for reductions", costs.reduce);
-  if (costs.shared_sums.ranks == 0 || !(costs.shared_sums.bytes_per_second > 0.0))
+  if (costs.shared_sums.ranks == 0 || costs.shared_sums.rate.is_none())
     throw ConfigError("a link cannot carry {} bytes/s of the sums of {} ranks (give more than 0)",
-                      costs.shared_sums.bytes_per_second, costs.shared_sums.ranks);
+                      costs.shared_sums.rate.bytes_per_second(), costs.shared_sums.ranks);
   check_share("the kept input", costs.shares.input);
   check_share("what is kept after the input gradient", costs.shares.after_input_gradient);
 }

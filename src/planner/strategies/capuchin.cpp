@@ -151,8 +151,8 @@ class CapuchinPolicy {
     const TransferRates& rates = limits_.rates;
     const double bytes = static_cast<double>(interval.pages) *
                          static_cast<double>(limits_.page_size.count()) / rates.duplex_share;
-    if (interval.epoch != kNeverWritten) found.write_seconds = bytes / rates.write_bytes_per_second;
-    found.read_seconds = bytes / rates.read_bytes_per_second;
+    if (interval.epoch != kNeverWritten) found.write_seconds = rates.write.seconds_for(bytes);
+    found.read_seconds = rates.read.seconds_for(bytes);
     // Used in the next step only, where no replay of this one brings it back.
     if (end >= op_count) return found;
     for (const OpIndex op : walk_.cheapest_replays(interval.value, interval.begin)) {

@@ -145,8 +145,8 @@ std::pair<double, std::size_t> StashBlocks::worst_stall() const {
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     const StashBlock& block = blocks_[i];
     if (i < swapped_) {
-      incoming += (block.bytes - (block.is_recomputed ? block.droppable_bytes : 0.0)) /
-                  limits_.rates.read_bytes_per_second;
+      incoming += limits_.rates.read.seconds_for(
+          block.bytes - (block.is_recomputed ? block.droppable_bytes : 0.0));
       if (incoming - compute > worst.first) worst = {incoming - compute, i};
     }
     // Counted behind the block: its pages must be there before its backward begins.

@@ -40,11 +40,11 @@ Duration compute_time(const StepTape& tape) {
 
 /// Alone or in both directions at once.
 bool has_drifted(const planner::TransferRates& from, const planner::TransferRates& to, double by) {
-  const auto is_off = [by](double was, double is) { return std::abs(is - was) > by * was; };
-  return is_off(from.write_bytes_per_second, to.write_bytes_per_second) ||
-         is_off(from.read_bytes_per_second, to.read_bytes_per_second) ||
-         is_off(from.write_bytes_per_second * from.duplex_share,
-                to.write_bytes_per_second * to.duplex_share);
+  const auto is_off = [by](TransferRate was, TransferRate is) {
+    return std::abs((is - was).bytes_per_second()) > by * was.bytes_per_second();
+  };
+  return is_off(from.write, to.write) || is_off(from.read, to.read) ||
+         is_off(from.write * from.duplex_share, to.write * to.duplex_share);
 }
 
 std::uint32_t cycles_to_forecast(const StepTape& tape) {

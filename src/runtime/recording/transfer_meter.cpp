@@ -70,21 +70,20 @@ profile::TransferRates TransferMeter::rates() const {
   const std::lock_guard lock(mutex_);
   const Moved& both = moved_[kBoth];
   // One direction is not slower alone than beside the other one.
-  const auto alone = [&](double moved, const Moved& kind, double before, double moved_beside) {
-    const double seen = (moved + trust) / (kind.seconds + trust / before);
+  const auto alone = [&](double moved, const Moved& kind, TransferRate before,
+                         double moved_beside) {
+    const double seen = (moved + trust) / (kind.seconds + before.seconds_for(trust));
     const double beside =
-        (moved_beside + trust * rates.duplex_share) / (both.seconds + trust / before);
-    return std::clamp(std::max(seen, beside), kLeastTransferRate, kMostTransferRate);
+        (moved_beside + trust * rates.duplex_share) / (both.seconds + before.seconds_for(trust));
+    return std::clamp(TransferRate(std::max(seen, beside)), kLeastTransferRate, kMostTransferRate);
   };
   const double share_before = rates.duplex_share;
-  rates.write_bytes_per_second =
-      alone(moved_[kWriting].written, moved_[kWriting], rates.write_bytes_per_second, both.written);
-  rates.read_bytes_per_second =
-      alone(moved_[kReading].read, moved_[kReading], rates.read_bytes_per_second, both.read);
+  rates.write = alone(moved_[kWriting].written, moved_[kWriting], rates.write, both.written);
+  rates.read = alone(moved_[kReading].read, moved_[kReading], rates.read, both.read);
   // The model's two directions run at one share of their rates: the mean, weighted by time.
-  const double known = trust / (rates.write_bytes_per_second + rates.read_bytes_per_second);
+  const double known = (rates.write + rates.read).seconds_for(trust);
   const double full =
-      (both.written / rates.write_bytes_per_second + both.read / rates.read_bytes_per_second) / 2;
+      (rates.write.seconds_for(both.written) + rates.read.seconds_for(both.read)) / 2;
   rates.duplex_share =
       std::clamp((full + share_before * known) / (both.seconds + known), 0.05, 1.0);
   return rates;

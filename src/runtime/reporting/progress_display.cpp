@@ -50,9 +50,8 @@ void ProgressDisplay::show(Duration step, const swap::SwapStatistics& memory,
     written += each.memory.store.written;
   }
   if (passed > 0.0) {
-    progress.read_bytes_per_second = static_cast<double>((read - last_read_).count()) / passed;
-    progress.write_bytes_per_second =
-        static_cast<double>((written - last_written_).count()) / passed;
+    progress.read = TransferRate(static_cast<double>((read - last_read_).count()) / passed);
+    progress.write = TransferRate(static_cast<double>((written - last_written_).count()) / passed);
   }
   last_read_ = read;
   last_written_ = written;

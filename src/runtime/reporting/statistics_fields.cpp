@@ -8,8 +8,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using S = RunStatistics;
 
-Json rate(const S& s, double profile::TransferRates::*field) {
-  return s.rates ? Json((*s.rates).*field) : Json();
+Json rate(const S& s, TransferRate profile::TransferRates::*field) {
+  return s.rates ? Json(((*s.rates).*field).bytes_per_second()) : Json();
 }
 
 Json given_plan(const S& s) {
@@ -17,8 +17,8 @@ Json given_plan(const S& s) {
   const S::GivenPlan& plan = *s.given_plan;
   return {{"file", plan.file},
           {"budget_bytes", plan.budget.count()},
-          {"write_bytes_per_second", plan.rates.write_bytes_per_second},
-          {"read_bytes_per_second", plan.rates.read_bytes_per_second},
+          {"write_bytes_per_second", plan.rates.write.bytes_per_second()},
+          {"read_bytes_per_second", plan.rates.read.bytes_per_second()},
           {"step_seconds", plan.step_seconds},
           {"followed_steps", plan.steps},
           {"steps", plan.all_steps},
@@ -253,12 +253,12 @@ constexpr StatisticsField kFields[] = {
    "largest space used in the store"},
   {"endurance_bytes", "bytes", [](const S& s) -> Json { return s.endurance.count(); },
    "rated endurance of the spill drives, as set; 0 for stores in memory", kOfProcess},
-  {"write_bytes_per_second", "B/s", [](const S& s) { return rate(s, &profile::TransferRates::write_bytes_per_second); },
+  {"write_bytes_per_second", "B/s", [](const S& s) { return rate(s, &profile::TransferRates::write); },
    "recent bandwidth of the store while it only writes (the rate known before, where this run wrote little); "
    "null when nothing was swapped"},
-  {"read_bytes_per_second", "B/s", [](const S& s) { return rate(s, &profile::TransferRates::read_bytes_per_second); },
+  {"read_bytes_per_second", "B/s", [](const S& s) { return rate(s, &profile::TransferRates::read); },
    "the same while it only reads"},
-  {"duplex_share", "", [](const S& s) { return rate(s, &profile::TransferRates::duplex_share); },
+  {"duplex_share", "", [](const S& s) { return s.rates ? Json(s.rates->duplex_share) : Json(); },
    "share of either bandwidth that is left while both directions run; null when nothing was swapped"},
   {"cancelled_writes", "", [](const S& s) -> Json { return s.memory.cancelled_writes; },
    "number of write-outs that a use of the storage cancelled"},

@@ -49,9 +49,7 @@ std::string where(const RunStatistics& s) {
   if (host.capacity > Bytes())
     text += message("; {} into host memory (at most {} at once) and {} back, {} on to the disks",
                     host.written, host.peak, host.read, host.demoted);
-  if (s.rates)
-    text += message("; about {} out, {} in", gb_per_s(s.rates->write_bytes_per_second),
-                    gb_per_s(s.rates->read_bytes_per_second));
+  if (s.rates) text += message("; about {} out, {} in", s.rates->write, s.rates->read);
   return text;
 }
 
@@ -145,15 +143,13 @@ std::string other_rates(const RunStatistics& s) {
   if (s.memory.store.host.capacity > Bytes())
     return {};  // What was seen is of both tiers together.
   const profile::TransferRates& told = s.given_plan->rates;
-  const auto is_off = [](double a, double b) { return a > kNoticeable * b || b > kNoticeable * a; };
-  if (!is_off(told.write_bytes_per_second, s.rates->write_bytes_per_second) &&
-      !is_off(told.read_bytes_per_second, s.rates->read_bytes_per_second))
-    return {};
+  const auto is_off = [](TransferRate a, TransferRate b) {
+    return a > b * kNoticeable || b > a * kNoticeable;
+  };
+  if (!is_off(told.write, s.rates->write) && !is_off(told.read, s.rates->read)) return {};
   return message("it was made for {} out and {} in, this run saw {} and {}: a plan for these rates "
                  "may be faster (spillway plan --rates or --link-out and --link-in)",
-                 gb_per_s(told.write_bytes_per_second), gb_per_s(told.read_bytes_per_second),
-                 gb_per_s(s.rates->write_bytes_per_second),
-                 gb_per_s(s.rates->read_bytes_per_second));
+                 told.write, told.read, s.rates->write, s.rates->read);
 }
 
 std::string bound(const RunStatistics& s) {
@@ -430,8 +426,7 @@ std::string progress_line(const Progress& p, std::size_t width) {
   std::string text = message("[spillway] step {}  {}  memory {}", p.step,
                              seconds_text(p.step_seconds), p.resident);
   for (const auto& [device, resident] : p.on_devices) text += message(", {} {}", device, resident);
-  text += message("  spilled {}  in {}, out {}", p.spilled, gb_per_s(p.read_bytes_per_second),
-                  gb_per_s(p.write_bytes_per_second));
+  text += message("  spilled {}  in {}, out {}", p.spilled, p.read, p.write);
   if (text.size() > width) text.resize(width);
   return text;
 }

@@ -91,12 +91,12 @@ std::vector<std::string> warnings_of(const ResolvedDirectory& directory, unsigne
   return warnings;
 }
 
-using Rate = double topology::DiskRate::*;
+using Rate = TransferRate topology::DiskRate::*;
 
 /// For each of those that share them.
-std::optional<double> sum_of(const std::vector<ResolvedDirectory>& directories, Rate rate,
-                             unsigned sharers) {
-  double sum = 0.0;
+std::optional<TransferRate> sum_of(const std::vector<ResolvedDirectory>& directories, Rate rate,
+                                   unsigned sharers) {
+  TransferRate sum;
   std::set<std::string> disks;
   for (const ResolvedDirectory& directory : directories) {
     if (!directory.measured) return std::nullopt;
@@ -104,7 +104,7 @@ std::optional<double> sum_of(const std::vector<ResolvedDirectory>& directories, 
         directory.facts.device ? directory.facts.device->name : directory.facts.path;
     if (disks.insert(disk).second) sum += (*directory.measured).*rate;
   }
-  if (sum <= 0.0) return std::nullopt;
+  if (sum.is_none()) return std::nullopt;
   return sum / sharers;
 }
 
@@ -130,36 +130,32 @@ std::string describe(const ResolvedDirectory& directory) {
   if (directory.limit > Bytes(0)) text += message(", at most {}", directory.limit);
   if (!directory.measured) return text + ", not measured (spillway bench-io)";
   const topology::DiskRate& rate = *directory.measured;
-  return text + message(", measured: write {}, read {}", gb_per_s(rate.write_bytes_per_second),
-                        gb_per_s(rate.read_bytes_per_second));
+  return text + message(", measured: write {}, read {}", rate.write, rate.read);
 }
 
-std::optional<double> ResolvedDirectories::read_bytes_per_second() const {
-  return sum_of(directories, &topology::DiskRate::read_bytes_per_second, sharers);
+std::optional<TransferRate> ResolvedDirectories::read_rate() const {
+  return sum_of(directories, &topology::DiskRate::read, sharers);
 }
 
-std::optional<double> ResolvedDirectories::write_bytes_per_second() const {
-  return sum_of(directories, &topology::DiskRate::write_bytes_per_second, sharers);
+std::optional<TransferRate> ResolvedDirectories::write_rate() const {
+  return sum_of(directories, &topology::DiskRate::write, sharers);
 }
 
 std::optional<double> ResolvedDirectories::duplex_share() const {
   // A disk whose rate for both was not measured would make the sum too small.
   for (const ResolvedDirectory& directory : directories)
-    if (!directory.measured || directory.measured->both_bytes_per_second <= 0.0)
-      return std::nullopt;
-  const auto both = sum_of(directories, &topology::DiskRate::both_bytes_per_second, sharers);
-  const auto read = read_bytes_per_second();
-  const auto write = write_bytes_per_second();
+    if (!directory.measured || directory.measured->both.is_none()) return std::nullopt;
+  const auto both = sum_of(directories, &topology::DiskRate::both, sharers);
+  const auto read = read_rate();
+  const auto write = write_rate();
   if (!both || !read || !write) return std::nullopt;
   return std::min(1.0, *both / (*read + *write));
 }
 
 profile::TransferRates ResolvedDirectories::rates(profile::TransferRates otherwise) const {
   profile::TransferRates rates = otherwise;
-  rates.write_bytes_per_second =
-      write_bytes_per_second().value_or(rates.write_bytes_per_second / sharers);
-  rates.read_bytes_per_second =
-      read_bytes_per_second().value_or(rates.read_bytes_per_second / sharers);
+  rates.write = write_rate().value_or(rates.write / sharers);
+  rates.read = read_rate().value_or(rates.read / sharers);
   rates.duplex_share = duplex_share().value_or(rates.duplex_share);
   rates.write_fixed_seconds =
       dearest_of(directories, &topology::DiskRate::write_fixed_seconds, rates.write_fixed_seconds);
@@ -179,7 +175,7 @@ std::string ResolvedDirectories::assumed() const {
   const auto has = [&](std::optional<double> topology::DiskRate::*cost) {
     return dearest_of(directories, cost, -1.0) >= 0.0;
   };
-  add(write_bytes_per_second() && read_bytes_per_second(), "rates");
+  add(write_rate() && read_rate(), "rates");
   add(duplex_share().has_value(), "duplex share");
   add(has(&topology::DiskRate::write_fixed_seconds) && has(&topology::DiskRate::read_fixed_seconds),
       "fixed costs");
@@ -187,16 +183,15 @@ std::string ResolvedDirectories::assumed() const {
   return text;
 }
 
-std::optional<double> ResolvedDirectories::checksum_bytes_per_second() const {
+std::optional<TransferRate> ResolvedDirectories::checksum_rate() const {
   for (const ResolvedDirectory& directory : directories)
-    if (directory.measured && directory.measured->checksum_bytes_per_second)
-      return directory.measured->checksum_bytes_per_second;
+    if (directory.measured && directory.measured->checksum) return directory.measured->checksum;
   return std::nullopt;
 }
 
-double checksum_seconds_per_byte(std::optional<double> bytes_per_second, double processors) {
-  constexpr double kAssumed = 1e10;
-  return 1.0 / (bytes_per_second.value_or(kAssumed) * std::max(1.0, processors));
+double checksum_seconds_per_byte(std::optional<TransferRate> of_processor, double processors) {
+  constexpr TransferRate kAssumed{1e10};
+  return (of_processor.value_or(kAssumed) * std::max(1.0, processors)).seconds_for(1.0);
 }
 
 DirectorySurroundings surroundings_without_rates() {
@@ -252,8 +247,8 @@ ResolvedDirectories resolve_spill_directories(const Settings& settings, Bytes bu
     const topology::DiskRate* rate = surroundings.rates.find(
         directory.facts.path, directory.facts.mount_point.value_or(std::string()));
     if (rate != nullptr) directory.measured = *rate;
-    if (!settings.rates.empty() && (rate == nullptr || rate->read_bytes_per_second <= 0.0 ||
-                                    rate->write_bytes_per_second <= 0.0))
+    if (!settings.rates.empty() &&
+        (rate == nullptr || rate->read.is_none() || rate->write.is_none()))
       result.warnings.push_back(message(
           "{} has no rates for writing and reading in {}: plans start from guesses (measure "
           "them with: spillway bench-io --rates {} {})",

@@ -57,7 +57,7 @@ class PairSurvey {
     // Less than the latency: a clock that is too coarse for this link.
     const double way = median(ways);
     const double moving = way > link.latency_seconds ? way - link.latency_seconds : way;
-    link.bytes_per_second = static_cast<double>(size) / std::max(moving, 1e-9);
+    link.rate = TransferRate(static_cast<double>(size) / std::max(moving, 1e-9));
     return link;
   }
 

@@ -27,7 +27,7 @@ TEST(RatesTable, IsWhatItsFileShows) {
   probe.points[0].queue_depth = 1;
   probe.slowdown_seconds_per_byte = 7e-11;
   rate = to_disk_rate(probe, "/scratch/x", "nvme0n1", "/scratch", "now");
-  rate.checksum_bytes_per_second = 9e9;
+  rate.checksum = TransferRate(9e9);
   golden.add("costs that were", costs_text(rate));
   EXPECT_NEAR(*rate.write_fixed_seconds, 2097152 * (1 / 2e9 - 1 / 4e9), 1e-9);
 }
@@ -39,13 +39,13 @@ TEST(MeasurableStores, AreAllThatUseADirectory) {
 TEST(ToDiskRate, KeepsTheBestPointAndAllSamples) {
   const auto rate = to_disk_rate(probe_of_two(), "/scratch/x", "nvme0n1", "/scratch", "now");
   EXPECT_EQ(rate.directory, "/scratch/x");
-  EXPECT_EQ(rate.read_bytes_per_second, 5e9);
-  EXPECT_EQ(rate.write_bytes_per_second, 4e9);
-  EXPECT_EQ(rate.both_bytes_per_second, 4.5e9);
+  EXPECT_EQ(rate.read.bytes_per_second(), 5e9);
+  EXPECT_EQ(rate.write.bytes_per_second(), 4e9);
+  EXPECT_EQ(rate.both.bytes_per_second(), 4.5e9);
   ASSERT_EQ(rate.samples.size(), 6u);
   EXPECT_EQ(rate.samples[5].load, topology::Load::kBoth);
   EXPECT_EQ(rate.samples[5].block, 2_MiB);
-  EXPECT_EQ(rate.samples[5].read_bytes_per_second, 2.5e9);
+  EXPECT_EQ(rate.samples[5].read.bytes_per_second(), 2.5e9);
 }
 
 }  // namespace

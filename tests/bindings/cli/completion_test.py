@@ -82,11 +82,16 @@ class Completion(InstalledShare):
     def type(self, text):
         os.write(self.terminal, text.encode())
 
-    def offered(self, line):
-        """The words that can stand in place of the last one, without what stands before "=", ":" or "," in it."""
+    def answered(self, line):
+        """The words that can stand in place of the last one, as the shell writes them."""
         self.type(line + "\x14")
         words = self.answer.read_text(encoding="utf-8").split()
         self.type("\x15")
+        return words
+
+    def offered(self, line):
+        """The same without what stands before "=", ":" or "," in it."""
+        words = self.answered(line)
         if "=" in line.split(" ")[-1]:  # Where the value is the user's, zsh offers options of such names once more.
             words = [word for word in words if "=" in word or not word.startswith("--")]
         return {re.split("[=:,]", word)[-1].rstrip("/") for word in words}
@@ -136,6 +141,13 @@ class Completion(InstalledShare):
                                ("--partitioner", "torchgpipe"), ("--cluster", "dgx_h200"), ("--device", "cuda:1")):
                 if name in options:
                     self.assertIn(word.split(":")[-1], self.offered(f"spillway {command} {name} {word[:4]}"), command)
+
+    def test_knows_what_schedules_leave_open(self):
+        self.start()
+        for word in ("interleaved:chunks=", "1f1b-capped:slots=", "gems-master:replicas="):
+            name, _, parameter = word.partition(":")
+            found = self.answered(f"spillway plan-job --schedule {name}:")
+            self.assertEqual({each.removeprefix(f"{name}:") for each in found}, {parameter})
 
     def test_shows_meanings_beside_options_alone(self):
         """fish knows one text of an option, and would show it beside each of its values."""

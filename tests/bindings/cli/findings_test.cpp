@@ -162,7 +162,7 @@ runtime::ResolvedDirectory disk(double gb_per_second) {
   directory.facts.free = 100_GiB;
   directory.facts.device = topology::BlockDevice{"nvme0n1", "FAST DISK", false};
   topology::DiskRate rate;
-  rate.read_bytes_per_second = rate.write_bytes_per_second = gb_per_second * 1e9;
+  rate.read = rate.write = TransferRate(gb_per_second * 1e9);
   rate.measured_at = "yesterday";
   directory.measured = rate;
   return directory;

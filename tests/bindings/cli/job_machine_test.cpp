@@ -157,7 +157,7 @@ TEST_F(JobMachine, GoesOnToDisksWithoutADescription) {
   JobOptions options = tight_job();
   options.cluster.clear();
   RateOptions& rates = options.rates;
-  rates.link_out = 8e9, rates.link_in = 9e9, rates.host_memory = 1_GiB;
+  rates.link_out = TransferRate(8e9), rates.link_in = TransferRate(9e9), rates.host_memory = 1_GiB;
   const json ample = told(options);
   EXPECT_EQ(ample["hosts"]["swaps_to"], "hosts");
   EXPECT_EQ(ample["hosts"]["ranks_per_host"], 1);
@@ -166,19 +166,20 @@ TEST_F(JobMachine, GoesOnToDisksWithoutADescription) {
   const json small = told(options);  // It recomputes instead.
   EXPECT_GT(small["step_seconds"], ample["step_seconds"]);
   for (const json& rank : small["per_rank"]) EXPECT_LE(rank["host_bytes"], (2_MiB).count());
-  rates.disk_out = 8e9, rates.disk_in = 9e9;
+  rates.disk_out = TransferRate(8e9), rates.disk_in = TransferRate(9e9);
   options.ranks_per_host = 1;
   const json behind = told(options);
   EXPECT_EQ(behind["hosts"]["swaps_to"], "disks");
   EXPECT_DOUBLE_EQ(behind["step_seconds"].get<double>(), ample["step_seconds"].get<double>());
-  rates.disk_out = 0.1e9, rates.disk_in = 0.1e9;  // Slower than to recompute.
+  rates.disk_out = TransferRate(0.1e9),
+  rates.disk_in = TransferRate(0.1e9);  // Slower than to recompute.
   EXPECT_EQ(told(options)["step_seconds"], small["step_seconds"]);
 }
 
 TEST_F(JobMachine, SlowsItsLinksAndDisksDown) {
   JobOptions options = tight_job();
   const json fast = told(options);
-  options.rates.link_out = options.rates.link_in = 0.5e9;
+  options.rates.link_out = options.rates.link_in = TransferRate(0.5e9);
   const json slow = told(options);
   EXPECT_GT(slow["step_seconds"], fast["step_seconds"]);
 }

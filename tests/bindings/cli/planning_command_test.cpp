@@ -76,7 +76,7 @@ TEST_F(PlanningCommand, StoresAPlanThatSimulatesToTheSameFigures) {
   PlanOptions asked = options("40%");
   asked.out = in_folder("chain.plan.json");
   asked.common.json = true;
-  asked.common.rates = {.link_out = 3e9, .link_in = 4e9};
+  asked.common.rates = {.link_out = TransferRate(3e9), .link_in = TransferRate(4e9)};
   json planned = json::parse(output(asked));
   SimulateOptions again = simulate_options(asked.out);
   again.common.json = true;
@@ -93,8 +93,11 @@ TEST_F(PlanningCommand, StoresAPlanThatSimulatesToTheSameFigures) {
 TEST_F(PlanningCommand, PlansForTwoTiersAndTellsBytesOfEach) {
   PlanOptions asked = options("40%");
   asked.out = in_folder("chain.plan.json");
-  asked.common.rates = {
-      .link_out = 8e9, .link_in = 8e9, .host_memory = 24_MiB, .disk_out = 2e9, .disk_in = 3e9};
+  asked.common.rates = {.link_out = TransferRate(8e9),
+                        .link_in = TransferRate(8e9),
+                        .host_memory = 24_MiB,
+                        .disk_out = TransferRate(2e9),
+                        .disk_in = TransferRate(3e9)};
   asked.common.json = true;
   json planned = json::parse(output(asked));
   EXPECT_EQ(planned.at("host_memory_bytes"), 24 << 20);
@@ -126,19 +129,19 @@ TEST_F(PlanningCommand, PlansForTwoTiersAndTellsBytesOfEach) {
   EXPECT_EQ(lanes.size(), 6U);
   EXPECT_EQ(lanes.count("write-out to disk"), 1U);
   // The link alone instead: what the plan would do without an end of the host's memory.
-  again.common.rates = {.link_out = 8e9, .link_in = 8e9};
+  again.common.rates = {.link_out = TransferRate(8e9), .link_in = TransferRate(8e9)};
   EXPECT_FALSE(json::parse(output(again)).contains("disk_out_bytes"));
 }
 
 TEST_F(PlanningCommand, SimulatesAStoredPlanWithOtherRates) {
   PlanOptions asked = options("40%");
   asked.out = in_folder("chain.plan.json");
-  asked.common.rates = {.link_out = 8e9, .link_in = 8e9};
+  asked.common.rates = {.link_out = TransferRate(8e9), .link_in = TransferRate(8e9)};
   output(asked);
   SimulateOptions slower = simulate_options(asked.out);
   slower.common.json = true;
   const double before = json::parse(output(slower)).at("step_seconds");
-  slower.common.rates = {.link_out = 1e9, .link_in = 1e9};
+  slower.common.rates = {.link_out = TransferRate(1e9), .link_in = TransferRate(1e9)};
   const json after = json::parse(output(slower));
   EXPECT_GT(after.at("step_seconds"), before);
   EXPECT_GE(after.at("step_seconds"), after.at("bound_seconds"));

@@ -184,6 +184,10 @@ class PlanningOptions(CommandCase):
         plan = json.loads(self.told("plan-job", *job, "--partitioner", "even"))
         self.assertEqual((plan["partitioner"], plan["schedule"]), ("even", "1f1b"))
         self.assertEqual(len(plan["stages"]), 4)
+        self.assertEqual(plan["options"], {"--ranks": "4", "--micro-batches": "8", "--schedule": "1f1b",
+                                           "--partitioner": "even"})
+        self.assertIn("\nasked     --ranks 4 --micro-batches 8 --schedule 1f1b --order recorded\n",
+                      "\n" + self.told("plan-job", *job[1:], "--order", "recorded", "--out", "job.json"))
         data_parallel = json.loads(self.told("plan-job", *job, "--replicas", "2"))
         self.assertEqual((data_parallel["data_parallel"], len(data_parallel["stages"])), (2, 2))
         slow = json.loads(self.told("plan-job", *job, "--partitioner", "even", "--link", "1"))

@@ -45,8 +45,11 @@ class PlanningOutput : public PlanningCommand {
   json all_figures() const {
     SimulateOptions asked = simulate_options("");
     asked.common.budget = budgets().read("--budget", "40%");
-    asked.common.rates = {
-        .link_out = 8e9, .link_in = 8e9, .host_memory = 24_MiB, .disk_out = 2e9, .disk_in = 3e9};
+    asked.common.rates = {.link_out = TransferRate(8e9),
+                          .link_in = TransferRate(8e9),
+                          .host_memory = 24_MiB,
+                          .disk_out = TransferRate(2e9),
+                          .disk_in = TransferRate(3e9)};
     asked.beside = run_like(asked);
     asked.common.json = true;
     return json::parse(output(asked));

@@ -20,8 +20,8 @@ profile::StepProfile without_rates() { return chain_profile(); }
 
 profile::StepProfile with_rates() {
   profile::StepProfile profile = chain_profile();
-  profile.rates = profile::TransferRates{.write_bytes_per_second = 3e9,
-                                         .read_bytes_per_second = 4e9,
+  profile.rates = profile::TransferRates{.write = TransferRate(3e9),
+                                         .read = TransferRate(4e9),
                                          .interference_seconds_per_byte = 7e-11};
   return profile;
 }
@@ -50,9 +50,9 @@ class RatesFile : public ::testing::Test {
     topology::DiskRate rate;
     rate.directory = directory;
     rate.device = device;
-    rate.write_bytes_per_second = write;
-    rate.read_bytes_per_second = read;
-    rate.both_bytes_per_second = both;
+    rate.write = TransferRate(write);
+    rate.read = TransferRate(read);
+    rate.both = TransferRate(both);
     rates_.record(rate);
   }
 
@@ -62,17 +62,20 @@ class RatesFile : public ::testing::Test {
 };
 
 RateOptions two_tiers() {
-  return {
-      .link_out = 25e9, .link_in = 20e9, .host_memory = 64_GiB, .disk_out = 3e9, .disk_in = 6e9};
+  return {.link_out = TransferRate(25e9),
+          .link_in = TransferRate(20e9),
+          .host_memory = 64_GiB,
+          .disk_out = TransferRate(3e9),
+          .disk_in = TransferRate(6e9)};
 }
 
 TEST(ChooseRates, PutsDisksBehindHostMemory) {
   const ChosenRates chosen = choose_rates(two_tiers(), with_rates());
-  EXPECT_EQ(chosen.rates.write_bytes_per_second, 25e9);
+  EXPECT_EQ(chosen.rates.write.bytes_per_second(), 25e9);
   ASSERT_TRUE(chosen.far.has_value());
   EXPECT_EQ(chosen.far->host_memory, Bytes(std::uint64_t{64} << 30));
-  EXPECT_EQ(chosen.far->rates.write_bytes_per_second, 3e9);
-  EXPECT_EQ(chosen.far->rates.read_bytes_per_second, 6e9);
+  EXPECT_EQ(chosen.far->rates.write.bytes_per_second(), 3e9);
+  EXPECT_EQ(chosen.far->rates.read.bytes_per_second(), 6e9);
   EXPECT_EQ(chosen.far->rates.duplex_share, 0.5);
   EXPECT_EQ(chosen.far->rates.interference_seconds_per_byte, 0.0);
   EXPECT_EQ(rates_text(chosen),
@@ -84,7 +87,7 @@ TEST(ChooseRates, PutsDisksBehindHostMemory) {
 
 TEST(ChooseRates, TakesTheTiersOfAProfileThatHasThem) {
   profile::StepProfile profile = with_rates();
-  profile.disks = {{.write_bytes_per_second = 3e9, .read_bytes_per_second = 6e9}, 12};
+  profile.disks = {{.write = TransferRate(3e9), .read = TransferRate(6e9)}, 12};
   const ChosenRates recorded = choose_rates({}, profile);
   EXPECT_EQ(recorded.rates, *profile.rates);
   const auto far = far_tier(recorded, profile.page_size);
@@ -94,27 +97,32 @@ TEST(ChooseRates, TakesTheTiersOfAProfileThatHasThem) {
   const auto smaller = far_tier(choose_rates({.host_memory = 8_MiB}, profile), profile.page_size);
   ASSERT_TRUE(smaller.has_value());
   EXPECT_EQ(smaller->near_pages, 8_MiB / profile.page_size);
-  EXPECT_FALSE(choose_rates({.link_out = 12e9, .link_in = 25e9}, profile).far.has_value())
+  EXPECT_FALSE(
+      choose_rates({.link_out = TransferRate(12e9), .link_in = TransferRate(25e9)}, profile)
+          .far.has_value())
       << "what is named takes the place of all that was recorded";
 }
 
 TEST(ChooseRates, TakesALinkForFullDuplexWithoutSideEffects) {
-  const ChosenRates chosen = choose_rates({.link_out = 12e9, .link_in = 25.5e9}, with_rates());
-  EXPECT_EQ(chosen.rates.write_bytes_per_second, 12e9);
-  EXPECT_EQ(chosen.rates.read_bytes_per_second, 25.5e9);
+  const ChosenRates chosen =
+      choose_rates({.link_out = TransferRate(12e9), .link_in = TransferRate(25.5e9)}, with_rates());
+  EXPECT_EQ(chosen.rates.write.bytes_per_second(), 12e9);
+  EXPECT_EQ(chosen.rates.read.bytes_per_second(), 25.5e9);
   EXPECT_EQ(chosen.rates.duplex_share, 1.0);
   EXPECT_EQ(chosen.rates.interference_seconds_per_byte, 0.0);
   EXPECT_EQ(chosen.source, "given");
-  const RateOptions shared{.link_out = 12e9, .link_in = 12e9, .duplex = 0.6};
+  const RateOptions shared{
+      .link_out = TransferRate(12e9), .link_in = TransferRate(12e9), .duplex = 0.6};
   EXPECT_EQ(choose_rates(shared, with_rates()).rates.duplex_share, 0.6);
 }
 
 TEST(ChooseRates, FallsBackToTheProfileAndThenToGuessesAndSaysSo) {
   const ChosenRates recorded = choose_rates({}, with_rates());
-  EXPECT_EQ(recorded.rates.write_bytes_per_second, 3e9);
+  EXPECT_EQ(recorded.rates.write.bytes_per_second(), 3e9);
   EXPECT_THAT(recorded.source, HasSubstr("of the profile"));
   const ChosenRates guessed = choose_rates({}, without_rates());
-  EXPECT_EQ(guessed.rates.write_bytes_per_second, profile::TransferRates{}.write_bytes_per_second);
+  EXPECT_EQ(guessed.rates.write.bytes_per_second(),
+            profile::TransferRates{}.write.bytes_per_second());
   EXPECT_THAT(guessed.source, HasSubstr("guesses"));
 }
 
@@ -122,8 +130,8 @@ TEST(ChooseRates, CallsGuessesWhatNothingWasMeasuredOf) {
   const auto source_of = [](double write, double read) {
     profile::StepProfile profile = chain_profile();
     profile.rates = profile::TransferRates{};
-    profile.rates->write_bytes_per_second *= write;
-    profile.rates->read_bytes_per_second *= read;
+    profile.rates->write = profile.rates->write * write;
+    profile.rates->read = profile.rates->read * read;
     return choose_rates({}, profile).source;
   };
   EXPECT_THAT(source_of(1.0, 1.0 + 1e-12), ::testing::StartsWith("guesses: nothing was measured"));
@@ -134,8 +142,8 @@ TEST(ChooseRates, CallsGuessesWhatNothingWasMeasuredOf) {
 
 TEST_F(RatesFile, GivesTheRatesOfOneDirectory) {
   const ChosenRates chosen = choose_rates({.rates = path_, .nvme = {"/fast"}}, with_rates());
-  EXPECT_EQ(chosen.rates.write_bytes_per_second, 2e9);
-  EXPECT_EQ(chosen.rates.read_bytes_per_second, 3e9);
+  EXPECT_EQ(chosen.rates.write.bytes_per_second(), 2e9);
+  EXPECT_EQ(chosen.rates.read.bytes_per_second(), 3e9);
   EXPECT_EQ(chosen.rates.duplex_share, 0.5);
   // What a file of rates does not tell stays as it was recorded.
   EXPECT_EQ(chosen.rates.interference_seconds_per_byte, 7e-11);
@@ -145,19 +153,22 @@ TEST_F(RatesFile, GivesTheRatesOfOneDirectory) {
 
 TEST_F(RatesFile, AddsDirectoriesOfDifferentDisks) {
   EXPECT_EQ(choose_rates({.rates = path_, .nvme = {"/fast", "/faster"}}, with_rates())
-                .rates.write_bytes_per_second,
+                .rates.write.bytes_per_second(),
             6e9);
   EXPECT_EQ(choose_rates({.rates = path_, .nvme = {"/fast", "/same"}}, with_rates())
-                .rates.write_bytes_per_second,
+                .rates.write.bytes_per_second(),
             2e9);
 }
 
 TEST_F(RatesFile, IsOfTheDisksBehindALink) {
-  const RateOptions options{
-      .link_out = 7e9, .link_in = 8e9, .rates = path_, .nvme = {"/fast"}, .host_memory = 1_GiB};
+  const RateOptions options{.link_out = TransferRate(7e9),
+                            .link_in = TransferRate(8e9),
+                            .rates = path_,
+                            .nvme = {"/fast"},
+                            .host_memory = 1_GiB};
   const ChosenRates both = choose_rates(options, with_rates());
-  EXPECT_EQ(both.rates.write_bytes_per_second, 7e9);
-  EXPECT_EQ(both.far->rates.write_bytes_per_second, 2e9);
+  EXPECT_EQ(both.rates.write.bytes_per_second(), 7e9);
+  EXPECT_EQ(both.far->rates.write.bytes_per_second(), 2e9);
   EXPECT_EQ(both.far->rates.interference_seconds_per_byte, 0.0);
   EXPECT_EQ(both.far->source,
             path_ + ": /fast (not measured there: fixed costs, slowdown of operators)");
@@ -176,8 +187,8 @@ TEST_F(RatesFile, ServesOtherDirectoriesOnlyOfThisMachineAndSaysWhose) {
   topology::DiskRate measured;
   measured.directory = "/measured";
   measured.mount_point = here.mount_point.value_or("");
-  measured.read_bytes_per_second = 3e9;
-  measured.write_bytes_per_second = 2e9;
+  measured.read = TransferRate(3e9);
+  measured.write = TransferRate(2e9);
   rates.record(measured);
   rates.save(path_);
   EXPECT_THAT(refusal({.rates = path_, .nvme = {folder.path()}}),
@@ -194,7 +205,7 @@ TEST_F(RatesFile, NeedsNoNameForItsOnlyDirectory) {
   topology::DiskRates only;
   only.record(*rates_.find("/fast", ""));
   only.save(path_);
-  EXPECT_EQ(choose_rates({.rates = path_}, with_rates()).rates.read_bytes_per_second, 3e9);
+  EXPECT_EQ(choose_rates({.rates = path_}, with_rates()).rates.read.bytes_per_second(), 3e9);
 }
 
 TEST_F(RatesFile, RefusesRatesThatWereNotMeasured) {
@@ -210,21 +221,21 @@ TEST_F(RatesFile, HasTheLinkOfAGpuToo) {
                                           "with: spillway bench-io --rates "));
   topology::LinkRate link;
   link.name = "Card";
-  link.out_bytes_per_second = 5e10;
-  link.in_bytes_per_second = 4e10;
-  link.both_bytes_per_second = 4.5e10;
+  link.out = TransferRate(5e10);
+  link.in = TransferRate(4e10);
+  link.both = TransferRate(4.5e10);
   link.out_fixed_seconds = 1e-5;
   link.interference_seconds_per_byte = 2e-12;
   rates_.record(link);
   rates_.save(path_);
   const ChosenRates chosen = choose_rates(options, with_rates());
   EXPECT_EQ(chosen.source, path_ + ": Card");
-  EXPECT_EQ(chosen.rates.write_bytes_per_second, 5e10);
-  EXPECT_EQ(chosen.rates.read_bytes_per_second, 4e10);
+  EXPECT_EQ(chosen.rates.write.bytes_per_second(), 5e10);
+  EXPECT_EQ(chosen.rates.read.bytes_per_second(), 4e10);
   EXPECT_EQ(chosen.rates.duplex_share, 0.5);
   EXPECT_EQ(chosen.rates.write_fixed_seconds, 1e-5);
   EXPECT_EQ(chosen.rates.interference_seconds_per_byte, 2e-12);
-  EXPECT_EQ(chosen.far->rates.write_bytes_per_second, 2e9);
+  EXPECT_EQ(chosen.far->rates.write.bytes_per_second(), 2e9);
   options.gpu = "Another";
   link.name = "Another";
   rates_.record(link);
@@ -234,30 +245,30 @@ TEST_F(RatesFile, HasTheLinkOfAGpuToo) {
 
 TEST_F(RatesFile, IsAboutTheTiersOfAProfileThatHasThem) {
   profile::StepProfile profile = with_rates();
-  profile.disks = {{.write_bytes_per_second = 1e9, .read_bytes_per_second = 1e9}, 12};
+  profile.disks = {{.write = TransferRate(1e9), .read = TransferRate(1e9)}, 12};
   const RateOptions options{.rates = path_, .nvme = {"/fast"}};
   const ChosenRates of_disks = choose_rates(options, profile);
   EXPECT_EQ(of_disks.rates, *profile.rates);  // The file has no link.
   ASSERT_TRUE(of_disks.far.has_value());
   EXPECT_EQ(of_disks.far->host_memory, 12 * profile.page_size);
-  EXPECT_EQ(of_disks.far->rates.write_bytes_per_second, 2e9);
+  EXPECT_EQ(of_disks.far->rates.write.bytes_per_second(), 2e9);
   topology::LinkRate link;
   link.name = "Card";
-  link.out_bytes_per_second = 5e10;
-  link.in_bytes_per_second = 4e10;
-  link.both_bytes_per_second = 4.5e10;
+  link.out = TransferRate(5e10);
+  link.in = TransferRate(4e10);
+  link.both = TransferRate(4.5e10);
   rates_.record(link);
   rates_.save(path_);
   const ChosenRates of_both = choose_rates(options, profile);
-  EXPECT_EQ(of_both.rates.write_bytes_per_second, 5e10);
-  EXPECT_EQ(of_both.far->rates.write_bytes_per_second, 2e9);
+  EXPECT_EQ(of_both.rates.write.bytes_per_second(), 5e10);
+  EXPECT_EQ(of_both.far->rates.write.bytes_per_second(), 2e9);
   topology::DiskRates link_alone;
   link_alone.record(link);
   link_alone.save(path_);
   const ChosenRates of_link = choose_rates({.rates = path_, .host_memory = 8_MiB}, profile);
-  EXPECT_EQ(of_link.rates.write_bytes_per_second, 5e10);
+  EXPECT_EQ(of_link.rates.write.bytes_per_second(), 5e10);
   EXPECT_EQ(of_link.far->host_memory, 8_MiB);
-  EXPECT_EQ(of_link.far->rates.write_bytes_per_second, 1e9);
+  EXPECT_EQ(of_link.far->rates.write.bytes_per_second(), 1e9);
 }
 
 TEST(RatesText, TellsWhatIsLeftWhileBothDirectionsRun) {

@@ -32,9 +32,11 @@ JobFacts good_job() {
   job.mpi.abi = "MPICH";
   for (const char* host : {"a", "b"})
     for (const unsigned core : {0u, 1u}) job.ranks.push_back(rank_on(host, 2, {core}));
-  job.links = {{0, 1, 1e-6, 5e9, 0.0, 0.0}, {0, 2, 2e-5, 1e9, 3e-4, 2e-5}, {2, 3, 1e-6, 7e9, 0, 0}};
+  job.links = {{0, 1, 1e-6, TransferRate(5e9), 0.0, 0.0},
+               {0, 2, 2e-5, TransferRate(1e9), 3e-4, 2e-5},
+               {2, 3, 1e-6, TransferRate(7e9), 0, 0}};
   job.processor = "a processor";
-  job.copy_bytes_per_second = 1e10;
+  job.copy_rate = TransferRate(1e10);
   return job;
 }
 
@@ -85,8 +87,8 @@ const std::vector<std::pair<std::string, Change>> kOtherJobs = {
     {"a link that is slower than others",
      [](JobFacts& job) {
        for (const char* host : {"c", "d"}) job.ranks.push_back(rank_on(host, 1, {0}));
-       job.links.push_back({0, 4, 2e-5, 1.1e9, 0.0, 0.0});
-       job.links.push_back({2, 5, 2e-5, 0.1e9, 0.0, 0.0});
+       job.links.push_back({0, 4, 2e-5, TransferRate(1.1e9), 0.0, 0.0});
+       job.links.push_back({2, 5, 2e-5, TransferRate(0.1e9), 0.0, 0.0});
      }},
 };
 

@@ -36,7 +36,7 @@ class RebalanceCommand : public PlanningCommand {
     options.request.ranks = 3;
     options.micro_batches = 6;
     take_schedule("1f1b", options.request);
-    options.request.link.bytes_per_second = 1e9;
+    options.request.link.rate = TransferRate(1e9);
     options.request.device_memory = device_memory;
     options.out = stored_;
     output(options);
@@ -211,8 +211,8 @@ TEST_F(RebalanceCommand, KeepsTheOrderOfBranches) {
 TEST_F(RebalanceCommand, TakesOptionsThatDoNotContradictThePlan) {
   RebalanceOptions same = rebalance();
   same.device_memory = 2_GiB;
-  same.link = 1e9;
-  same.rates.link_out = same.rates.link_in = 8e9;
+  same.link = TransferRate(1e9);
+  same.rates.link_out = same.rates.link_in = TransferRate(8e9);
   same.rates.host_memory = 1_GiB;
   EXPECT_EQ(told(same)["moves"], told(rebalance())["moves"]);
 }

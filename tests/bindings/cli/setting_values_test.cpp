@@ -54,7 +54,7 @@ TEST(Numbers, AreWithinLimits) {
 }
 
 TEST(Rates, AreOfALinkOrADisk) {
-  EXPECT_EQ(rates().read("--link", "25.5"), 25.5e9);
+  EXPECT_EQ(rates().read("--link", "25.5"), TransferRate(25.5e9));
   EXPECT_EQ(rates().read("--link", "0.0001"), kLeastTransferRate);
   for (const char* text : {"0", "-1", "nan", "inf", "1e9", "0.00001", "fast", "12GB/s", " 12"})
     EXPECT_EQ(refusal([&] { rates().read("--link", text); }),

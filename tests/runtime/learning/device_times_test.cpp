@@ -190,7 +190,7 @@ class Trainer {
 
   StepLearner::Options options(std::uint32_t budget_pages, bool is_on_device) {
     StepLearner::Options options{.budget_pages = budget_pages};
-    options.rates.write_bytes_per_second = options.rates.read_bytes_per_second = 1e9;
+    options.rates.write = options.rates.read = TransferRate(1e9);
     options.rates.interference_seconds_per_byte = 0.0;
     if (is_on_device)
       options.moment = [this] {

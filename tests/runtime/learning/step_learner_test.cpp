@@ -264,7 +264,7 @@ void run_chain(Driver& driver, std::uint64_t flavour = 0) {
 
 TEST(StepLearner, PlansAgainWhenTheDiskGetsSlower) {
   planner::TransferRates rates;
-  rates.write_bytes_per_second = rates.read_bytes_per_second = 1e9;
+  rates.write = rates.read = TransferRate(1e9);
   Driver driver(
       StepLearner::Options{.budget_pages = 12, .rates = rates, .rates_now = [&] { return rates; }});
   // Two storages that live from step to step beside the chain, which needs two at once.
@@ -280,7 +280,7 @@ TEST(StepLearner, PlansAgainWhenTheDiskGetsSlower) {
   const LearnerReport fast = driver.learner.report();
   steps(80);
   EXPECT_EQ(driver.learner.report().bound_seconds, fast.bound_seconds) << "nothing has changed";
-  rates.write_bytes_per_second = rates.read_bytes_per_second = 1e8;
+  rates.write = rates.read = TransferRate(1e8);
   steps(80);
   const LearnerReport slow = driver.learner.report();
   EXPECT_GT(slow.bound_seconds, 1.1 * fast.bound_seconds) << "what the latest order has shown";
@@ -333,7 +333,7 @@ planner::StepPlan plan_worse_and_worse(const profile::StepTape& tape,
 TEST(StepLearner, KeepsAPlanThatIsBetterThanTheNextOne) {
   const planner::Strategy worsening{"worsening", "", "", plan_worse_and_worse};
   planner::TransferRates rates;
-  rates.write_bytes_per_second = rates.read_bytes_per_second = 1e9;
+  rates.write = rates.read = TransferRate(1e9);
   Driver driver(StepLearner::Options{
       .budget_pages = 12, .rates = rates, .planning = {.strategy = &worsening}});
   for (const std::uint32_t id : {0U, 20U, 21U}) driver.learner.allocated(PieceId(id), kPages);
@@ -619,7 +619,7 @@ std::size_t count_of(const std::string& part, const std::string& text) {
 }
 
 TEST(StepLearner, GoesOnWithoutAPlanWhereNoneCanBeMadeAndSaysSoOnce) {
-  Driver driver(2 * kPages, {.write_bytes_per_second = 1e9, .read_bytes_per_second = 1e40});
+  Driver driver(2 * kPages, {.write = TransferRate(1e9), .read = TransferRate(1e40)});
   ::testing::internal::CaptureStderr();
   driver.learner.allocated(PieceId(0), kPages);
   for (int i = 0; i < 10; ++i) run_chain(driver);

@@ -21,8 +21,8 @@ constexpr double kPages = static_cast<double>(kPage);  // Per second.
 /// Rates in pages per second, to be read at a glance.
 TransferRates rates(double write, double read, double share = 0.5) {
   TransferRates rates;
-  rates.write_bytes_per_second = write * kPages;
-  rates.read_bytes_per_second = read * kPages;
+  rates.write = TransferRate(write * kPages);
+  rates.read = TransferRate(read * kPages);
   rates.duplex_share = share;
   return rates;
 }
@@ -51,8 +51,8 @@ class TransferMeterTest : public testing::Test {
   }
   void expect(double write, double read, double share) const {
     const TransferRates seen = meter_.rates();
-    EXPECT_THAT(seen.write_bytes_per_second / kPages, DoubleNear(write, 1e-2 * write));
-    EXPECT_THAT(seen.read_bytes_per_second / kPages, DoubleNear(read, 1e-2 * read));
+    EXPECT_THAT(seen.write.bytes_per_second() / kPages, DoubleNear(write, 1e-2 * write));
+    EXPECT_THAT(seen.read.bytes_per_second() / kPages, DoubleNear(read, 1e-2 * read));
     EXPECT_THAT(seen.duplex_share, DoubleNear(share, 0.01));
   }
 
@@ -110,7 +110,7 @@ TEST_F(TransferMeterTest, ATransferIsSharedOutOverWhatWentOnBesideIt) {
   }
   // Alone half a page of writing in 10 ms; beside it half of one and a whole one read.
   const TransferRates seen = meter_.rates();
-  EXPECT_THAT(seen.write_bytes_per_second / kPages, DoubleNear(50, 1));
+  EXPECT_THAT(seen.write.bytes_per_second() / kPages, DoubleNear(50, 1));
   EXPECT_THAT(seen.duplex_share, DoubleNear((1.0 + 100.0 / 200) / 2, 0.01));
 }
 
@@ -125,10 +125,10 @@ TEST_F(TransferMeterTest, OneDirectionIsNotSlowerAloneThanBesideTheOther) {
 
 TEST_F(TransferMeterTest, FollowsADiskThatSomebodyElseTakes) {
   move(Direction::kRead, 30000, 1ms);
-  const double before = meter_.rates().read_bytes_per_second / kPages;
+  const double before = meter_.rates().read.bytes_per_second() / kPages;
   EXPECT_THAT(before, DoubleNear(1000, 10));
   move(Direction::kRead, 30000, 10ms);
-  EXPECT_LT(meter_.rates().read_bytes_per_second / kPages, 130);
+  EXPECT_LT(meter_.rates().read.bytes_per_second() / kPages, 130);
 }
 
 TEST_F(TransferMeterTest, CountsHalfOfATransferAtEitherEnd) {

@@ -28,7 +28,7 @@ RunStatistics busy_run() {
   s.memory.fault_wait = std::chrono::microseconds(12600);
   s.memory.faults = 7;
   s.memory.store.busy_time = std::chrono::seconds(12);
-  s.rates = profile::TransferRates{.write_bytes_per_second = 1.5e9, .read_bytes_per_second = 3e9};
+  s.rates = profile::TransferRates{.write = TransferRate(1.5e9), .read = TransferRate(3e9)};
   s.memory.spilled = 30_GiB;
   s.disk_written = 60_GiB;
   s.endurance = Bytes(1'200'000'000'000'000);
@@ -250,7 +250,7 @@ RunStatistics run_with_given_plan() {
   s.steps = 5;
   s.given_plan = {.file = "net.plan",
                   .budget = 2_GiB,
-                  .rates = {.write_bytes_per_second = 1.4e9, .read_bytes_per_second = 3e9},
+                  .rates = {.write = TransferRate(1.4e9), .read = TransferRate(3e9)},
                   .step_seconds = 3.5,
                   .steps = 4,
                   .all_steps = 5,
@@ -268,7 +268,7 @@ Change follow(std::uint64_t steps, const std::string& misfit) {
 const Changes kChangesOfARunWithAPlan = {
     {"one more step", [](RunStatistics& s) { s.steps = 6; }},
     {"made for another disk",
-     [](RunStatistics& s) { s.given_plan->rates.read_bytes_per_second = 100e9; }},
+     [](RunStatistics& s) { s.given_plan->rates.read = TransferRate(100e9); }},
     {"made for less memory", [](RunStatistics& s) { s.given_plan->budget = 1_GiB; }},
     {"made for less memory, and all would fit",
      [](RunStatistics& s) {
@@ -330,15 +330,19 @@ TEST(Summary, FitsOnAScreen) {
 }
 
 TEST(ProgressLine, ShowsStepMemoryAndRates) {
-  EXPECT_EQ(progress_line({12, 3.91, 1900_MiB, 3_GiB, 1.25e9, 2.5e9}, 100),
-            "[spillway] step 12  3.91 s  memory 1.86 GiB  spilled 3.00 GiB  in 1.25 GB/s, "
-            "out 2.50 GB/s");
+  EXPECT_EQ(
+      progress_line({12, 3.91, 1900_MiB, 3_GiB, TransferRate(1.25e9), TransferRate(2.5e9)}, 100),
+      "[spillway] step 12  3.91 s  memory 1.86 GiB  spilled 3.00 GiB  in 1.25 GB/s, "
+      "out 2.50 GB/s");
 }
 
 TEST(ProgressLine, ShowsWhatIsOnEachDevice) {
-  EXPECT_EQ(progress_line({12, 3.91, 12_MiB, 3_GiB, 1.25e9, 2.5e9, {{"cuda:0", 2_GiB}}}, 110),
-            "[spillway] step 12  3.91 s  memory 12.0 MiB, cuda:0 2.00 GiB  spilled 3.00 GiB  in "
-            "1.25 GB/s, out 2.50 GB/s");
+  EXPECT_EQ(
+      progress_line(
+          {12, 3.91, 12_MiB, 3_GiB, TransferRate(1.25e9), TransferRate(2.5e9), {{"cuda:0", 2_GiB}}},
+          110),
+      "[spillway] step 12  3.91 s  memory 12.0 MiB, cuda:0 2.00 GiB  spilled 3.00 GiB  in "
+      "1.25 GB/s, out 2.50 GB/s");
 }
 
 TEST(ProgressLine, KeepsToTheWidth) { EXPECT_EQ(progress_line({}, 20).size(), 20u); }

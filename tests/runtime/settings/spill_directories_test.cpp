@@ -60,9 +60,9 @@ class ResolveSpillDirectories : public testing::Test {
   void measured(const std::string& path, double read, double write, double both = 0.0) {
     topology::DiskRate rate;
     rate.directory = path;
-    rate.read_bytes_per_second = read;
-    rate.write_bytes_per_second = write;
-    rate.both_bytes_per_second = both;
+    rate.read = TransferRate(read);
+    rate.write = TransferRate(write);
+    rate.both = TransferRate(both);
     surroundings_.rates.record(rate);
   }
 
@@ -107,14 +107,14 @@ TEST_F(ResolveSpillDirectories, SharesRatesAmongTheRanksOfTheMachine) {
   measured("/a", 4e9, 2e9, 3e9);
   const auto resolved = resolve("/a", 1_GiB, 4);
   const auto rates = resolved.rates({});
-  EXPECT_DOUBLE_EQ(rates.read_bytes_per_second, 1e9);
-  EXPECT_DOUBLE_EQ(rates.write_bytes_per_second, 0.5e9);
+  EXPECT_DOUBLE_EQ(rates.read.bytes_per_second(), 1e9);
+  EXPECT_DOUBLE_EQ(rates.write.bytes_per_second(), 0.5e9);
   EXPECT_DOUBLE_EQ(rates.duplex_share, 0.5);
   EXPECT_THAT(resolved.warnings, IsEmpty());
   add("/unmeasured", 100_GiB);
   const profile::TransferRates guess;
-  EXPECT_DOUBLE_EQ(resolve("/unmeasured", 1_GiB, 4).rates(guess).read_bytes_per_second,
-                   guess.read_bytes_per_second / 4);
+  EXPECT_DOUBLE_EQ(resolve("/unmeasured", 1_GiB, 4).rates(guess).read.bytes_per_second(),
+                   guess.read.bytes_per_second() / 4);
 }
 
 TEST_F(ResolveSpillDirectories, SharesRoomAmongTheRanksOfTheMachine) {
@@ -183,10 +183,10 @@ TEST_F(ResolveSpillDirectories, AddsUpMeasuredRatesOfDifferentDisks) {
   add("/a", 100_GiB);
   add("/b", 100_GiB);
   measured("/a", 3e9, 2e9);
-  EXPECT_EQ(resolve("/a,/b").read_bytes_per_second(), std::nullopt);
+  EXPECT_EQ(resolve("/a,/b").read_rate(), std::nullopt);
   measured("/b", 1e9, 1e9);
-  EXPECT_EQ(resolve("/a,/b").read_bytes_per_second(), 4e9);
-  EXPECT_EQ(resolve("/a,/b").write_bytes_per_second(), 3e9);
+  EXPECT_EQ(resolve("/a,/b").read_rate(), TransferRate(4e9));
+  EXPECT_EQ(resolve("/a,/b").write_rate(), TransferRate(3e9));
 }
 
 TEST_F(ResolveSpillDirectories, TellsWhatIsLeftOfTheRatesWhileBothDirectionsRun) {
@@ -204,11 +204,11 @@ TEST_F(ResolveSpillDirectories, TellsWhatIsLeftOfTheRatesWhileBothDirectionsRun)
 
 TEST_F(ResolveSpillDirectories, TellsWhatIsMeasuredAndWhatIsAssumed) {
   add("/a", 100_GiB);
-  const profile::TransferRates otherwise{.read_bytes_per_second = 7.0,
+  const profile::TransferRates otherwise{.read = TransferRate(7.0),
                                          .read_fixed_seconds = 3e-3,
                                          .interference_seconds_per_byte = 4e-11};
   EXPECT_EQ(resolve("/a").assumed(), "rates, duplex share, fixed costs, slowdown of operators");
-  EXPECT_EQ(resolve("/a").rates(otherwise).read_bytes_per_second, 7.0);
+  EXPECT_EQ(resolve("/a").rates(otherwise).read.bytes_per_second(), 7.0);
   EXPECT_EQ(resolve("/a").rates(otherwise).interference_seconds_per_byte, 4e-11);
   add("/b", 100_GiB);
   measured("/a", 3e9, 1e9, 2.4e9);
@@ -217,7 +217,7 @@ TEST_F(ResolveSpillDirectories, TellsWhatIsMeasuredAndWhatIsAssumed) {
   slow.write_fixed_seconds = 1e-3;
   slow.read_fixed_seconds = 0.0;
   slow.interference_seconds_per_byte = 9e-11;
-  slow.checksum_bytes_per_second = 8e9;
+  slow.checksum = TransferRate(8e9);
   surroundings_.rates.record(slow);
   EXPECT_EQ(resolve("/a").assumed(), "");
   EXPECT_EQ(resolve("/a").rates(otherwise).read_fixed_seconds, 0.0);
@@ -227,8 +227,8 @@ TEST_F(ResolveSpillDirectories, TellsWhatIsMeasuredAndWhatIsAssumed) {
   slow.interference_seconds_per_byte = 2e-11;
   surroundings_.rates.record(slow);
   EXPECT_EQ(resolve("/a,/b").rates(otherwise).interference_seconds_per_byte, 9e-11);
-  EXPECT_EQ(resolve("/b").checksum_bytes_per_second(), 8e9);
-  EXPECT_DOUBLE_EQ(checksum_seconds_per_byte(8e9, 4), 1.0 / 32e9);
+  EXPECT_EQ(resolve("/b").checksum_rate(), TransferRate(8e9));
+  EXPECT_DOUBLE_EQ(checksum_seconds_per_byte(TransferRate(8e9), 4), 1.0 / 32e9);
 }
 
 TEST_F(ResolveSpillDirectories, CountsOneDiskOnce) {
@@ -236,7 +236,7 @@ TEST_F(ResolveSpillDirectories, CountsOneDiskOnce) {
   add("/b", 100_GiB).device->name = "nvme0n1";
   measured("/a", 3e9, 2e9);
   measured("/b", 3e9, 2e9);
-  EXPECT_EQ(resolve("/a,/b").read_bytes_per_second(), 3e9);
+  EXPECT_EQ(resolve("/a,/b").read_rate(), TransferRate(3e9));
 }
 
 TEST_F(ResolveSpillDirectories, TellsWarningsOfEachDirectoryFromThoseOfTheWhole) {

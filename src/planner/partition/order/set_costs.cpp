@@ -85,7 +85,7 @@ RankedItems UnitCosts::items(const Units& units, double slowdown) const {
 double UnitCosts::bound_seconds() const {
   double fastest = kNever;
   double speed = 0.0;  // Of all devices together.
-  double rate = 0.0;
+  TransferRate rate;
   double memory = 0.0;
   SegmentLoad all;
   all.in_flight = kNever;
@@ -167,7 +167,7 @@ double SetCosts::least_seconds(std::uint32_t small, std::uint32_t large,
   const StageConstants& stage = units_.stages()[index];
   SegmentLoad load;
   load.in_flight = stage.held.in_flight;
-  load.swap_bytes_per_second = stage.swap_rate;
+  load.swap_rate = stage.swap_rate;
   load.seconds = (sums_[large].seconds - sums_[small].seconds) * stage.slowdown;
   const StageEnds ends{sets_.crossing_bytes(small), sets_.crossing_bytes(large), ways(small),
                        ways(large)};
@@ -180,8 +180,7 @@ double SetCosts::least_seconds(std::uint32_t small, std::uint32_t large,
   const double excess = load.excess_bytes(stage.memory);
   if (excess <= 0.0) return load.busy_seconds();
   if (excess == kNever) return kNever;
-  return reduced_seconds(units_.items(between, stage.slowdown), load, excess,
-                         load.swap_bytes_per_second);
+  return reduced_seconds(units_.items(between, stage.slowdown), load, excess, load.swap_rate);
 }
 
 }  // namespace spillway::planner

@@ -19,7 +19,7 @@ class StageOrTransfer : public SegmentGoal {
     if (borders == Borders::kNone || segment.stage == 0 || links.empty()) return seconds;
     const double bytes =
         borders == Borders::kLargest ? largest_crossing_ : costs_.crossing_bytes(segment.first);
-    return std::max(seconds, 2.0 * bytes * links[segment.stage - 1].seconds_per_byte);
+    return std::max(seconds, links[segment.stage - 1].rate.seconds_for(2.0 * bytes));
   }
   bool is_monotone() const override { return false; }
 

@@ -59,7 +59,7 @@ class PiperGoal : public SegmentGoal {
     const auto over = [&](std::uint32_t link, std::uint32_t cut) {
       const double bytes =
           borders == Borders::kLargest ? largest_crossing_ : costs_.crossing_bytes(cut);
-      return 2.0 * bytes * links[link].seconds_per_byte;
+      return links[link].rate.seconds_for(2.0 * bytes);
     };
     double seconds = 0.0;
     if (segment.stage > 0) seconds += over(segment.stage - 1, segment.first);

@@ -42,9 +42,6 @@ constexpr Bytes operator""_TiB(unsigned long long n) { return Bytes(n << 40); }
 /// Writes a size for people, three significant digits: "3.91 GiB", "512 MiB", "17 B".
 std::string to_string(Bytes size);
 
-/// "3.91 GB/s" (10^9 bytes), for rates of disks.
-std::string gb_per_s(double bytes_per_second);
-
 /// Reads a size with a unit: "512MiB", "4 GiB", "1.5GB" (decimal units are powers of 1000).
 /// Throws ConfigError for a missing or unknown unit, a negative number, or an overflow; the
 /// message repeats the text and gives an example of a valid one.

@@ -1,14 +1,15 @@
 #pragma once
 
+#include "spillway/base/transfer_rate.h"
 #include "spillway/device/device.h"
 
 namespace spillway::device {
 
 /// How fast a device copies blocks of 2 MiB between its memory and slabs of host memory.
 struct CopyRates {
-  double out_bytes_per_second = 0.0;   ///< To the host, alone.
-  double in_bytes_per_second = 0.0;    ///< From the host, alone.
-  double both_bytes_per_second = 0.0;  ///< Both at once, added up.
+  TransferRate out;   ///< To the host, alone.
+  TransferRate in;    ///< From the host, alone.
+  TransferRate both;  ///< Both at once, added up.
 };
 
 /// Measures it by events of two queues, in some milliseconds and at most 32 MiB of memory on either

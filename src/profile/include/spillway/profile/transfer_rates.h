@@ -15,8 +15,8 @@ namespace spillway::profile {
 /// How fast bytes move between memory and the store, and what that costs. Until it is measured: a
 /// fair NVMe disk.
 struct TransferRates {
-  double write_bytes_per_second = 1.5e9;  ///< When only writing.
-  double read_bytes_per_second = 2.0e9;   ///< When only reading.
+  TransferRate write{1.5e9};  ///< When only writing.
+  TransferRate read{2.0e9};   ///< When only reading.
   /// What is left of either rate while both directions are busy: 0.5 is a disk that shares its time
   /// evenly, 1 a full-duplex link.
   double duplex_share = 0.5;
@@ -43,8 +43,17 @@ struct FarTier {
   bool operator==(const FarTier&) const = default;
 };
 
-/// What files call one of them, and the values that some disk or link has.
+/// What files call one of them.
 struct RateField {
+  const char* key;
+  TransferRate TransferRates::*field;
+};
+inline constexpr std::array<RateField, 2> kRateFields{
+    {{"write_bytes_per_second", &TransferRates::write},
+     {"read_bytes_per_second", &TransferRates::read}}};
+
+/// The same of the rest, and the values that some disk or link has.
+struct TransferCostField {
   const char* key;
   double TransferRates::*field;
   double least;
@@ -52,12 +61,8 @@ struct RateField {
   bool may_be_missing = false;  ///< In files: then it has its default.
 };
 inline constexpr double kLeastDuplexShare = 1e-3;
-inline constexpr std::array<RateField, 7> kRateFields{
-    {{"write_bytes_per_second", &TransferRates::write_bytes_per_second, kLeastTransferRate,
-      kMostTransferRate},
-     {"read_bytes_per_second", &TransferRates::read_bytes_per_second, kLeastTransferRate,
-      kMostTransferRate},
-     {"duplex_share", &TransferRates::duplex_share, kLeastDuplexShare, 1.0},
+inline constexpr std::array<TransferCostField, 5> kTransferCostFields{
+    {{"duplex_share", &TransferRates::duplex_share, kLeastDuplexShare, 1.0},
      {"write_fixed_seconds", &TransferRates::write_fixed_seconds, 0.0, 1e3},
      {"read_fixed_seconds", &TransferRates::read_fixed_seconds, 0.0, 1e3},
      {"interference_seconds_per_byte", &TransferRates::interference_seconds_per_byte, 0.0, 1.0},
@@ -75,7 +80,9 @@ TransferRates rates_in(JsonObject& object);
 template <typename Json>
 Json rates_json(const TransferRates& rates) {
   Json json;
-  for (const RateField& field : kRateFields) json[field.key] = rates.*field.field;
+  for (const RateField& field : kRateFields)
+    json[field.key] = (rates.*field.field).bytes_per_second();
+  for (const TransferCostField& field : kTransferCostFields) json[field.key] = rates.*field.field;
   return json;
 }
 

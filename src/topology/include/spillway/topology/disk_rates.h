@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "spillway/base/bytes.h"
+#include "spillway/base/transfer_rate.h"
 #include "spillway/topology/link_rate.h"
 
 namespace spillway::topology {
@@ -16,25 +16,25 @@ struct DiskSample {
   Load load = Load::kRead;
   Bytes block;
   unsigned depth = 0;  ///< Transfers in flight.
-  double read_bytes_per_second = 0.0;
-  double write_bytes_per_second = 0.0;
+  TransferRate read;
+  TransferRate write;
 };
 
 /// Measurements of one directory.
 struct DiskRate {
   std::string directory;
-  std::string device;                   ///< Name of the block device, or empty.
-  std::string mount_point;              ///< Other directories below it share the disk.
-  std::string measured_at;              ///< ISO 8601, UTC.
-  double read_bytes_per_second = 0.0;   ///< At the best block size and depth, reading alone.
-  double write_bytes_per_second = 0.0;  ///< Writing alone.
-  double both_bytes_per_second = 0.0;   ///< Sum while both run; 0 when not measured.
+  std::string device;       ///< Name of the block device, or empty.
+  std::string mount_point;  ///< Other directories below it share the disk.
+  std::string measured_at;  ///< ISO 8601, UTC.
+  TransferRate read;        ///< At the best block size and depth, reading alone.
+  TransferRate write;       ///< Writing alone.
+  TransferRate both;        ///< Sum while both run; none when not measured.
   /// Seconds of a transfer on the idle disk beyond its bytes.
   std::optional<double> write_fixed_seconds{};
   std::optional<double> read_fixed_seconds{};
   /// What a moved byte costs computations beside it, and how fast one processor checks bytes.
   std::optional<double> interference_seconds_per_byte{};
-  std::optional<double> checksum_bytes_per_second{};
+  std::optional<TransferRate> checksum{};
   std::vector<DiskSample> samples{};
 };
 

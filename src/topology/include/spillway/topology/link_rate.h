@@ -5,18 +5,18 @@
 #include <string>
 #include <vector>
 
-#include "spillway/base/bytes.h"
+#include "spillway/base/transfer_rate.h"
 
 namespace spillway::topology {
 
-/// Bytes per second of copies of one size between a GPU and pinned memory of its host.
+/// Rates of copies of one size between a GPU and pinned memory of its host.
 struct LinkSample {
   Bytes block;
   unsigned depth = 0;        ///< Copies that were given at once.
   bool beside_work = false;  ///< Whether the GPU copied within its own memory meanwhile.
-  double out_bytes_per_second = 0.0;
-  double in_bytes_per_second = 0.0;
-  double both_bytes_per_second = 0.0;  ///< At once, added up.
+  TransferRate out;
+  TransferRate in;
+  TransferRate both;  ///< At once, added up.
   bool operator==(const LinkSample&) const = default;
 };
 
@@ -38,12 +38,12 @@ struct PinningSample {
 
 /// Measurements of the link between a GPU and its host.
 struct LinkRate {
-  std::string name;                    ///< Of the card: "NVIDIA H100 80GB HBM3".
-  std::string device;                  ///< "cuda:0", as it was seen when measured.
-  std::string measured_at;             ///< ISO 8601, UTC.
-  double out_bytes_per_second = 0.0;   ///< As plans take it, to the host alone.
-  double in_bytes_per_second = 0.0;    ///< From the host alone.
-  double both_bytes_per_second = 0.0;  ///< Both at once, added up.
+  std::string name;         ///< Of the card: "NVIDIA H100 80GB HBM3".
+  std::string device;       ///< "cuda:0", as it was seen when measured.
+  std::string measured_at;  ///< ISO 8601, UTC.
+  TransferRate out;         ///< As plans take it, to the host alone.
+  TransferRate in;          ///< From the host alone.
+  TransferRate both;        ///< Both at once, added up.
   /// Seconds of a copy beyond its bytes where nothing else is under way.
   std::optional<double> out_fixed_seconds{};
   std::optional<double> in_fixed_seconds{};

@@ -30,8 +30,8 @@ struct BalancerOptions {
   std::vector<double>
       in_flight;  ///< By stage: micro-batches whose stash it holds at once, at most.
   /// Between the ranks of a stage and those of the one before, in each direction; empty: nothing.
-  std::vector<double> link_seconds_per_byte{};
-  double swap_seconds_per_byte = 1;  ///< To or from where a rank swaps, while both go on.
+  std::vector<TransferRate> link_rates{};
+  TransferRate swap_rate{1.0};  ///< To or from where a rank swaps, while both go on.
   /// Cuts stay where others are not quicker by this share: measured times vary.
   double least_gain = 0.1;
 };

@@ -37,8 +37,8 @@ struct ClusterNode {
   Bytes host_memory;
   double host_update_parameters_per_second = 0.0;  ///< Optimizer on the host; 0: none.
   std::uint32_t disks = 0;
-  double disk_read_bytes_per_second = 0.0;  ///< Rate of each disk.
-  double disk_write_bytes_per_second = 0.0;
+  TransferRate disk_read_rate;  ///< Of each disk.
+  TransferRate disk_write_rate;
 };
 
 /// Two layers of switches: leaves, and a spine that joins them.

@@ -64,6 +64,7 @@ class ClusterLinks {
 
   const Cluster& cluster() const { return cluster_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(rates_.size()); }
+  /// In bytes per second, or in parameters where the class says so: what is shared does not mind.
   double rate(std::uint32_t link) const { return rates_[link]; }
   LinkClass kind(std::uint32_t link) const { return kinds_[link]; }
   const std::vector<double>& rates() const { return rates_; }

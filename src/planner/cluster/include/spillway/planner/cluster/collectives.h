@@ -23,10 +23,10 @@ std::string_view to_string(CollectiveAlgorithm algorithm);
 struct CollectivePhase {
   double bytes_per_stream = 0.0;  ///< For each byte of the buffer that is reduced.
   double latency_seconds = 0.0;   ///< Latency of all its rounds together.
-  /// Seconds that a byte of a stream takes from one member to the next: the mean in rings, where a
-  /// block meets every pair, else those of the slowest pair. On its way a block takes latencies and
-  /// such times, at least; a link that is slower than the others hides the latency of these.
-  double seconds_per_byte = 0.0;
+  /// Of a stream from one member to the next: that of the mean time in rings, where a block meets
+  /// every pair, else that of the slowest pair. On its way a block takes latencies and such times,
+  /// at least; a link that is slower than the others hides the latency of these.
+  TransferRate pair_rate = TransferRate::unlimited();
   std::vector<LinkUse> uses;  ///< Sorted by link.
 };
 

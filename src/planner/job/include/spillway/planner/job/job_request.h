@@ -58,9 +58,9 @@ struct JobRequest {
   LinkCosts link;                          ///< Link from each rank to each other one.
   std::optional<LinkCosts> reduce_link{};  ///< Link of each rank for gradient sums; else `link`.
   SharedSums shared_sums{};                ///< Links that gradient sums of several stages share.
-  /// Bandwidth of each rank's link to its host, in each direction at the same time; 0: no swaps.
-  double swap_bytes_per_second = 0.0;
-  /// Share of that bandwidth that cuts and recomputation count on for swapped parts of stashes.
+  /// Of each rank's link to its host, in each direction at the same time; none: no swaps.
+  TransferRate swap_rate;
+  /// Share of that rate that cuts and recomputation count on for swapped parts of stashes.
   double stage_swap_share = 1.0;
   Bytes host_memory = kNoLimit;  ///< Limit of each rank for swapped data.
 };

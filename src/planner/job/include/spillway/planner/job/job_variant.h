@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "spillway/planner/schedule/generators.h"
 
@@ -50,6 +51,10 @@ struct NamedSchedule {
 /// ConfigError for an unknown schedule, with the nearest name, and for options that the schedule
 /// does not have.
 NamedSchedule schedule_in(std::string_view text);
+
+/// What such a text may begin with: the schedules, and with each count that one leaves open once
+/// more: "1f1b-capped:slots=".
+std::vector<std::string> schedule_beginnings();
 
 /// Writes "1f1b-capped:slots=3", which `schedule_in` reads.
 std::string schedule_text(std::string_view schedule, const JobVariant& variant);

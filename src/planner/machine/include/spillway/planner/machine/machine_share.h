@@ -15,7 +15,7 @@ struct MachineShare {
   LinkCosts peer;          ///< The slowest way from a rank to the next one of its pipeline, alone.
   LinkCosts reduce;        ///< Link of a rank in the ring that sums its gradients, alone.
   SharedSums shared_sums;  ///< The link that is fullest while all ranks sum.
-  double swap_bytes_per_second = 0.0;  ///< To its host or disks and back, while all ranks swap.
+  TransferRate swap_rate;  ///< To its host or disks and back, while all ranks swap.
 };
 
 /// Of `ranks` devices in `data_parallel` pipelines on neighbouring devices. `ranks` is a multiple

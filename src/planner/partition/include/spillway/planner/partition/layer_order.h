@@ -62,7 +62,7 @@ struct OrderChoice {
 
   /// Returns by which share this order takes longer than the best one at most; 0 where no cuts fit.
   double loss() const {
-    const bool is_known = bound_seconds > 0.0 && seconds < kNoLink;
+    const bool is_known = bound_seconds > 0.0 && seconds < kNever;
     return is_known ? std::max(0.0, seconds / bound_seconds - 1.0) : 0.0;
   }
 };

@@ -4,12 +4,14 @@
 #include <limits>
 #include <vector>
 
+#include "spillway/base/transfer_rate.h"
 #include "spillway/planner/partition/model_chain.h"
 #include "spillway/schedule/held_counts.h"
 
 namespace spillway::planner {
 
-inline constexpr double kNoLink = std::numeric_limits<double>::infinity();
+/// The seconds of what is impossible.
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
 inline constexpr Bytes kNoLimit{std::numeric_limits<std::uint64_t>::max()};
 
 using schedule::HeldCounts;
@@ -19,23 +21,17 @@ struct StageDevice {
   double slowdown = 1.0;  ///< Times of the layers are multiplied by this.
   Bytes memory = kNoLimit;
   Bytes reserved{};  ///< Bytes of the memory for contexts and buffers; counts in every figure.
-  /// Seconds that a byte takes to or from the swap space while both directions run; the slower
-  /// direction counts.
-  double swap_seconds_per_byte = kNoLink;
+  TransferRate swap_rate{};  ///< Of the slower direction while both run; none: nothing swaps.
   HeldCounts held{};
-};
-
-/// The link from a stage to the next one; each direction has as much.
-struct StageLink {
-  double seconds_per_byte = 0.0;
-  double fixed_seconds = 0.0;  ///< Seconds of each micro-batch.
 };
 
 /// The chain to cut, and the devices and links to cut it for.
 struct PartitionProblem {
   ModelChain chain;
   std::vector<StageDevice> devices;  ///< One per stage, in the order of the pipeline.
-  std::vector<StageLink> links;      ///< One fewer, or none where transfers are free.
+  /// From a stage to the next one, with as much in each direction: one fewer than stages, or none
+  /// where transfers are free.
+  std::vector<LinkCosts> links;
   /// Transfers between stages run beside the layers, and bound the step as a resource of their own.
   /// Otherwise a stage waits for all it receives and sends.
   bool transfers_hide = true;

@@ -28,7 +28,7 @@ struct SegmentLoad {
   double fixed_bytes = 0.0;   ///< Static bytes, relayed tensors, working peak, reserved.
   double stash_bytes = 0.0;   ///< Stash of its layers, and border tensors that they keep.
   double in_flight = 1.0;
-  double swap_bytes_per_second = 0.0;
+  TransferRate swap_rate;
 
   double raw_bytes() const { return fixed_bytes + in_flight * stash_bytes; }
   /// Bytes per micro-batch that memory reduction has to take away so that `bytes` are left: at most

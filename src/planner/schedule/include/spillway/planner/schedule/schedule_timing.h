@@ -1,11 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <vector>
 
-#include "spillway/base/bytes.h"
+#include "spillway/base/transfer_rate.h"
 #include "spillway/planner/schedule/schedule_names.h"
 
 namespace spillway::planner {
@@ -35,18 +34,13 @@ double seconds_of(const StageCosts& stage, ActionKind kind);
 /// A size as rates divide it.
 inline double count_of(Bytes size) { return static_cast<double>(size.count()); }
 
-struct LinkCosts {
-  double latency_seconds = 0.0;  ///< On top of each transfer, without keeping the link busy.
-  double bytes_per_second = std::numeric_limits<double>::infinity();
-};
-
 /// A link that the sums of neighbouring ranks pass, as a card of their node: the first `ranks`
 /// of a pipeline share one, then the next ones. Sums that are under way at the same time pass it
 /// one after the other, which takes as long in all as when they share it evenly.
 struct SharedSums {
   std::uint32_t ranks = 1;
   /// The rate in the ring of a sum that has the link alone.
-  double bytes_per_second = std::numeric_limits<double>::infinity();
+  TransferRate rate = TransferRate::unlimited();
 };
 
 /// Devices and links that a schedule runs on.

@@ -24,8 +24,8 @@ struct Progress {
   double step_seconds = 0.0;
   Bytes resident;  ///< On the host.
   Bytes spilled;   ///< Outside of memory now, of all devices.
-  double read_bytes_per_second = 0.0;
-  double write_bytes_per_second = 0.0;
+  TransferRate read;
+  TransferRate write;
   std::vector<std::pair<std::string, Bytes>> on_devices = {};  ///< Resident there, by device.
 };
 

@@ -32,8 +32,8 @@ struct ResolvedDirectories {
 
   /// What is left to each sharer of the sum over the directories, when every one was measured; on
   /// the same disk it counts once.
-  std::optional<double> read_bytes_per_second() const;
-  std::optional<double> write_bytes_per_second() const;
+  std::optional<TransferRate> read_rate() const;
+  std::optional<TransferRate> write_rate() const;
 
   /// Share of either rate that is left while both directions are busy, in (0, 1].
   std::optional<double> duplex_share() const;
@@ -44,11 +44,11 @@ struct ResolvedDirectories {
   /// Which of them are taken from `otherwise`: "duplex share, slowdown"; empty: none.
   std::string assumed() const;
   /// Rate of one processor, for the checksums of `verify`.
-  std::optional<double> checksum_bytes_per_second() const;
+  std::optional<TransferRate> checksum_rate() const;
 };
 
 /// Seconds that a checked byte costs operators on so many processors; a guess if not measured.
-double checksum_seconds_per_byte(std::optional<double> bytes_per_second, double processors);
+double checksum_seconds_per_byte(std::optional<TransferRate> of_processor, double processors);
 
 /// How the resolver sees the machine; tests give their own.
 struct DirectorySurroundings {

@@ -6,16 +6,17 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/base/clock.h"
+#include "spillway/base/transfer_rate.h"
 #include "spillway/transport/transport.h"
 
 namespace spillway::transport {
 
-/// What messages between two ranks take: `latency_seconds + bytes / bytes_per_second` each way.
+/// What messages between two ranks take: `latency_seconds + rate.seconds_for(bytes)` each way.
 struct MeasuredLink {
   std::uint32_t from = 0;  ///< Rank; of hosts, the first one of each.
   std::uint32_t to = 0;
-  double latency_seconds = 0.0;   ///< Half of the median time there and back of a few bytes.
-  double bytes_per_second = 0.0;  ///< Of the median of the large messages, less the latency.
+  double latency_seconds = 0.0;  ///< Half of the median time there and back of a few bytes.
+  TransferRate rate;             ///< Of the median of the large messages, less the latency.
   /// What the wall clock of `to` is ahead of that of `from`: its time halfway through the fastest
   /// way there and back, which took twice the error.
   double clock_offset_seconds = 0.0;
