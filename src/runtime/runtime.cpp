@@ -286,24 +286,6 @@ void Runtime::count_other(Bytes size) {
   end_wait_for_room(op, {}, start);
 }
 
-void Runtime::hold_until_freed(StorageId storage) {
-  const RangeUse whole = engine_->find(engine_->address_of(storage));
-  const OpContext& op = context();
-  // From now on it may be written at any time, and nobody tells of that.
-  if (!op.is_running)
-    before_write(whole);
-  else if (recomputer_ != nullptr && recomputer_->is_active())
-    recomputer_->note_unrecorded_writes({&storage, 1});
-  // An operator has there what its kernels use, and all of it may be more than there is room for.
-  bool is_operand = false;
-  for (const RangeUse& part : op.operands) {
-    if (!op.is_running || part.storage != storage) continue;
-    held_->hold(part);
-    is_operand = true;
-  }
-  if (!is_operand) held_->hold(whole);
-}
-
 std::optional<device::Event> Runtime::moment() const {
   return options_.moment ? std::optional(options_.moment()) : std::nullopt;
 }

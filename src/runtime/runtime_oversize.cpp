@@ -1,4 +1,5 @@
-// What happens when an operator needs more than the budget: it is paged through, or refused.
+// What happens when an operator needs more than the budget: it is paged through, or refused. And
+// what has to stay in memory, as it leaves less of the budget to all of them.
 
 #include <algorithm>
 #include <utility>
@@ -9,6 +10,8 @@
 #include "shared_pages.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
+#include "spillway/runtime/recomputing/recomputer.h"
+#include "spillway/swap/swap_errors.h"
 
 namespace spillway::runtime {
 
@@ -177,6 +180,33 @@ void Runtime::refuse_oversize(OpContext& op, std::uint64_t need) {
   }
   log_error("{}", told);
   throw BudgetError("Spillway: {}", told);
+}
+
+void Runtime::hold_until_freed(StorageId storage) {
+  const RangeUse whole = engine_->find(engine_->address_of(storage));
+  const OpContext& op = context();
+  // From now on it may be written at any time, and nobody tells of that.
+  if (!op.is_running)
+    before_write(whole);
+  else if (recomputer_ != nullptr && recomputer_->is_active())
+    recomputer_->note_unrecorded_writes({&storage, 1});
+  // An operator has there what its kernels use, and all of it may be more than there is room for.
+  bool is_operand = false;
+  for (const RangeUse& part : op.operands) {
+    if (!op.is_running || part.storage != storage) continue;
+    held_->hold(part);
+    is_operand = true;
+  }
+  if (is_operand) return;
+  try {
+    held_->hold(whole);
+  } catch (const swap::NoRoomError&) {
+    throw BudgetError(
+        "Spillway: {} of a tensor that has to stay in memory until it is freed, since "
+        "kernels past the operators go by its pointer, find no room in {} beside {} "
+        "that stay already: allow more with --budget, or free such tensors earlier",
+        page_size_ * whole.pages, budget_text(options_), page_size_ * held_->pages());
+  }
 }
 
 /// A workspace that a refused operator had made stays, and counts among what is kept from now on:
