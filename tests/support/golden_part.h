@@ -45,6 +45,7 @@ class GoldenPart {
   }
 
   void add(std::string text) {
+    while (!text.empty() && text.back() == '\n') text.pop_back();
     if (text.empty()) text = "(nothing)";
     static const std::regex temporary("[^\\s'\"(,:]*/spillway-test-\\w+");
     static const std::regex rounding("(\\.\\d{6})\\d+");  // May be another one elsewhere.
