@@ -6,6 +6,7 @@
 # cuda-emulated, gpu. `test.sh` leaves those out that have `slow` among them.
 # RUN_SERIAL is for cases that need the machine alone; stress implies it.
 # NO_PCH is for targets that link LibTorch (see SpillwayPch.cmake).
+# A folder `texts` beside the tests is SPILLWAY_TEST_GOLDEN in them (tests/support/golden_part.h).
 # OWN_PROCESSES is for cases that change what later ones in their process find.
 
 if(SPILLWAY_BUILD_TESTS)
@@ -86,6 +87,9 @@ function(spillway_add_test name)
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
   target_link_libraries(${target} PRIVATE ${arg_DEPENDS} GTest::gmock_main spillway_warnings)
   target_compile_options(${target} PRIVATE ${SPILLWAY_TEST_FLAGS})
+  if(IS_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/texts")
+    target_compile_definitions(${target} PRIVATE SPILLWAY_TEST_GOLDEN="${CMAKE_CURRENT_SOURCE_DIR}/texts")
+  endif()
   if(NOT arg_NO_PCH)
     spillway_use_test_pch(${target})
   endif()

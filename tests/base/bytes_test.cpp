@@ -6,11 +6,10 @@
 #include <string>
 
 #include "spillway/base/error.h"
+#include "support/golden_part.h"
 
 namespace spillway {
 namespace {
-
-using ::testing::HasSubstr;
 
 std::string refusal_of(const char* text) {
   try {
@@ -45,24 +44,28 @@ TEST(ParseBytes, TakesFractionsBlanksAndSmallLetters) {
 }
 
 TEST(ParseBytes, RefusesNumbersWithoutUnitAndShowsHowToWriteThem) {
-  EXPECT_THAT(refusal_of("4"), HasSubstr("size without a unit: '4' (write for example 4MiB or"));
-  EXPECT_THAT(refusal_of("0"), HasSubstr("size without a unit: '0' (write for example 4GiB)"));
+  GoldenPart golden;
+  golden.add(refusal_of("4"));
+  golden.add(refusal_of("0"));
 }
 
 TEST(ParseBytes, RefusesWhatIsNoSize) {
+  GoldenPart golden;
   for (const char* text : {"", "GiB", "four GiB", "-4GiB", "inf", "infGiB", "nan GiB", "+4GiB"})
-    EXPECT_THAT(refusal_of(text), HasSubstr("not a size: '" + std::string(text) + "'"));
+    golden.add(refusal_of(text));
 }
 
 TEST(ParseBytes, RefusesUnknownUnitsAndNamesTheKnownOnes) {
-  EXPECT_THAT(refusal_of("4 Gb/s"), HasSubstr("unknown unit 'Gb/s' in '4 Gb/s' (known: B KiB"));
-  EXPECT_THAT(refusal_of("4PiB"), HasSubstr("unknown unit 'PiB'"));
-  EXPECT_THAT(refusal_of("4GiB 2"), HasSubstr("unknown unit 'GiB 2'"));
+  GoldenPart golden;
+  golden.add(refusal_of("4 Gb/s"));
+  golden.add(refusal_of("4PiB"));
+  golden.add(refusal_of("4GiB 2"));
 }
 
 TEST(ParseBytes, RefusesWhatNoNumberOfBytesHolds) {
-  EXPECT_THAT(refusal_of("1e30GiB"), HasSubstr("size too large: '1e30GiB'"));
-  EXPECT_THAT(refusal_of("9000000TiB"), HasSubstr("size too large"));
+  GoldenPart golden;
+  golden.add(refusal_of("1e30GiB"));
+  golden.add(refusal_of("9000000TiB"));
   EXPECT_EQ(parse_bytes("8000000TiB"), 8000000_TiB);
 }
 

@@ -8,13 +8,12 @@
 #include "even_jobs.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/job/job_file.h"
+#include "support/golden_part.h"
 
 namespace spillway::planner {
 namespace {
 
 using nlohmann::json;
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 /// Messages, sums, swaps or recomputation, a limit of memory on both sides.
@@ -142,6 +141,7 @@ TEST(EditedJobFile, IsRefusedOrMakesTheSameFigures) {
 }
 
 TEST(EditedJobFile, IsToldWhichFigureIsWrongAndWhatItShouldBe) {
+  GoldenPart golden;
   const json document = json::parse(to_text(busy_file("1f1b", JobMemoryReduction::kStages)));
   const auto told = [&](const char* pointer, double factor) {
     json edited = document;
@@ -152,47 +152,41 @@ TEST(EditedJobFile, IsToldWhichFigureIsWrongAndWhatItShouldBe) {
       value = value.get<double>() * factor;
     return evaluated(edited);
   };
-  const auto text = [&](const char* pointer) {
-    return document[json::json_pointer(pointer)].dump();
-  };
-  EXPECT_THAT(told("/figures/peak_bytes/1", 0.5),
-              HasSubstr(", and its actions make it " + text("/figures/peak_bytes/1")));
-  EXPECT_THAT(told("/figures/peak_bytes/1", 0.5), HasSubstr("figures.peak_bytes[1] is "));
-  EXPECT_THAT(told("/figures/host_bytes/0", 2.0), HasSubstr("figures.host_bytes[0] is "));
-  EXPECT_THAT(told("/figures/bubble", 1.1), HasSubstr("figures.bubble is "));
-  EXPECT_THAT(told("/figures/gap", 1.1), HasSubstr("figures.gap is "));
-  EXPECT_THAT(told("/figures/bound_seconds", 0.9), HasSubstr("figures.gap is "));
-  EXPECT_THAT(told("/stages/0/stash_bytes", 0.9), HasSubstr("it was changed"));
-  EXPECT_THAT(told("/ranks", 2),
-              HasSubstr("ranks is 16, and 2 data-parallel replicas of 4 action lists"));
-  EXPECT_THAT(told("/micro_batches", 2), HasSubstr("micro-batches"));
+  golden.add(told("/figures/peak_bytes/1", 0.5));
+  golden.add(told("/figures/host_bytes/0", 2.0));
+  golden.add(told("/figures/bubble", 1.1));
+  golden.add(told("/figures/gap", 1.1));
+  golden.add(told("/figures/bound_seconds", 0.9));
+  golden.add(told("/stages/0/stash_bytes", 0.9));
+  golden.add(told("/ranks", 2));
+  golden.add(told("/micro_batches", 2));
 }
 
 TEST(EditedJobFile, SwapsOverALinkThatCarriesSomething) {
+  GoldenPart golden;
   for (const auto& [schedule, memory_reduction] :
        {std::pair{"1f1b", JobMemoryReduction::kStages},
         std::pair{"gpipe", JobMemoryReduction::kIdleOffload}}) {
     json document = json::parse(to_text(busy_file(schedule, memory_reduction)));
     json& rate = document["links"]["host_link"]["bytes_per_second"];
     rate = rate.get<double>() / 1000;
-    EXPECT_THAT(evaluated(document), HasSubstr("figures.step_seconds is ")) << schedule;
+    golden.add(evaluated(document));
     rate = 0;
-    EXPECT_THAT(evaluated(document), AnyOf(HasSubstr("links.host_link has a rate of 0"),
-                                           HasSubstr("figures.step_seconds is ")))
-        << schedule;
+    golden.add(evaluated(document));
   }
 }
 
 TEST(EditedJobFile, SaysWhereSwapsGo) {
+  GoldenPart golden;
   json document = json::parse(to_text(busy_file("1f1b", JobMemoryReduction::kStages)));
   EXPECT_EQ(document["swaps_to"], "hosts");
   document["host_memory_bytes"] = 1;
-  EXPECT_THAT(evaluated(document), HasSubstr("on its host at its most"));
+  golden.add(evaluated(document));
   document["swaps_to"] = "disks";  // With room for all.
   EXPECT_EQ(evaluated(document), "accepted");
   EXPECT_TRUE(parse_job_file(document.dump(), "plan.json").swaps_to_disks);
   document["swaps_to"] = "cloud";
-  EXPECT_THAT(evaluated(document), HasSubstr("swaps_to is 'cloud' instead of hosts or disks"));
+  golden.add(evaluated(document));
 }
 
 }  // namespace

@@ -5,13 +5,12 @@
 #include "even_jobs.h"
 #include "spillway/base/error.h"
 #include "support/damaged_text.h"
+#include "support/golden_part.h"
 #include "support/sanitized.h"
 
 namespace spillway::planner {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Optional;
 using ::testing::StartsWith;
 
 JobRequest small_job(std::string_view schedule) {
@@ -83,9 +82,10 @@ TEST(JobFile, KeepsWhatStagesDoAboutTheirMemory) {
 }
 
 TEST(JobFault, NamesTheFirstActionThatSomebodyChanged) {
+  GoldenPart golden;
   JobFile file = small_file();
   std::swap(file.actions.ranks[1][0], file.actions.ranks[1][1]);  // Computed before it arrived.
-  EXPECT_THAT(job_fault(file), Optional(HasSubstr("rank 1, action")));
+  golden.add(job_fault(file).value_or(""));
 
   file = small_file();
   file.actions.ranks[2].pop_back();  // Its step.
@@ -101,93 +101,82 @@ TEST(JobFault, NamesTheFirstActionThatSomebodyChanged) {
   const Action first = list[sends[0]];
   list.erase(list.begin() + static_cast<std::ptrdiff_t>(sends[0]));
   list.insert(list.begin() + static_cast<std::ptrdiff_t>(sends[1]), first);
-  EXPECT_THAT(job_fault(file), Optional(HasSubstr("action")));
+  golden.add(job_fault(file).value_or(""));
 }
 
 TEST(JobFault, NamesTheActionThatNeedsMoreThanTheDeviceHas) {
+  GoldenPart golden;
   JobFile file = small_file();
   file.device_memory = Bytes(80 * kMega);
-  EXPECT_THAT(job_fault(file), Optional(HasSubstr("rank 0, action 4 (0F2): it is the first to")));
+  golden.add(job_fault(file).value_or(""));
   file = small_file();
   file.fixed[3] = Bytes(500 * kMega);
-  EXPECT_THAT(job_fault(file), Optional(HasSubstr("before its first action")));
+  golden.add(job_fault(file).value_or(""));
 }
 
 TEST(JobFault, FindsFiguresThatDoNotBelongToTheActions) {
+  GoldenPart golden;
   JobFile file = small_file();
   file.step_seconds *= 0.9;
-  EXPECT_THAT(job_fault(file), Optional(HasSubstr("it was changed")));
+  golden.add(job_fault(file).value_or(""));
   file = small_file();
   file.stages[2].first = 5;
-  EXPECT_THAT(job_fault(file), Optional(HasSubstr("stage 2 begins with layer 5")));
+  golden.add(job_fault(file).value_or(""));
   file = small_file();
   file.model.layers = 9;
-  EXPECT_THAT(job_fault(file), Optional(HasSubstr("stages end before layer 8, and its model has "
-                                                  "9 layers")));
+  golden.add(job_fault(file).value_or(""));
 }
 
 TEST(JobFile, RefusesWhatIsNoPlan) {
+  GoldenPart golden;
   const std::string text = to_text(small_file());
   const auto reason = [](std::string changed, const std::string& from, const std::string& to) {
     changed.replace(changed.find(from), from.size(), to);
     return refusal([&] { parse_job_file(changed, "job.json"); });
   };
-  EXPECT_THAT(reason(text, "spillway-job-plan", "spillway-plan"),
-              HasSubstr("job.json is a plan for one device, not a plan for many ranks"));
-  EXPECT_THAT(reason(text, "spillway-job-plan", "another"),
-              HasSubstr("job.json: its format is 'another', not 'spillway-job-plan'"));
-  EXPECT_THAT(reason(text, "\"version\": 3", "\"version\": 4"), HasSubstr("newer"));
-  EXPECT_THAT(reason(text, "\"data_parallel\": 1", "\"data_parallel\": 2"),
-              HasSubstr("2 data-parallel replicas"));
-  EXPECT_THAT(reason(text, "0F0", "0Q0"), HasSubstr("job.json, actions, line 1, column 2"));
-  EXPECT_THAT(reason(text, "\"first\":0", "\"first\":-1"), HasSubstr("stages[0].first"));
-  EXPECT_THAT(reason(text, "\"forward_seconds\":2.0", "\"forward_seconds\":-2.0"),
-              HasSubstr("stages[0].forward_seconds"));
+  golden.add(reason(text, "spillway-job-plan", "spillway-plan"));
+  golden.add(reason(text, "spillway-job-plan", "another"));
+  golden.add(reason(text, "\"version\": 3", "\"version\": 4"));
+  golden.add(reason(text, "\"data_parallel\": 1", "\"data_parallel\": 2"));
+  golden.add(reason(text, "0F0", "0Q0"));
+  golden.add(reason(text, "\"first\":0", "\"first\":-1"));
+  golden.add(reason(text, "\"forward_seconds\":2.0", "\"forward_seconds\":-2.0"));
 }
 
 // All of it was read, and nobody wondered.
 TEST(JobFile, RefusesWhatContradictsItself) {
+  GoldenPart golden;
   const auto reason = [](const auto& change) {
     JobFile file = small_file();
     change(file);
     return refusal([&] { parse_job_file(to_text(file), "job.json"); });
   };
-  EXPECT_THAT(reason([](JobFile& f) {
-                f.stages[1].recomputed = {{2, 0}, {2, 0}};
-              }),
-              HasSubstr("job.json: stages[1].recomputed names layer 2 twice"));
-  EXPECT_THAT(reason([](JobFile& f) {
-                f.stages[1].recomputed = {{3, 0}, {2, 0}};
-              }),
-              HasSubstr("stages[1].recomputed names layer 2 behind layer 3"));
-  EXPECT_THAT(reason([](JobFile& f) { f.stages[3].last = 4'000'000'000U; }),
-              HasSubstr("stages[3].last is 4000000000 instead of a whole number from 0 to 7"));
-  EXPECT_THAT(reason([](JobFile& f) { f.model.layers = 0; }), HasSubstr("job.json: layers is 0"));
-  EXPECT_THAT(reason([](JobFile& f) { f.order = {1, 0}; }), HasSubstr("order has 2 entries"));
-  EXPECT_THAT(reason([](JobFile& f) { f.bound_seconds = 1.01 * f.step_seconds; }),
-              HasSubstr("job.json: its figures say that a step takes"));
+  golden.add(reason([](JobFile& f) { f.stages[1].recomputed = {{2, 0}, {2, 0}}; }));
+  golden.add(reason([](JobFile& f) { f.stages[1].recomputed = {{3, 0}, {2, 0}}; }));
+  golden.add(reason([](JobFile& f) { f.stages[3].last = 4'000'000'000U; }));
+  golden.add(reason([](JobFile& f) { f.model.layers = 0; }));
+  golden.add(reason([](JobFile& f) { f.order = {1, 0}; }));
+  golden.add(reason([](JobFile& f) { f.bound_seconds = 1.01 * f.step_seconds; }));
   EXPECT_EQ(reason([](JobFile& f) { f.bound_seconds = f.step_seconds; }), "accepted");
-  EXPECT_THAT(reason([](JobFile& f) { f.actions.name = "1f1c"; }),
-              HasSubstr("job.json: schedule: unknown schedule '1f1c'"));
-  EXPECT_THAT(reason([](JobFile& f) { f.actions.name = "1f1b:chunks=2"; }),
-              HasSubstr("job.json: schedule: 1f1b has no chunks"));
-  EXPECT_THAT(reason([](JobFile& f) { f.partitioner = "spilway"; }),
-              HasSubstr("job.json: partitioner: unknown partitioner 'spilway'"));
+  golden.add(reason([](JobFile& f) { f.actions.name = "1f1c"; }));
+  golden.add(reason([](JobFile& f) { f.actions.name = "1f1b:chunks=2"; }));
+  golden.add(reason([](JobFile& f) { f.partitioner = "spilway"; }));
 }
 
 TEST(JobFile, RefusesStagesThatSwapMoreThanTheyKeep) {
+  GoldenPart golden;
   JobFile file = small_file();
   // Two layers of 10 MB each.
   EXPECT_EQ(file.stages[0].whole_stash, Bytes(20 * kMega));
   file.costs.stages[0].swapped = file.stages[0].whole_stash;
   EXPECT_EQ(parse_job_file(to_text(file), "job.json").costs.stages[0].swapped, Bytes(20 * kMega));
   file.costs.stages[0].swapped += Bytes(1);
-  EXPECT_THAT(refusal([&] { parse_job_file(to_text(file), "job.json"); }),
-              HasSubstr("job.json: stages[0].swapped_bytes is"));
+  golden.add(refusal([&] { parse_job_file(to_text(file), "job.json"); }));
 }
 
 // A limit whose name was misspelt was none.
 TEST(JobFile, RefusesKeysThatItDoesNotKnow) {
+  GoldenPart golden;
   const std::string text = to_text(small_file());
   const auto reason = [&](const std::string& behind) {
     std::string changed = text;
@@ -195,18 +184,18 @@ TEST(JobFile, RefusesKeysThatItDoesNotKnow) {
     changed.insert(object + 1, "\"frist\":1,");
     return refusal([&] { parse_job_file(changed, "job.json"); });
   };
-  EXPECT_THAT(reason("{"), HasSubstr("job.json: \"frist\" is no key of this format"));
-  EXPECT_THAT(reason("\"stages\""), HasSubstr("stages[0].\"frist\" is no key"));
-  EXPECT_THAT(reason("\"links\""), HasSubstr("links.\"frist\" is no key"));
-  EXPECT_THAT(reason("\"host_link\""), HasSubstr("links.host_link.\"frist\" is no key"));
-  EXPECT_THAT(reason("\"figures\""), HasSubstr("figures.\"frist\" is no key"));
+  golden.add(reason("{"));
+  golden.add(reason("\"stages\""));
+  golden.add(reason("\"links\""));
+  golden.add(reason("\"host_link\""));
+  golden.add(reason("\"figures\""));
   std::string misspelt = text;
   misspelt.replace(misspelt.find("device_memory_bytes"), 19, "device_memory_byte");
-  EXPECT_THAT(refusal([&] { parse_job_file(misspelt, "job.json"); }),
-              HasSubstr("\"device_memory_byte\" is no key"));
+  golden.add(refusal([&] { parse_job_file(misspelt, "job.json"); }));
 }
 
 TEST(JobFault, CountsWhatHostsHold) {
+  GoldenPart golden;
   JobRequest request = small_job("1f1b");
   request.device_memory = Bytes(70 * kMega);
   request.swap_rate = TransferRate(1e9);
@@ -219,8 +208,7 @@ TEST(JobFault, CountsWhatHostsHold) {
   EXPECT_EQ(file.host_memory, request.host_memory);
   EXPECT_EQ(job_fault(file), std::nullopt);
   file.host_memory = request.host_memory - Bytes(1);
-  EXPECT_THAT(job_fault(file), Optional(HasSubstr("rank 0 has")));
-  EXPECT_THAT(job_fault(file), Optional(HasSubstr("on its host")));
+  golden.add(job_fault(file).value_or(""));
 }
 
 TEST(JobFile, IsNeverReadInPart) {
@@ -285,9 +273,10 @@ TEST(JobFile, SurvivesExtremeNumbers) {
 }
 
 TEST(JobFault, FindsAStepThatNeverEnds) {
+  GoldenPart golden;
   JobFile file = small_file();
   file.costs.peer.rate = TransferRate(1e-320);
-  EXPECT_THAT(job_fault(file), Optional(HasSubstr("never ends")));
+  golden.add(job_fault(file).value_or(""));
 }
 
 }  // namespace

@@ -4,12 +4,10 @@
 
 #include "even_jobs.h"
 #include "spillway/base/error.h"
+#include "support/golden_part.h"
 
 namespace spillway::planner {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 TEST(JobPlan, OfEqualStagesHasTheBubbleOfTheClosedForm) {
   for (const char* schedule : {"gpipe", "1f1b"}) {
@@ -73,6 +71,7 @@ TEST(JobPlan, GroupsShareTheMicroBatches) {
 }
 
 TEST(JobPlan, StaysWithinItsDevicesBySwapsAndRecomputation) {
+  GoldenPart golden;
   JobRequest request = even_job(8, 4, 8, "1f1b");
   const JobPlan free = planned(request);
   request.device_memory = Bytes(70 * kMega);  // Rank 0 would hold 104 MB.
@@ -90,7 +89,7 @@ TEST(JobPlan, StaysWithinItsDevicesBySwapsAndRecomputation) {
   EXPECT_EQ(planned(request).memory[0].host, Bytes(0)) << "it recomputes instead";
   for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
   request.variant.memory_reduction = JobMemoryReduction::kStages;
-  EXPECT_THAT(refusal([&] { planned(request); }), HasSubstr("to its host"));
+  golden.add(refusal([&] { planned(request); }));
 }
 
 TEST(JobPlan, SharesARankAmongItsStages) {
@@ -108,57 +107,53 @@ TEST(JobPlan, GivesTheOptimizerToTheStagesByTheirParameters) {
 }
 
 TEST(JobPlan, RefusesWhatCannotBe) {
+  GoldenPart golden;
   const auto reason = [](const JobRequest& request) { return refusal([&] { planned(request); }); };
-  EXPECT_THAT(reason(even_job(3, 4, 8, "1f1b")), HasSubstr("more stages than layers: 4 for 3"));
+  golden.add(reason(even_job(3, 4, 8, "1f1b")));
   // Before action lists are made, which would be too long.
-  EXPECT_THAT(reason(even_job(3, 60'000, 60'000, "1f1b")),
-              HasSubstr("more stages than layers: 60000 for 3"));
-  EXPECT_THAT(reason(even_job(7, 4, 8, "interleaved")),
-              HasSubstr("more stages than layers: 8 for 7"));
-  EXPECT_THAT(reason(even_job(8, 4, 8, "1f2b")), HasSubstr("unknown schedule '1f2b'"));
-  EXPECT_THAT(reason(even_job(9, 3, 8, "chimera")), HasSubstr("chimera"));
+  golden.add(reason(even_job(3, 60'000, 60'000, "1f1b")));
+  golden.add(reason(even_job(7, 4, 8, "interleaved")));
+  golden.add(reason(even_job(8, 4, 8, "1f2b")));
+  golden.add(reason(even_job(9, 3, 8, "chimera")));
 
   JobRequest request = even_job(8, 4, 8, "1f1b");
   request.partitioner = "evn";
-  EXPECT_THAT(reason(request), HasSubstr("unknown partitioner 'evn' (did you mean 'even'?)"));
+  golden.add(reason(request));
   request = even_job(8, 4, 8, "1f1b");
   request.data_parallel = 3;
-  EXPECT_THAT(reason(request),
-              HasSubstr("4 ranks do not split into 3 equal data-parallel replicas"));
+  golden.add(reason(request));
   request = even_job(8, 4, 6, "1f1b");
   request.data_parallel = 4;
-  EXPECT_THAT(reason(request),
-              HasSubstr("6 micro-batches do not split evenly over 4 data-parallel replicas"));
+  golden.add(reason(request));
   request = even_job(8, 4, 6, "1f1b");
   request.batch = 8;
-  EXPECT_THAT(reason(request), HasSubstr("--batch 8 is the work of a step, in micro-batches of the "
-                                         "profile's size, and does not split into 6 equal ones"));
+  golden.add(reason(request));
   request = even_job(8, 4, 0, "1f1b");
   request.batch = 8;
-  EXPECT_THAT(reason(request), HasSubstr("1f1b has no number of micro-batches"));
+  golden.add(reason(request));
   request = even_job(8, 4, 8, "1f1b");
   request.variant.slots = 3;
-  EXPECT_THAT(reason(request), HasSubstr("1f1b has no slots"));
+  golden.add(reason(request));
   request = even_job(8, 4, 8, "1f1b");
   request.chain.layers[5].backward_seconds = -1.0;
-  EXPECT_THAT(reason(request), AllOf(HasSubstr("layer 5 ('layer 5')"), HasSubstr("-1 s")));
+  golden.add(reason(request));
   request.chain.layers[5].backward_seconds = kNotMeasured;
-  EXPECT_THAT(reason(request), HasSubstr("layer 5 ('layer 5') has no backward time"));
+  golden.add(reason(request));
 
   request = even_job(8, 4, 8, "1f1b");
   request.chain.layers[2].parameters = Bytes(1000 * kMega);
   request.device_memory = Bytes(100 * kMega);
-  EXPECT_THAT(reason(request), HasSubstr("layer 2 ('layer 2') fits on no device"));
+  golden.add(reason(request));
 }
 
 TEST(JobPlan, TellsWhichStageOfGivenCutsIsTooFull) {
+  GoldenPart golden;
   JobRequest request = even_job(8, 4, 8, "1f1b");
   for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
   request.chain.layers[0].parameters = Bytes(10 * kMega);
   request.device_memory = Bytes(120 * kMega);
   request.partitioner = "even";  // 42 MB + 4 * 20 MB on the first stage.
-  EXPECT_THAT(refusal([&] { planned(request); }),
-              AllOf(HasSubstr("stage 0, layers 0 to 1"), HasSubstr(to_string(Bytes(122 * kMega)))));
+  golden.add(refusal([&] { planned(request); }));
   request.partitioner = "spillway";
   EXPECT_LE(planned(request).peak(), request.device_memory);
 }
@@ -196,6 +191,7 @@ TEST(PlanChoice, ReturnsWhyACandidateHasNoPlan) {
 
 // Any error in a partitioner read as "does not fit", and the search went on without a word.
 TEST(PlanChoice, TakesNoFaultForAnAnswer) {
+  GoldenPart golden;
   JobRequest request = even_job(8, 4, 8, "1f1b");
   request.device_memory = planned(request).peak() * 80 / 100;
   const JobChoice choice{&schedule_generator_named("1f1b"), 1};
@@ -203,8 +199,7 @@ TEST(PlanChoice, TakesNoFaultForAnAnswer) {
   using Found = std::optional<Cuts>;
   const Partitioner refusing{"refusing", "", "", Reading::kAsPublished,
                              [](const SegmentCosts&) -> Found { return std::nullopt; }};
-  EXPECT_THAT(plan_choice(request, refusing, choice, memo).refusal().sentence,
-              HasSubstr("no cuts of 8 layers for 4 stages fit"));
+  golden.add(plan_choice(request, refusing, choice, memo).refusal().sentence);
   const Partitioner faulty{"faulty", "", "", Reading::kAsPublished,
                            [](const SegmentCosts&) -> Found { throw PlanError("a fault"); }};
   EXPECT_THROW(plan_choice(request, faulty, choice, memo), PlanError);

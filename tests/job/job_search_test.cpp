@@ -13,13 +13,12 @@
 #include "random_jobs.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/job/job_bound.h"
+#include "support/golden_part.h"
 #include "support/sanitized.h"
 
 namespace spillway::planner {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 JobRequest uneven_job() {
@@ -97,6 +96,7 @@ TEST(JobSearch, LosesNothingByGivingUpEarly) {
 }
 
 TEST(JobSearch, GivesUpWhatCannotBeFaster) {
+  GoldenPart golden;
   JobRequest request = uneven_job();
   request.device_memory = Bytes(100 * kMega);
   request.swap_rate = TransferRate(5e6);
@@ -112,12 +112,12 @@ TEST(JobSearch, GivesUpWhatCannotBeFaster) {
   choice.incumbent.deferred = choice.incumbent.offload = without_memory_reduction / 2;
   const JobAttempt deferred = tried(request, partitioner, choice);
   EXPECT_TRUE(deferred.is_deferred && !deferred.is_pruned);
-  EXPECT_THAT(deferred.refusal, HasSubstr("with unlimited memory"));
+  golden.add(deferred.refusal);
   choice.incumbent = {};
   choice.incumbent.all = choice.incumbent.offload = job_bound(request) / 2;
   const JobAttempt given_up = tried(request, partitioner, choice);
   EXPECT_TRUE(given_up.is_pruned && !given_up.is_deferred);
-  EXPECT_THAT(given_up.refusal, HasSubstr("its slowest stage takes"));
+  golden.add(given_up.refusal);
 }
 
 TEST(JobSearch, IsTheSameEachTime) {
@@ -183,6 +183,7 @@ TEST(JobSearch, TakesAsManySlotsAsHaveRoom) {
 }
 
 TEST(JobSearch, LeavesSchedulesThatChangeResultsToThoseWhoNameThem) {
+  GoldenPart golden;
   JobRequest request = even_job(8, 4, 8);
   const JobSearch search = *search_job(request);
   const auto tried =
@@ -190,14 +191,14 @@ TEST(JobSearch, LeavesSchedulesThatChangeResultsToThoseWhoNameThem) {
         return each.schedule == "pipedream" && each.data_parallel == 1;
       });
   ASSERT_NE(tried, search.attempts.end());
-  EXPECT_THAT(tried->refusal, HasSubstr("changes results"));
+  golden.add(tried->refusal);
   // Before it is planned: whether its versions of the weights fit does not matter.
   JobRequest tight = request;
   tight.device_memory = Bytes(56 * kMega);
   const JobSearch open = *search_job(tight);
   for (const JobAttempt& each : open.attempts) {
     if (each.schedule == "pipedream") {
-      EXPECT_THAT(each.refusal, HasSubstr("changes results"));
+      golden.add(each.refusal);
     }
   }
   request.schedule = "pipedream";
@@ -228,6 +229,7 @@ JobRequest job_without_memory_reduction() {
 }
 
 TEST(JobSearch, NamesTheNearestMissAndDevicesThatWouldDo) {
+  GoldenPart golden;
   JobRequest request = job_without_memory_reduction();
   for (const std::uint64_t megabytes : {10U, 28U, 40U}) {  // The first holds no layer.
     request.device_memory = Bytes(megabytes * kMega);
@@ -252,7 +254,7 @@ TEST(JobSearch, NamesTheNearestMissAndDevicesThatWouldDo) {
     request.device_memory = needed;  // Enough here, where no stage may choose.
     EXPECT_LE(search_job(request)->plan.peak(), needed);
     request.device_memory = needed - Bytes(1);
-    EXPECT_THAT(search_job(request).refusal().sentence, HasSubstr(", 1 B too little ("));
+    golden.add(search_job(request).refusal().sentence);
   }
 }
 
@@ -280,11 +282,10 @@ TEST(JobSearch, NamesDevicesThatDoAsPrinted) {
 }
 
 TEST(JobSearch, TellsTheCommonestReasonWhereNoMemoryHelps) {
+  GoldenPart golden;
   JobRequest request = even_job(3, 4, 8);
   request.data_parallel = 1;
-  EXPECT_THAT(search_job(request).refusal().sentence,
-              AllOf(HasSubstr("nothing works on 4 ranks with 8 micro-batches"),
-                    HasSubstr("more stages than layers: ")));
+  golden.add(search_job(request).refusal().sentence);
 }
 
 }  // namespace

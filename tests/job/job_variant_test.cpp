@@ -3,12 +3,10 @@
 #include <gmock/gmock.h>
 
 #include "even_jobs.h"
+#include "support/golden_part.h"
 
 namespace spillway::planner {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 TEST(ScheduleIn, ReadsWhatItsTextSays) {
   for (const char* text :
@@ -25,24 +23,22 @@ TEST(ScheduleIn, ReadsWhatItsTextSays) {
 }
 
 TEST(ScheduleIn, RefusesWhatAScheduleDoesNotLeaveOpen) {
+  GoldenPart golden;
   const auto reason = [](std::string_view text) { return refusal([&] { schedule_in(text); }); };
-  EXPECT_THAT(reason("1f1c"), HasSubstr("unknown schedule '1f1c' (did you mean '1f1b'?)"));
-  EXPECT_THAT(reason("1f1b:slots=3"), HasSubstr("1f1b has no slots to choose, unlike 1f1b-capped"));
-  EXPECT_THAT(reason("gems-mast:replicas=4"),
-              HasSubstr("gems-mast has no replicas to choose, unlike gems-basic and gems-master"));
-  EXPECT_THAT(reason("zb-v:chunks=3"),
-              AllOf(HasSubstr("zb-v has no chunks to choose, unlike "), HasSubstr(", interleaved"),
-                    HasSubstr("(leave chunks=3 out)")));
-  EXPECT_THAT(reason("1f1b-capped:slots=0"), HasSubstr("slots is a number from 1 to"));
-  EXPECT_THAT(reason("1f1b-capped:slots=3x"), HasSubstr("not '3x'"));
-  EXPECT_THAT(reason("1f1b-capped:slots="), HasSubstr("not ''"));
-  EXPECT_THAT(reason("1f1b-capped:slots=3,slots=4"), HasSubstr("slots is there twice"));
-  EXPECT_THAT(reason("1f1b-capped:slot=3"), HasSubstr("no option 'slot='"));
-  EXPECT_THAT(reason("gpipe:fast"), HasSubstr("no option 'fast'"));
-  EXPECT_THAT(reason("gpipe:idle-offload,"), HasSubstr("no option ''"));
-  EXPECT_THAT(reason("gpipe:"), HasSubstr("no option ''"));
-  EXPECT_THAT(reason("gems-mast:parked,single-owner"), HasSubstr("two ways to hold weights"));
-  EXPECT_THAT(reason("gpipe:stages,idle-offload"), HasSubstr("ways to get into memory"));
+  golden.add(reason("1f1c"));
+  golden.add(reason("1f1b:slots=3"));
+  golden.add(reason("gems-mast:replicas=4"));
+  golden.add(reason("zb-v:chunks=3"));
+  golden.add(reason("1f1b-capped:slots=0"));
+  golden.add(reason("1f1b-capped:slots=3x"));
+  golden.add(reason("1f1b-capped:slots="));
+  golden.add(reason("1f1b-capped:slots=3,slots=4"));
+  golden.add(reason("1f1b-capped:slot=3"));
+  golden.add(reason("gpipe:fast"));
+  golden.add(reason("gpipe:idle-offload,"));
+  golden.add(reason("gpipe:"));
+  golden.add(reason("gems-mast:parked,single-owner"));
+  golden.add(reason("gpipe:stages,idle-offload"));
 }
 
 TEST(ScheduleRequestFor, TakesWhatIsSaidAndFillsInTheRest) {

@@ -11,13 +11,13 @@
 #include "spillway/profile/autograd_links.h"
 #include "spillway/profile/import/trace_import.h"
 #include "support/chain_profile.h"
+#include "support/golden_part.h"
 #include "support/piper_layers.h"
 
 namespace spillway::planner {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
@@ -390,6 +390,7 @@ TEST(MeasuredModel, WritesWaitForReadersAndReadersForWrites) {
 }
 
 TEST(MeasuredModel, RefusesProfilesThatAreNoTrainingStep) {
+  GoldenPart golden;
   profile::StepProfile empty = chain_profile();
   empty.tape.clear();
   EXPECT_THROW(measured_model(empty), ConfigError);
@@ -401,17 +402,16 @@ TEST(MeasuredModel, RefusesProfilesThatAreNoTrainingStep) {
     return refusal([&] { measured_model(profile); });
   };
   // What touches states of the optimizer is the update: all of it, or all after the end of forward.
-  EXPECT_THAT(with_states_for(profile::StorageClass::kOptimizerState),
-              HasSubstr("no forward operators"));
-  EXPECT_THAT(with_states_for(profile::StorageClass::kGradient),
-              HasSubstr("no backward operators"));
+  golden.add(with_states_for(profile::StorageClass::kOptimizerState));
+  golden.add(with_states_for(profile::StorageClass::kGradient));
 }
 
 TEST(ChainOfCosts, NamesTheFirstCostThatIsNone) {
+  GoldenPart golden;
   EXPECT_EQ(chain_of_costs({1.0, 2.0}).layers[1].forward_seconds, 2.0);
-  EXPECT_THAT(refusal([] { chain_of_costs({1.0, -2.0}); }), HasSubstr("layer 1 ('1')"));
-  EXPECT_THAT(refusal([] { chain_of_costs({kNotMeasured}); }), HasSubstr("no forward time"));
-  EXPECT_THAT(refusal([] { chain_of_costs({}); }), HasSubstr("without layers"));
+  golden.add(refusal([] { chain_of_costs({1.0, -2.0}); }));
+  golden.add(refusal([] { chain_of_costs({kNotMeasured}); }));
+  golden.add(refusal([] { chain_of_costs({}); }));
 }
 
 }  // namespace

@@ -10,12 +10,11 @@
 #include "million_byte_cluster.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/machine/machine_share.h"
+#include "support/golden_part.h"
 #include "support/sanitized.h"
 
 namespace spillway::planner {
 namespace {
-
-using ::testing::HasSubstr;
 
 TEST(SearchJobOn, TakesTheFastestOfTheFastestTwelveAndMore) {
   const Cluster cluster = million_byte_cluster(2, 4);
@@ -123,6 +122,7 @@ JobRequest swapping_job() {
 }
 
 TEST(SearchJobOn, GoesOnToDisksWhereAHostIsTooFull) {
+  GoldenPart golden;
   Cluster cluster = million_byte_cluster(1, 4);
   const MachineSearch ample = *search_job_on(swapping_job(), cluster);
   EXPECT_EQ(ample.swap_target, SwapTarget::kHost);
@@ -136,24 +136,20 @@ TEST(SearchJobOn, GoesOnToDisksWhereAHostIsTooFull) {
   EXPECT_GT(tight.search.plan.step_seconds, ample.search.plan.step_seconds);
   EXPECT_DOUBLE_EQ(tight.request.swap_rate.bytes_per_second(), 2e6 / 4);
   cluster.node.disks = 0;
-  EXPECT_THAT(search_job_on(swapping_job(), cluster).refusal().sentence,
-              HasSubstr("the ranks of host 0 would swap"));
+  golden.add(search_job_on(swapping_job(), cluster).refusal().sentence);
 }
 
 TEST(SearchJobOn, RefusesWhatNoMachineOrPlanCanBe) {
+  GoldenPart golden;
   const Cluster cluster = million_byte_cluster(1, 4);
-  EXPECT_THAT(refusal([&] { search_job_on(even_job(8, 8, 8), cluster); }),
-              HasSubstr("8 ranks are more than the 4 devices"));
-  EXPECT_THAT(search_job_on(even_job(3, 4, 8, "1f1b"), cluster).refusal().sentence,
-              HasSubstr("more stages than layers"));
+  golden.add(refusal([&] { search_job_on(even_job(8, 8, 8), cluster); }));
+  golden.add(search_job_on(even_job(3, 4, 8, "1f1b"), cluster).refusal().sentence);
   Cluster small = cluster;
   small.device.memory = Bytes(2 * kMega);
-  EXPECT_THAT(search_job_on(even_job(8, 4, 8), small).refusal().sentence,
-              HasSubstr("nothing works on 4 ranks"));
+  golden.add(search_job_on(even_job(8, 4, 8), small).refusal().sentence);
   Cluster cut = million_byte_cluster(2, 4);
   cut.node.nics = 0;
-  EXPECT_THAT(refusal([&] { search_job_on(even_job(8, 8, 8), cut); }),
-              HasSubstr("no network card that connects them"));
+  golden.add(refusal([&] { search_job_on(even_job(8, 8, 8), cut); }));
 }
 
 }  // namespace

@@ -2,11 +2,11 @@
 
 #include "spillway/base/error.h"
 #include "spillway/memory/frame_mapper.h"
+#include "support/error_text.h"
+#include "support/golden_part.h"
 
 namespace spillway::memory {
 namespace {
-
-using ::testing::HasSubstr;
 
 TEST(MapperKind, EveryNameLeadsBackToItsKind) {
   for (const MapperProbe& probe : probe_mappers()) {
@@ -16,18 +16,14 @@ TEST(MapperKind, EveryNameLeadsBackToItsKind) {
 }
 
 TEST(MapperKind, AnUnknownNameIsRefusedWithTheNearestOne) {
+  GoldenPart golden;
   const auto refusal = [](const char* name) -> std::string {
-    try {
-      mapper_kind_from(name);
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "accepted";
+    return error_text<ConfigError>([&] { mapper_kind_from(name); });
   };
-  EXPECT_THAT(refusal("signals"), HasSubstr("mapper 'signals' (did you mean 'signal'?)"));
-  EXPECT_THAT(refusal("userfault"), HasSubstr("did you mean 'userfaultfd'?"));
-  EXPECT_THAT(refusal("userfaultfd_user"), HasSubstr("did you mean 'userfaultfd-user'?"));
-  EXPECT_THAT(refusal(""), HasSubstr("(known: userfaultfd userfaultfd-user signal copy)"));
+  golden.add(refusal("signals"));
+  golden.add(refusal("userfault"));
+  golden.add(refusal("userfaultfd_user"));
+  golden.add(refusal(""));
 }
 
 TEST(ProbeMappers, TriesAllKindsBestFirstAndGivesAReasonForEachRefusal) {
@@ -38,7 +34,7 @@ TEST(ProbeMappers, TriesAllKindsBestFirstAndGivesAReasonForEachRefusal) {
   EXPECT_EQ(probes[3].kind, MapperKind::kCopy);
   for (const MapperProbe& probe : probes) {
     EXPECT_EQ(probe.is_viable, probe.reason.empty()) << probe.reason;
-    EXPECT_THAT(probe.reason, ::testing::Not(HasSubstr("went wrong"))) << "offered, but broken";
+    EXPECT_EQ(probe.reason.find("went wrong"), std::string::npos) << "offered, but broken";
   }
 }
 

@@ -8,11 +8,10 @@
 #include "spillway/planner/schedule/schedule_passes.h"
 #include "spillway/schedule/schedule_check.h"
 #include "support/generated_schedule.h"
+#include "support/golden_part.h"
 
 namespace spillway::planner {
 namespace {
-
-using ::testing::HasSubstr;
 
 std::string fault_in(const Schedule& schedule) {
   const auto fault = first_fault(schedule);
@@ -164,13 +163,12 @@ TEST(WithCommunication, LetsASingleOwnerLendWhereItCan) {
 }
 
 TEST(WithCommunication, RefusesWhatCannotBe) {
+  GoldenPart golden;
   const CommunicationOptions owned{.copy_rule = CopyRule::kSingleOwner};
   EXPECT_EQ(with_communication(generated("1f1b", 2, 2), owned).refusal().sentence,
             "1f1b: no stage has two copies, of which one could own");
-  EXPECT_THAT(with_communication(generated("pipedream", 2, 2), owned).refusal().sentence,
-              HasSubstr("its stages must have one copy each"));
-  EXPECT_THAT(with_communication(generated("chimera", 4, 4), owned).refusal().sentence,
-              HasSubstr("before rank 3, its single owner, is through"));
+  golden.add(with_communication(generated("pipedream", 2, 2), owned).refusal().sentence);
+  golden.add(with_communication(generated("chimera", 4, 4), owned).refusal().sentence);
   EXPECT_THROW(
       with_communication(generated("1f1b", 2, 2), CommunicationOptions{.data_parallel = 0}),
       ConfigError);

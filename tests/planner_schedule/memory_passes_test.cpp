@@ -10,11 +10,10 @@
 #include "spillway/schedule/schedule_check.h"
 #include "support/drawn_schedule.h"
 #include "support/generated_schedule.h"
+#include "support/golden_part.h"
 
 namespace spillway::planner {
 namespace {
-
-using ::testing::HasSubstr;
 
 std::string fault_in(const Schedule& schedule) {
   const auto fault = first_fault(schedule);
@@ -151,11 +150,12 @@ TEST(WithParkedWeights, MovesACopyPerTurn) {
 }
 
 TEST(WithParkedWeights, RefusesSchedulesWithoutASecondCopyToPark) {
+  GoldenPart golden;
   EXPECT_EQ(with_parked_weights(generated("1f1b", 4, 4)).refusal().sentence,
             "1f1b: no rank has two copies of parameters, of which one could be parked");
   const Schedule owned =
       *with_communication(gems(4, 1, 2), CommunicationOptions{.copy_rule = CopyRule::kSingleOwner});
-  EXPECT_THAT(with_parked_weights(owned).refusal().sentence, HasSubstr(" moves weights already"));
+  golden.add(with_parked_weights(owned).refusal().sentence);
 }
 
 std::size_t count_of(const Schedule& schedule, std::uint32_t rank, ActionKind kind) {

@@ -6,6 +6,7 @@
 #include "spillway/schedule/schedule_check.h"
 #include "spillway/schedule/schedule_csv.h"
 #include "support/generated_schedule.h"
+#include "support/golden_part.h"
 
 namespace spillway::schedule {
 namespace {
@@ -14,7 +15,6 @@ using planner::CommunicationOptions;
 using planner::CopyRule;
 using planner::generated;
 using planner::with_communication;
-using ::testing::HasSubstr;
 
 std::string fault_in(const Schedule& schedule) {
   const auto fault = first_fault(schedule);
@@ -43,26 +43,26 @@ constexpr const char* kNotSummed =
 
 // Its gradients would be lost, and its weights stay behind.
 TEST(FirstFault, NamesACopyThatIsNeverStepped) {
+  GoldenPart golden;
   Schedule schedule = two_copies();
   erase(schedule.ranks[1], ActionKind::kReduce, 0);
   erase(schedule.ranks[1], ActionKind::kStep, 0);
-  EXPECT_THAT(fault_in(schedule), HasSubstr(kMissing));
-  EXPECT_THAT(fault_in(schedule), HasSubstr("rank 1, action "));
+  golden.add(fault_in(schedule));
   EXPECT_EQ(fault_in("0F0,0B0,0STEP\n1F0,1B0\n"),
             "rank 1, action 2 (1STEP): it is missing (only a copy that sends its gradients and "
             "receives weights does without)");
 }
 
 TEST(FirstFault, NamesCopiesThatAreSteppedWithoutASum) {
+  GoldenPart golden;
   Schedule schedule = two_copies();
   for (auto& list : schedule.ranks)
     for (const std::uint32_t stage : {0U, 1U}) erase(list, ActionKind::kReduce, stage);
-  EXPECT_THAT(fault_in(schedule), HasSubstr(kNotSummed));
+  golden.add(fault_in(schedule));
   schedule = two_copies();
   for (auto& list : schedule.ranks) erase(list, ActionKind::kReduce, 1);
-  EXPECT_THAT(fault_in(schedule), HasSubstr(std::string("1") + kNotSummed));
-  EXPECT_THAT(fault_in("#spillway-schedule 1,data_parallel=4\n0F0,0B0,0STEP\n"),
-              HasSubstr(kNotSummed));
+  golden.add(fault_in(schedule));
+  golden.add(fault_in("#spillway-schedule 1,data_parallel=4\n0F0,0B0,0STEP\n"));
   EXPECT_EQ(fault_in("#spillway-schedule 1,data_parallel=4\n0F0,0B0,0REDUCE_GRAD,0STEP\n"), "none");
 }
 
@@ -80,20 +80,22 @@ TEST(FirstFault, NamesStepsAndSumsThatComeTwice) {
 }
 
 TEST(FirstFault, NamesWhatASingleOwnerMisses) {
+  GoldenPart golden;
   EXPECT_EQ(fault_in(single_owner()), "none");
   // Stage 0 is owned by rank 0 and used by rank 1, too.
   Schedule schedule = single_owner();
   erase(schedule.ranks[0], ActionKind::kReceiveGradients, 0);
   erase(schedule.ranks[1], ActionKind::kSendGradients, 0);
-  EXPECT_THAT(fault_in(schedule), HasSubstr(kMissing));
+  golden.add(fault_in(schedule));
   schedule = single_owner();
   erase(schedule.ranks[0], ActionKind::kSendWeights, 0);
   erase(schedule.ranks[1], ActionKind::kReceiveWeights, 0);
-  EXPECT_THAT(fault_in(schedule), HasSubstr(kMissing));
+  golden.add(fault_in(schedule));
 }
 
 // The owner would step with its own gradients alone.
 TEST(FirstFault, NamesAStepBeforeTheGradientsOfTheOtherCopy) {
+  GoldenPart golden;
   Schedule schedule = single_owner();
   auto& list = schedule.ranks[0];
   const Action step{ActionKind::kStep, 0, kNoMicroBatch};
@@ -103,8 +105,7 @@ TEST(FirstFault, NamesAStepBeforeTheGradientsOfTheOtherCopy) {
   });
   ASSERT_NE(receive, list.end());
   list.insert(receive, step);
-  EXPECT_THAT(fault_in(schedule),
-              HasSubstr("(0STEP): it comes before the last gradient of its stage"));
+  golden.add(fault_in(schedule));
 }
 
 // Action lists of others may leave steps, and with them sums, to who runs them.

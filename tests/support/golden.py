@@ -3,8 +3,11 @@
 UPDATE_GOLDEN=1 writes what is printed now into the files, for `git diff` to show.
 """
 import difflib
+import fcntl
 import os
+import pathlib
 import re
+import sys
 
 TIME = r"\d[\d.]* (?:µs|ms|s)\b"
 # What differs between machines or runs, and so stands in no file.
@@ -47,3 +50,26 @@ def check(case, path, text):
     if text != kept:
         difference = difflib.unified_diff(kept.splitlines(), text.splitlines(), path.name, "printed now", lineterm="")
         case.fail("renew the file with UPDATE_GOLDEN=1, if this is meant:\n" + "\n".join(difference))
+
+
+def parts_of(text):
+    """{name: text} of a file of parts, as support/golden_part.h writes it."""
+    parts = re.split(r"(?m)^== (.+)\n", text)
+    return {name: part.rstrip("\n") for name, part in zip(parts[1::2], parts[2::2])}
+
+
+def check_part(case, *texts):
+    """All that is said in a case, with the part under its name of texts/told.txt beside its file, which cases share."""
+    path = pathlib.Path(sys.modules[type(case).__module__].__file__).parent / "texts/told.txt"
+    name, text = f"{type(case).__name__}.{case._testMethodName}", "\n".join(text.strip("\n") for text in texts)
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        with open(path, "a+", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # Other cases write their parts at the same time.
+            file.seek(0)
+            parts = {**parts_of(file.read()), name: text}
+            file.truncate(0)
+            file.write("\n".join(f"== {each}\n{parts[each]}\n" for each in sorted(parts)))
+        return
+    case.assertEqual(text, parts_of(path.read_text(encoding="utf-8")).get(name),
+                     f"renew {path} with UPDATE_GOLDEN=1, if this is meant")

@@ -15,6 +15,7 @@
 namespace spillway {
 
 /// Texts under headings, compared whole with a file of the source tree when the last one is there.
+/// For texts of one test; those of many tests share a file as a `GoldenPart` each.
 /// With UPDATE_GOLDEN=1 they are written into that file instead, for `git diff` to show.
 class GoldenText {
  public:

@@ -285,6 +285,18 @@ def tests_do_not_sleep(tree):
                 yield f"{tree.name(path)}:{number}: sleeps; use a manual clock or a sequence point"
 
 
+def kept_texts_have_a_test(tree):
+    """Each part of a told.txt (tests/support/golden_part.h); the test tells of a part that it lacks."""
+    for path in tree.files:
+        if path.name != "told.txt":
+            continue
+        folder = path.parents[1]
+        sources = "".join(text_of(source) for source in folder.iterdir() if source.suffix in {".cpp", ".h", ".py"})
+        for suite, case in re.findall(r"(?m)^== (?:\w+/)?(\w+)\.(\w+)", text_of(path)):
+            if f"({suite}, {case})" not in sources and f"def {case}(" not in sources:
+                yield f"{tree.name(path)}: no test is named {suite}.{case} any more; take its part out"
+
+
 def products_do_not_link_tests(tree):
     for path in tree.files:
         name = tree.name(path)
@@ -311,7 +323,7 @@ RULES = [
     cuda_sources_stay_at_home,
     public_headers_show_no_third_party, public_headers_match_their_folder, torch_is_linked_at_home,
     todos_have_a_text, folders_have_a_readme, links_lead_somewhere, tests_do_not_sleep,
-    products_do_not_link_tests, retired_words_are_gone,
+    kept_texts_have_a_test, products_do_not_link_tests, retired_words_are_gone,
 ]
 
 

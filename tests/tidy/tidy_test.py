@@ -73,6 +73,9 @@ class Repository(unittest.TestCase):
     def test_tests_do_not_sleep(self):
         self.hold(tidy.tests_do_not_sleep)
 
+    def test_kept_texts_have_a_test(self):
+        self.hold(tidy.kept_texts_have_a_test)
+
     def test_products_do_not_link_tests(self):
         self.hold(tidy.products_do_not_link_tests)
 
@@ -234,11 +237,16 @@ class Rules(unittest.TestCase):
                    {"tests/a.py": "sleeping(1)\n", "benchmarks/a.py": "time." "sleep(1)\n"},
                    {"tests/a.py": "RUN = 'import time; time." "sleep(1)'\n"})
 
+    def test_kept_texts_have_a_test(self):
+        self.check(tidy.kept_texts_have_a_test,
+                   {"tests/a/texts/told.txt": "== A.Is\nx\n\n== B.test_is\ny\n",
+                    "tests/a/a_test.cpp": "TEST(A, Is) {}\n", "tests/a/b_test.py": "def test_is(self):\n"},
+                   {"tests/a/texts/told.txt": "== A.Is\nx\n"})
+
     def test_products_do_not_link_tests(self):
         self.check(tidy.products_do_not_link_tests,
                    {"tests/a/CMakeLists.txt": "f(GTest::gmock)", "swap/CMakeLists.txt": ""},
                    {"swap/CMakeLists.txt": "f(spillway::test_support)"})
-
 
     def test_retired_words_are_gone(self):
         self.check(tidy.retired_words_are_gone,

@@ -8,6 +8,8 @@ import tempfile
 import textwrap
 import unittest
 
+import golden
+
 RUNNER = pathlib.Path(__file__).resolve().parent / "run_case.py"
 MIB = 1 << 20
 
@@ -69,16 +71,16 @@ class Runner(unittest.TestCase):
         for text in texts:
             self.assertIn(text, output)
 
+    def check_passed(self, *results):
+        """They ended well, and have printed what the part of this case in texts/told.txt shows."""
+        self.assertEqual([status for status, _ in results], [0] * len(results), results)
+        golden.check_part(self, *(output.replace(self.folder.name, "FOLDER") for _, output in results))
+
     def test_passes_when_all_runs_agree(self):
-        status, output = self.call("runtime")
-        self.assertEqual(status, 0, output)
-        self.assertIn("budget_25: equal; budget 25.0 MiB, peak 25.0 MiB, spilled 75.0 MiB", output)
+        self.check_passed(self.call("runtime"))
 
     def test_gives_each_share_that_is_asked_for(self):
-        status, output = self.call("runtime", options=["--percent", "50", "--percent", "30"])
-        self.assertEqual(status, 0, output)
-        self.assertIn("budget_50: equal; budget 50.0 MiB", output)
-        self.assertIn("budget_30: equal; budget 30.0 MiB", output)
+        self.check_passed(self.call("runtime", options=["--percent", "50", "--percent", "30"]))
 
     def test_compares_with_the_plain_run_of_an_earlier_call(self):
         reference = pathlib.Path(self.folder.name) / "reference"
@@ -86,10 +88,8 @@ class Runner(unittest.TestCase):
         self.assert_failed(self.call("runtime", options=options), "make the runs of some_case")
         self.assertEqual(self.call("runtime", options=["--measured"])[0], 0)
         (pathlib.Path(self.folder.name) / "work").rename(reference)
-        status, output = self.call(
-            "runtime", "if 'FAKE_BUDGET' in os.environ: lines[:] = ['other']", options=options)
-        self.assertEqual(status, 1, output)
-        self.assertIn("measured_25: 2 of 2 results differ from plain", output)
+        self.assert_failed(self.call("runtime", "if 'FAKE_BUDGET' in os.environ: lines[:] = ['other']",
+                                     options=options), "measured_25: 2 of 2 results differ from plain")
         status, output = self.call("runtime", options=options)
         self.assertEqual(status, 0, output)
         self.assertNotIn("with_room", output)
@@ -98,11 +98,9 @@ class Runner(unittest.TestCase):
         reference = pathlib.Path(self.folder.name) / "reference"
         self.assertEqual(self.call("runtime")[0], 0)
         (pathlib.Path(self.folder.name) / "work").rename(reference)
-        status, output = self.call(
+        self.check_passed(self.call(
             "runtime", spillway_change="if budget > needed: sys.exit('a second run with room')",
-            options=["--reference", str(reference)])
-        self.assertEqual(status, 0, output)
-        self.assertIn("budget_25: equal; budget 25.0 MiB", output)
+            options=["--reference", str(reference)]))
 
     def test_hands_options_to_the_program(self):
         status, output = self.call("runtime", "assert '--faster' in sys.argv",
@@ -124,10 +122,8 @@ class Runner(unittest.TestCase):
             self.assert_failed(self.call("runtime", options=options,
                                          spillway_change=change.format(names=names, stats=stats)),
                                told)
-        status, output = self.call("runtime", options=options, spillway_change=change.format(
-            names=["recomputed: aten::mm"], stats=read))
-        self.assertEqual(status, 0, output)
-        self.assertIn("budget_25: its latest whole step ran 1 operators again", output)
+        self.check_passed(self.call("runtime", options=options, spillway_change=change.format(
+            names=["recomputed: aten::mm"], stats=read)))
         self.assert_failed(self.call("runtime", options=options), "no step was seen whole")
 
     def test_wants_bytes_that_went_on_to_the_disk_when_told(self):
@@ -136,21 +132,13 @@ class Runner(unittest.TestCase):
         self.assertEqual(status, 0, output)
 
     def test_takes_the_need_from_the_plain_run(self):
-        status, output = self.call("runtime", options=["--measured"])
-        self.assertEqual(status, 0, output)
-        self.assertIn("measured_25: equal; budget 24.0 MiB, peak 24.0 MiB, spilled 76.0 MiB", output)
-        self.assertNotIn("with_room", output)
+        self.check_passed(self.call("runtime", options=["--measured"]))
 
     def test_leaves_room_for_the_largest_operator_that_was_measured(self):
-        status, output = self.call("runtime", options=["--measured", "--percent", "10"])
-        self.assertEqual(status, 0, output)
-        self.assertIn("measured_10: equal; budget 18.0 MiB", output)
+        self.check_passed(self.call("runtime", options=["--measured", "--percent", "10"]))
 
     def test_runs_a_measured_case_with_room_when_told(self):
-        status, output = self.call("runtime", options=["--measured", "--with-room"])
-        self.assertEqual(status, 0, output)
-        self.assertIn("with_room: equal", output)
-        self.assertIn("budget_25: equal; budget 25.0 MiB", output)
+        self.check_passed(self.call("runtime", options=["--measured", "--with-room"]))
 
     def test_makes_a_run_with_room_when_the_measured_budget_is_refused(self):
         change = """
@@ -158,10 +146,7 @@ class Runner(unittest.TestCase):
                 print("aten::mm does not fit. smallest budget: 40 MiB (needed at once)")
                 sys.exit(1)
         """
-        status, output = self.call("runtime", spillway_change=change, options=["--measured"])
-        self.assertEqual(status, 0, output)
-        self.assertIn("with_room: equal", output)
-        self.assertIn("budget_25_smallest: equal; budget 40.0 MiB", output)
+        self.check_passed(self.call("runtime", spillway_change=change, options=["--measured"]))
 
     def test_refuses_a_refusal_of_a_measured_budget_that_was_large_enough(self):
         result = self.call("runtime", spillway_change="""
@@ -301,13 +286,11 @@ class Runner(unittest.TestCase):
         self.assert_failed(result, "--store=posix was asked for, and store is RAM, 190 MiB")
 
     def test_takes_the_smallest_budget_that_the_runtime_names(self):
-        status, output = self.call("runtime", spillway_change="""
+        self.check_passed(self.call("runtime", spillway_change="""
             if budget < 40 << 20:
                 print("aten::mm does not fit. smallest budget: 40 MiB (needed at once)")
                 sys.exit(1)
-        """)
-        self.assertEqual(status, 0, output)
-        self.assertIn("budget_25_smallest: equal; budget 40.0 MiB", output)
+        """))
 
     # Wrong below 40 MiB, and says what the runtime says when it refuses.
     WRONG_BELOW_40_MIB = """
@@ -359,22 +342,16 @@ class Runner(unittest.TestCase):
         self.assert_failed(result, "budget_25: was killed by SIGSEGV")
 
     def test_repeats_a_run_that_the_refusal_aborted(self):
-        status, output = self.call("runtime", spillway_change="""
+        self.check_passed(self.call("runtime", spillway_change="""
             import signal
             if budget < 40 << 20:
                 print("aten::mm does not fit. smallest budget: 40 MiB (needed)", flush=True)
                 os.kill(os.getpid(), signal.SIGABRT)
-        """)
-        self.assertEqual(status, 0, output)
-        self.assertIn("budget_25_smallest: equal; budget 40.0 MiB", output)
+        """))
 
     def test_makes_one_run_for_shares_of_the_same_budget(self):
-        status, output = self.call("runtime", options=["--percent", "30", "--percent", "20"],
-                                   spillway_change=self.LARGEST_OPERATOR)
-        self.assertEqual(status, 0, output)
-        self.assertIn("budget_30: equal; budget 33.0 MiB", output)
-        self.assertIn("budget_20: has been done with 33.0 MiB", output)
-        self.assertNotIn("budget_20: equal", output)
+        self.check_passed(self.call("runtime", options=["--percent", "30", "--percent", "20"],
+                                   spillway_change=self.LARGEST_OPERATOR))
 
     def test_refuses_two_runs_of_one_name(self):
         result = self.call("runtime", options=["--measured", "--percent", "50", "--percent", "50"])
@@ -388,9 +365,7 @@ class Runner(unittest.TestCase):
     """
 
     def test_raises_a_budget_below_the_largest_operator(self):
-        status, output = self.call("runtime", spillway_change=self.LARGEST_OPERATOR)
-        self.assertEqual(status, 0, output)
-        self.assertIn("budget_25: raised to 33.0 MiB for aten::mm", output)
+        self.check_passed(self.call("runtime", spillway_change=self.LARGEST_OPERATOR))
 
     def test_refuses_to_raise_a_share_that_is_to_be_kept(self):
         shares = ["--percent", "50", "--percent", "25"]

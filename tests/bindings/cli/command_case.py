@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
+import golden
 from clean_environment import clean_environment
 
 COMMAND = pathlib.Path(os.environ["SPILLWAY_TEST_COMMAND"])
@@ -58,6 +59,17 @@ class CommandCase(unittest.TestCase):
         asked = subprocess.run(["stat", "--file-system", "--format=%T", path], text=True,
                                capture_output=True, check=False)
         return asked.stdout.strip()
+
+    def check_told(self, *texts):
+        """The texts of this case are those of its part of texts/told.txt."""
+        words = ((str(self.root / "work"), "$PWD"), (str(self.root), "$HOME"), (str(WORLD), "$WORLD"),
+                 *((shutil.which(name) or name, name) for name in ("true", "env")))
+        golden.check_part(self, *(golden.masked(text, *words) for text in texts))
+
+    def assert_environment(self, output, **expected):
+        """Of what `env` has printed."""
+        given = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
+        self.assertEqual({name: given.get(name) for name in expected}, expected)
 
     def refused(self, *words, code=2, **variables):
         """The one line that a refusal prints."""

@@ -16,8 +16,7 @@ class Help(CommandCase):
     def test_overview_teaches_the_first_steps(self):
         code, output, _ = self.spillway("--help")
         self.assertEqual(code, 0)
-        for text in ("spillway doctor", "spillway run --budget 4GiB -- ./trainer", "bench-io"):
-            self.assertIn(text, output)
+        self.check_told(output)
 
     def test_of_each_command_has_examples_and_exit_codes(self):
         _, overview, _ = self.spillway("--help")
@@ -111,25 +110,20 @@ class Running(CommandCase):
 
     def test_hands_settings_on_through_the_environment(self):
         _, output, _ = self.run_program("env", options=("--queue-depth=8", "--verify"))
-        lines = output.splitlines()
-        for line in ("SPILLWAY_QUEUE_DEPTH=8", "SPILLWAY_VERIFY=on",
-                     "SPILLWAY_ACTIVE=1", f"SPILLWAY_NVME={self.root / 'work'}",
-                     f"LD_PRELOAD={self.preload}"):
-            self.assertIn(line, lines)
+        self.assert_environment(output, SPILLWAY_QUEUE_DEPTH="8", SPILLWAY_VERIFY="on", SPILLWAY_ACTIVE="1",
+                                SPILLWAY_NVME=str(self.root / "work"), LD_PRELOAD=str(self.preload))
 
     def test_makes_paths_absolute(self):
         _, output, _ = self.run_program("env", options=("--stats", "run.json"))
-        self.assertIn(f"SPILLWAY_STATS={self.root / 'work'}/run.json", output.splitlines())
+        self.assert_environment(output, SPILLWAY_STATS=f"{self.root / 'work'}/run.json")
 
     def test_lets_options_win_over_variables_over_the_file(self):
         self.write("spillway.conf", "queue-depth = 4\nmin-storage = 4MiB\nverify = on\n")
         _, output, _ = self.run_program(
             "env", options=("--queue-depth", "9", "--config", "spillway.conf"),
             SPILLWAY_QUEUE_DEPTH="7", SPILLWAY_MIN_STORAGE="2MiB")
-        lines = output.splitlines()
-        self.assertIn("SPILLWAY_QUEUE_DEPTH=9", lines)
-        self.assertIn("SPILLWAY_MIN_STORAGE=2MiB", lines)
-        self.assertIn(f"SPILLWAY_CONFIG={self.root / 'work'}/spillway.conf", lines)
+        self.assert_environment(output, SPILLWAY_QUEUE_DEPTH="9", SPILLWAY_MIN_STORAGE="2MiB",
+                                SPILLWAY_CONFIG=f"{self.root / 'work'}/spillway.conf")
 
     def test_makes_paths_of_the_config_file_and_of_variables_absolute(self):
         (self.root / "work/spill").mkdir()
@@ -139,23 +133,21 @@ class Running(CommandCase):
                                           SPILLWAY_CONFIG="other.conf", SPILLWAY_STATS="run-%p.json",
                                           SPILLWAY_QUIET="on")
         self.assertEqual(errors, "")
-        lines = output.splitlines()
-        self.assertIn(f"SPILLWAY_NVME={self.root / 'work'}/spill:1GiB", lines)
-        self.assertIn(f"SPILLWAY_STATS={self.root / 'work'}/run-%p.json", lines)
-        self.assertIn(f"SPILLWAY_CONFIG={self.root / 'work'}/other.conf", lines)
+        self.assert_environment(output, SPILLWAY_NVME=f"{self.root / 'work'}/spill:1GiB",
+                                SPILLWAY_STATS=f"{self.root / 'work'}/run-%p.json",
+                                SPILLWAY_CONFIG=f"{self.root / 'work'}/other.conf")
 
     def test_keeps_an_existing_preload_and_says_so(self):
         other = WORLD / "modules/libtorch_python.so"
         code, output, errors = self.run_program("env", LD_PRELOAD=str(other))
         self.assertEqual(code, 0)
-        self.assertIn(f"LD_PRELOAD={self.preload}:{other}", output.splitlines())
-        self.assertRegex(errors, r"\A\[spillway\] warning: LD_PRELOAD was set already [^\n]+\n\Z")
+        self.assert_environment(output, LD_PRELOAD=f"{self.preload}:{other}")
+        self.check_told(errors)
 
     def test_inside_of_itself_preloads_once(self):
         _, output, errors = self.run_program(self.command, "run", "--queue-depth", "4", "--", "env",
                                              options=("--queue-depth", "8"))
-        self.assertIn(f"LD_PRELOAD={self.preload}", output.splitlines())
-        self.assertIn("SPILLWAY_QUEUE_DEPTH=4", output.splitlines())
+        self.assert_environment(output, LD_PRELOAD=str(self.preload), SPILLWAY_QUEUE_DEPTH="4")
         self.assertEqual(errors, "")
 
     def test_prints_nothing_in_programs_without_libtorch(self):
@@ -170,11 +162,11 @@ class Running(CommandCase):
         note = os.read(leader, 10000).decode()
         os.close(leader)
         self.assertEqual(outcome.returncode, 0)
-        self.assertRegex(note, r"note: \S*true is not linked with LibTorch")
+        self.check_told(note.splitlines()[0])  # What is told at the end may come later.
 
     def test_notes_a_statistics_file_that_may_never_come(self):
         _, _, errors = self.run_program("true", options=("--stats", "run.json"))
-        self.assertIn("is not linked with LibTorch", errors)
+        self.check_told(errors)
         _, _, errors = self.run_program("true", options=("--stats", "run.json", "--quiet"))
         self.assertEqual(errors, "")
         _, _, errors = self.run_program(WORLD / "bin/trainer_2.11.0",
@@ -186,7 +178,9 @@ class BudgetThatNobodyKeeps(CommandCase):
     """A budget was asked for, and no process of the run is under Spillway: never in silence."""
 
     TRAINER = WORLD / "bin/trainer_2.11.0"
-    AT_THE_END = r"\[spillway\] warning: no process of this run came under Spillway[^\n]+\n"
+    AT_THE_END = ("[spillway] warning: no process of this run came under Spillway on this machine, so its budget "
+                  "limited nothing here: none loaded LibTorch where it could be seen (`spillway doctor -- PROGRAM` "
+                  "looks at a program)\n")
 
     def run_with_budget(self, *words, before=(), **variables):
         outcome = subprocess.run(
@@ -201,12 +195,13 @@ class BudgetThatNobodyKeeps(CommandCase):
                             (["python3", "-c", "import os; os._exit(5)"], 5)):
             status, _, errors = self.run_with_budget(*words)
             self.assertEqual(status, code, errors)
-            self.assertRegex(errors, rf"\A([^\[\n]*\n)?{self.AT_THE_END}\Z")
+            said = "".join(line for line in errors.splitlines(keepends=True) if not line.startswith("env: "))
+            self.assertEqual(said, self.AT_THE_END)
 
     def test_is_told_wherever_the_budget_was_given(self):
         config = self.write("spillway.conf", "budget = 64MiB\n")
         for variables in ({"SPILLWAY_BUDGET": "64MiB"}, {"SPILLWAY_CONFIG": str(config)}):
-            self.assertRegex(self.run_program("true", **variables)[2], rf"\A{self.AT_THE_END}\Z")
+            self.assertEqual(self.run_program("true", **variables)[2], self.AT_THE_END)
         self.assertEqual(self.run_program("true"), (0, "", ""))
 
     def test_is_kept_by_any_process_of_the_run(self):
@@ -223,29 +218,24 @@ class BudgetThatNobodyKeeps(CommandCase):
                       ["python3", "-c", script]):
             code, output, errors = self.run_with_budget(*words)
             self.assertEqual((code, errors), (7, ""))
-            self.assertIn("core: loaded\n", output)
+            self.assertEqual(output.count("core: loaded\n"), 1)
 
     def test_keeps_what_a_cleared_environment_preloads(self):
         other = WORLD / "modules/libtorch_python.so"
         _, output, _ = self.run_with_budget("env", "-i", f"LD_PRELOAD={other}", "A=b", "env")
-        lines = output.splitlines()
-        self.assertIn(f"LD_PRELOAD={self.preload}:{other}", lines)
-        self.assertIn("SPILLWAY_BUDGET=64MiB", lines)
-        self.assertIn("A=b", lines)
-        self.assertFalse([line for line in lines if line.startswith("HOME=")])
+        self.assert_environment(output, LD_PRELOAD=f"{self.preload}:{other}", SPILLWAY_BUDGET="64MiB", A="b",
+                                HOME=None)
 
     def test_is_told_where_the_library_is_taken_out(self):
         code, output, errors = self.run_with_budget("env", "-u", "LD_PRELOAD", self.TRAINER)
         self.assertEqual(code, 7)
         self.assertNotIn("core: loaded", output)
-        self.assertRegex(errors, r"\A\[spillway\] warning: \S+ is not under Spillway, [^\n]+"
-                                 r"LD_PRELOAD was taken out of its environment\n\Z")
+        self.check_told(errors)
 
     def test_is_told_of_a_static_program_that_a_shell_becomes(self):
         program = self.static_program()
         _, _, errors = self.run_with_budget("sh", "-c", f"exec {program}")
-        self.assertRegex(errors, r"\A\[spillway\] warning: \S+ is not under Spillway, [^\n]+"
-                                 r"statically linked\n\Z")
+        self.check_told(errors)
 
     def test_leaves_no_descriptor_to_what_goes_on_in_the_background(self):
         """Its reader would wait for the end of the output as long as the child lives."""
@@ -260,7 +250,7 @@ class BudgetThatNobodyKeeps(CommandCase):
         with open(fifo, "w", encoding="utf-8"):
             pass  # Only now the child ends.
         self.assertEqual(code, 0)
-        self.assertRegex(errors, rf"\A{self.AT_THE_END}\Z")
+        self.assertEqual(errors, self.AT_THE_END)
 
 
 class FileCapabilities(CommandCase):
@@ -289,10 +279,10 @@ class FileCapabilities(CommandCase):
 
     def test_are_refused_with_what_to_do(self):
         script = self.write("script", f"#!{self.program} sh\n")
-        for program in (self.program, script):
-            code, output, errors = self.as_nobody("run", "--nvme", self.root / "work", "--", program)
-            self.assertEqual((code, output), (2, ""))
-            self.assertRegex(errors, r"\A\[spillway\] error: \S+ [^\n]*file capabilities[^\n]+setcap -r")
+        told = [self.as_nobody("run", "--nvme", self.root / "work", "--", program)
+                for program in (self.program, script)]
+        self.assertEqual([end[:2] for end in told], [(2, "")] * 2)
+        self.check_told(*(errors for _, _, errors in told))
 
     def test_do_no_harm_to_root(self):
         self.assertEqual(self.run_program(self.program, "true"), (0, "", ""))
@@ -301,8 +291,7 @@ class FileCapabilities(CommandCase):
         code, _, errors = self.as_nobody("run", "--budget", "64MiB", "--nvme", self.root / "work",
                                          "--", "sh", "-c", f"exec {self.program} true")
         self.assertEqual(code, 0)
-        self.assertRegex(errors, r"\A\[spillway\] warning: \S+capable is not under Spillway, "
-                                 r"[^\n]+file capabilities \(setcap\)\n\Z")
+        self.check_told(errors)
 
     def test_are_a_problem_for_the_doctor(self):
         code, output, _ = self.as_nobody("doctor", "--skip-disks", "--", self.program)
@@ -330,11 +319,10 @@ class Refusing(CommandCase):
         outcome = subprocess.run([str(word) for word in words], env=self.environment({}), text=True,
                                  capture_output=True, check=False, timeout=120)
         self.assertEqual((outcome.returncode, outcome.stdout), (2, ""))
-        self.assertRegex(outcome.stderr, rf"\A\[spillway\] error: spill directory {locked} is not "
-                                         r"writable for this user \(name one that is\)\n\Z")
+        self.check_told(outcome.stderr)
 
     def test_a_static_program(self):
-        self.assertIn("is statically linked", self.refused("run", "--", self.static_program()))
+        self.check_told(self.refused("run", "--", self.static_program()))
 
     def test_a_program_that_changes_its_user(self):
         if os.geteuid() != 0:
@@ -343,9 +331,7 @@ class Refusing(CommandCase):
         shutil.copy(shutil.which("true"), path)
         os.chown(path, 65534, 65534)
         path.chmod(0o755 | stat.S_ISUID)
-        refusal = self.refused("run", "--", path)
-        self.assertIn("set-user-id", refusal)
-        self.assertNotIn("shared libraries", refusal)
+        self.check_told(self.refused("run", "--", path))
 
     def test_a_program_with_libtorch_linked_into_itself(self):
         source = self.write("inside.cpp",
@@ -355,7 +341,7 @@ class Refusing(CommandCase):
         program = self.root / "work/inside"
         subprocess.run([os.environ["SPILLWAY_TEST_COMPILER"], str(source), "-o", str(program)],
                        check=True)
-        self.assertIn("linked into itself statically", self.refused("run", "--", program))
+        self.check_told(self.refused("run", "--", program))
 
     def test_a_system_without_proc_is_no_incomplete_installation(self):
         hide = "mount -t tmpfs none /proc && exec \"$@\""
@@ -467,10 +453,9 @@ class Doctor(CommandCase):
 
     def test_tells_of_everything_and_how_to_mend_it(self):
         _, checks = self.doctor()
-        for subject in ("installation", "dispatch key", "kernel", "cores", "memory", "memory limits", "address space",
-                        "locked memory", "huge pages", "GPUs", "budget", "mapper", "io_uring", "disk rates", "MPI",
-                        f"disk {self.root / 'work'}"):
-            self.assertIn(subject, checks)
+        self.assertLessEqual({"installation", "dispatch key", "kernel", "cores", "memory", "memory limits",
+                              "address space", "locked memory", "huge pages", "GPUs", "budget", "mapper", "io_uring",
+                              "disk rates", "MPI", f"disk {self.root / 'work'}"}, set(checks))
         for check in checks.values():
             self.assertEqual(check["verdict"] == "ok", not check["mend"], check)
         lines = self.spillway("doctor", "--skip-disks", "--nvme", self.root / "work")[1].splitlines()

@@ -11,12 +11,11 @@
 #include "spillway/planner/plan_file.h"
 #include "spillway/runtime/learning/step_learner.h"
 #include "spillway/runtime/recording/profile_recording.h"
+#include "support/golden_part.h"
 #include "support/named_op.h"
 
 namespace spillway::runtime {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr std::uint32_t kPages = 4;   // Of each storage.
 constexpr std::uint32_t kLayers = 8;  // An activation each, which live until they are used again.
@@ -186,28 +185,26 @@ TEST(GivenPlan, IsFollowedWithAPageLessThanItWasMadeFor) {
 }
 
 TEST(GivenPlan, SaysOnceWhyItIsForNoneOfTheSteps) {
+  GoldenPart golden;
   GivenRun run(plan_by("dtr"));
   ::testing::internal::CaptureStderr();
   for (int i = 0; i < 12; ++i) run.net.step(1000);
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(count_of("warning", log), 1U) << log;
-  EXPECT_THAT(log, HasSubstr("net.plan: the plan is for another program or other shapes, a step of "
-                             "the_net with 17 operators and not these 17; operator 0 is "
-                             "op_100(float[64]) in the plan and op_1100(float[64]) here; none of "
-                             "6 steps was the plan's"));
-  EXPECT_THAT(log, HasSubstr("spillway profile"));
+  golden.add(log);
   const LearnerReport report = run.report();
   EXPECT_EQ(report.strategy, "spillway");
   EXPECT_EQ(report.given_steps, 0U);
-  EXPECT_THAT(report.given_misfit, HasSubstr("operator 0 is op_100"));
+  golden.add(report.given_misfit);
 }
 
 TEST(GivenPlan, SaysAtTheEndOfAShortRunWhyItWasNotFollowed) {
+  GoldenPart golden;
   GivenRun run(plan_by("dtr"));
   ::testing::internal::CaptureStderr();
   for (int i = 0; i < 3; ++i) run.net.step(1000);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
-  EXPECT_THAT(run.report().given_misfit, HasSubstr("another program or other shapes"));
+  golden.add(run.report().given_misfit);
 }
 
 // It was laid on each step anew, while the trainer waited.
