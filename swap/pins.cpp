@@ -160,14 +160,14 @@ std::size_t SwapEngine::State::missing_pages_locked(std::span<const RangeUse> us
   return missing;
 }
 
-std::size_t SwapEngine::State::pages_being_read_locked(std::span<const RangeUse> uses) {
-  std::size_t count = 0;
+std::vector<PageIndex> SwapEngine::State::pages_being_read_locked(std::span<const RangeUse> uses) {
+  std::vector<PageIndex> pages;
   for (const RangeUse& use : uses) {
     const PageIndex first = range_of(use.storage).first + use.first;
     for (PageIndex index = first; index < first + use.touched(); ++index)
-      count += pages_.get()[index].state == PageState::kReading ? 1 : 0;
+      if (pages_.get()[index].state == PageState::kReading) pages.push_back(index);
   }
-  return count;
+  return pages;
 }
 
 /// Starts what a wait for a page that is out needs. What comes from somewhere else waits in
@@ -202,7 +202,7 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses, Missing
   }
   // Who tries again after a failure gets a read of its own, also where the one before still runs.
   std::uint64_t failures = read_failure_.count;
-  std::size_t earlier_reads = pages_being_read_locked(uses);
+  std::vector<PageIndex> earlier_reads = pages_being_read_locked(uses);
   const auto holds_failure = [&](const RangeUse& use) {
     const PageIndex first = range_of(use.storage).first + use.first;
     return read_failure_.page >= first && read_failure_.page - first < use.touched();
@@ -220,9 +220,8 @@ void SwapEngine::State::pin(PinSet& set, std::span<const RangeUse> uses, Missing
     kick_locked();
     bool is_unreadable =
         read_failure_.count != failures && std::any_of(uses.begin(), uses.end(), holds_failure);
-    if (is_unreadable && earlier_reads > 0) {
+    if (is_unreadable && std::erase(earlier_reads, read_failure_.page) > 0) {
       is_unreadable = false;
-      --earlier_reads;
       failures = read_failure_.count;
     }
     const std::size_t frames = pool_->available_frames();

@@ -80,6 +80,7 @@ void register_hooks(bool kernel_serves_faults, std::size_t bytes_at_once, bool i
     hooks.python_begins = &watch_python_pointers;
   }
   if (is_split) {
+    hooks.python_begins = nullptr;  // An address alone does not say whose tensor it is.
     hooks.program_begins = &spillway_core_is_loaded;
     hooks.program_ends = [](int code) {
       if (Core* const core = Core::running(); core != nullptr && code != 0) core->tell_of_failure();

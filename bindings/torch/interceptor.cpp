@@ -687,8 +687,9 @@ void Interceptor::before_pointer(const void* tensor, int writes) {
 }
 
 void Interceptor::before_address(const void* address) {
+  // In a forked child nobody serves tensors of GPUs.
+  if (served.load(std::memory_order_relaxed) == nullptr) return;
   if (per_thread<ThreadState>().inside || runtime::Runtime::runs_operator()) return;
-  const split::DeviceTurn turn(split::SplitProgram::running() != nullptr);
   DeviceRuntimes::for_each_record([&](CallRecorder& records) { records.before_write(address); });
   DeviceRuntimes::for_each([&](runtime::Runtime& runtime) {
     const auto use = runtime.find(address);

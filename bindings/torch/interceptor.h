@@ -46,7 +46,7 @@ class Interceptor {
   /// See SpillwayHooks: the program gets a pointer to a tensor (at::TensorBase), and may give it to
   /// a kernel. On a device nobody would see that, so the tensor stays there until it is freed.
   static void before_pointer(const void* tensor, int writes);
-  /// The same where only the address is known that the program gets.
+  /// The same where only an address in the tensor is known. Not in a program that is split.
   static void before_address(const void* address);
 
   /// Calls it when an optimizer begins to write, once, on that thread.

@@ -4,6 +4,8 @@
 
 #include "python_pointers.h"
 
+#include <cxxabi.h>
+
 #include <exception>
 #include <string>
 
@@ -82,6 +84,8 @@ PythonObject* data_ptr_of(PythonObject* tensor, PythonObject* /*none*/) {
   PythonThread* const thread = python.PyEval_SaveThread();
   try {
     Interceptor::before_address(address);
+  } catch (const abi::__forced_unwind&) {
+    throw;  // The interpreter has ended this thread.
   } catch (...) {
     failure = std::current_exception();
   }
@@ -97,23 +101,26 @@ std::string put_before_inherited() {
   if (const std::string lacking = find_python(); !lacking.empty()) return lacking;
   static PythonMethod method{
       "data_ptr", &data_ptr_of, kWithoutArguments,
-      "Address of the first element. The tensor stays there until it is freed."};
-  PythonObject* const type =
-      python.PyObject_GetAttrString(python.PyImport_AddModule("torch"), "Tensor");
+      "Address of the first element. On a GPU the tensor stays there until it is freed."};
+  PythonObject* const torch = python.PyImport_AddModule("torch");
+  if (torch == nullptr) return "module torch";
+  PythonObject* const type = python.PyObject_GetAttrString(torch, "Tensor");
   if (type == nullptr) return "torch.Tensor";
   python.inherited = python.PyObject_GetAttrString(type, method.name);
+  if (python.inherited == nullptr) return "torch.Tensor.data_ptr";
   PythonObject* const descriptor =
       python.PyDescr_NewMethod(reinterpret_cast<PythonType*>(type), &method);
-  const bool is_there = python.inherited != nullptr && descriptor != nullptr &&
-                        python.PyObject_SetAttrString(type, method.name, descriptor) == 0;
-  if (descriptor != nullptr) python.Py_DecRef(descriptor);
+  if (descriptor == nullptr || python.PyObject_SetAttrString(type, method.name, descriptor) != 0)
+    return "torch.Tensor that takes methods";
+  python.Py_DecRef(descriptor);
   python.Py_DecRef(type);
-  return is_there ? std::string() : "torch.Tensor.data_ptr";
+  return {};
 }
 
 }  // namespace
 
 void watch_python_pointers() {
+  if (python.inherited != nullptr) return;  // The module is loaded anew; its class is the same.
   const std::string lacking = put_before_inherited();
   if (lacking.empty()) return;
   if (python.PyErr_Clear != nullptr) python.PyErr_Clear();

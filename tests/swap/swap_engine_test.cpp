@@ -597,6 +597,23 @@ TEST_P(SwapEngineTest, ReadsAPageAgainWhereAReadFailsThatRanBefore) {
   swap->unpin(pins);
 }
 
+/// Each try takes a disk seconds: as many of them as there are pages would be a hang.
+TEST_P(SwapEngineTest, TriesAPageOnceMoreThatCannotBeRead) {
+  Reads reads;
+  auto swap = engine(12, reads);
+  const auto made = swap->allocate(page_size() * 6, nullptr);
+  for (std::size_t page = 0; page < 6; ++page) word(made.address, page) = page + 1;
+  finish_operators();
+  write_out(*swap, RangePart(made.storage), 6);
+  while (swap->statistics().spilled < page_size() * 6) std::this_thread::yield();
+  reads.fail_first = true;
+  fetch(*swap, RangePart(made.storage));
+  PinSet pins;
+  const RangeUse wanted = use(*swap, made.address, false);
+  EXPECT_THROW(swap->pin(pins, {&wanted, 1}), UnreadableError);
+  EXPECT_LE(reads.failed, 3);
+}
+
 TEST_P(SwapEngineTest, DropsAFetchThatComesTooLate) {
   for (const bool is_late : {false, true}) {
     Reads reads;
