@@ -127,7 +127,7 @@ class SwapEngine::State final : public memory::AccessSink, public StorageTable, 
                              const std::function<void(memory::PageIndex)>& act) const;
   std::size_t held_pages_locked(const PinSet* set) const;
   std::size_t missing_pages_locked(std::span<const RangeUse> uses, bool asks);
-  std::vector<PageIndex> pages_being_read_locked(std::span<const RangeUse> uses);
+  std::vector<memory::PageIndex> pages_being_read_locked(std::span<const RangeUse> uses);
   void count_missing_locked(std::span<const RangeUse> uses, MissingPages& missing);
   void ask_for_page_locked(memory::PageIndex index, std::deque<memory::PageIndex>& queue);
 
