@@ -44,7 +44,8 @@ def exported_by(library):
 class Symbols(unittest.TestCase):
     """The functions that stand before LibTorch's."""
 
-    OF_PYTHON = {"_ZN5torch5utils15tensor_to_numpyERKN2at6TensorEb"}
+    OF_PYTHON = {"_ZN5torch5utils15tensor_to_numpyERKN2at6TensorEb",
+                 "_ZN5torch7tensors26initialize_python_bindingsEv"}
 
     @staticmethod
     def is_of_another_release(name):
