@@ -6,7 +6,7 @@
 # cuda-emulated, gpu. `test.sh` leaves those out that have `slow` among them.
 # RUN_SERIAL is for cases that need the machine alone; stress implies it.
 # NO_PCH is for targets that link LibTorch (see SpillwayPch.cmake).
-# A folder `texts` beside the tests is SPILLWAY_TEST_GOLDEN in them (tests/support/golden_part.h).
+# Tests find a folder `texts` beside them (tests/support/golden_folder.h).
 # OWN_PROCESSES is for cases that change what later ones in their process find.
 
 if(SPILLWAY_BUILD_TESTS)
@@ -89,7 +89,10 @@ function(spillway_add_test name)
   target_compile_options(${target} PRIVATE ${SPILLWAY_TEST_FLAGS})
   if(IS_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/texts")
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
-    target_compile_definitions(${target} PRIVATE SPILLWAY_TEST_GOLDEN="${CMAKE_CURRENT_SOURCE_DIR}/texts")
+    target_sources(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/golden_folder.cpp")
+    set_source_files_properties("${PROJECT_SOURCE_DIR}/tests/support/golden_folder.cpp" PROPERTIES
+      COMPILE_DEFINITIONS "SPILLWAY_TEST_GOLDEN=\"${CMAKE_CURRENT_SOURCE_DIR}/texts\""
+      SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
   if(NOT arg_NO_PCH)
     spillway_use_test_pch(${target})

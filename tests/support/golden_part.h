@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "support/file_text.h"
+#include "support/golden_folder.h"
 
 namespace spillway {
 
@@ -91,7 +92,7 @@ class GoldenPart {
     ::close(lock);
   }
 
-  const std::string path_ = SPILLWAY_TEST_GOLDEN "/told.txt";
+  const std::string path_ = golden_file("told.txt");
   std::string name_, text_;
   std::vector<std::pair<std::string, std::string>> masks_;
 };

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "support/golden_folder.h"
 #include "support/golden_text.h"
 
 namespace spillway::cli {
@@ -18,7 +19,7 @@ swap::DiskProbe probe_of_two() {
 }
 
 TEST(RatesTable, IsWhatItsFileShows) {
-  GoldenText golden(SPILLWAY_TEST_GOLDEN "/disk_rates.txt");
+  GoldenText golden(golden_file("disk_rates.txt"));
   swap::DiskProbe probe = probe_of_two();
   golden.add("two points", rates_table(probe));
   auto rate = to_disk_rate(probe, "/scratch/x", "nvme0n1", "/scratch", "now");

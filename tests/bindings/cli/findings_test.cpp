@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "finding_rows.h"
+#include "support/golden_folder.h"
 #include "support/golden_text.h"
 
 namespace spillway::cli {
@@ -54,7 +55,7 @@ const std::vector<std::pair<std::string, std::function<void(Machine&)>>> kOtherM
 };
 
 TEST(CheckMachine, IsWhatItsFileShows) {
-  GoldenText golden(SPILLWAY_TEST_GOLDEN "/findings.txt");
+  GoldenText golden(golden_file("findings.txt"));
   golden.add("a good machine", report_text(check_machine(good_machine())));
   const std::string good = rows_of(check_machine(good_machine()));
   for (const auto& [heading, change] : kOtherMachines) {
@@ -175,7 +176,7 @@ Probes probes_of(bool userfaultfd, bool signal, bool copy) {
 }
 
 TEST(CheckMappers, IsWhatItsFileShows) {
-  GoldenText golden(SPILLWAY_TEST_GOLDEN "/mapper_findings.txt");
+  GoldenText golden(golden_file("mapper_findings.txt"));
   const auto show = [&](const std::string& heading, const Finding& finding) {
     golden.add(heading, rows_of({finding}));
   };
@@ -194,7 +195,7 @@ TEST(CheckMappers, IsWhatItsFileShows) {
 }
 
 TEST(CheckDisk, IsWhatItsFileShows) {
-  GoldenText golden(SPILLWAY_TEST_GOLDEN "/disk_findings.txt");
+  GoldenText golden(golden_file("disk_findings.txt"));
   const auto show = [&](const std::string& heading, const Finding& finding) {
     golden.add(heading, rows_of({finding}));
   };
@@ -218,7 +219,7 @@ TEST(CheckDisk, IsWhatItsFileShows) {
 }
 
 TEST(CheckTorch, IsWhatItsFileShows) {
-  GoldenText golden(SPILLWAY_TEST_GOLDEN "/torch_findings.txt");
+  GoldenText golden(golden_file("torch_findings.txt"));
   const auto show = [&](const std::string& heading, const std::vector<Finding>& findings) {
     golden.add(heading, report_text(findings));
   };

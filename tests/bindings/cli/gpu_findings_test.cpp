@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "finding_rows.h"
+#include "support/golden_folder.h"
 #include "support/golden_text.h"
 
 namespace spillway::cli {
@@ -34,7 +35,7 @@ std::string shown(const device::CudaDeviceFacts& gpu, const OpenedGpu& opened) {
 }
 
 TEST(CheckCuda, IsWhatItsFileShows) {
-  GoldenText golden(SPILLWAY_TEST_GOLDEN "/gpu_findings.txt");
+  GoldenText golden(golden_file("gpu_findings.txt"));
   golden.add("two good ones",
              report_text(check_cuda(facts_of({good_gpu(kFirst), good_gpu(kSecond)}),
                                     {{79_GiB, {}}, {8_GiB, {}}}, {})));

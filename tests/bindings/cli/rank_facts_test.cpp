@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "finding_rows.h"
+#include "support/golden_folder.h"
 #include "support/golden_text.h"
 
 namespace spillway::cli {
@@ -93,7 +94,7 @@ const std::vector<std::pair<std::string, Change>> kOtherJobs = {
 };
 
 TEST(CheckJob, IsWhatItsFileShows) {
-  GoldenText golden(SPILLWAY_TEST_GOLDEN "/rank_findings.txt");
+  GoldenText golden(golden_file("rank_findings.txt"));
   const std::string good = rows_of(check_job(good_job()));
   golden.add("a good job", good);
   for (const auto& [heading, change] : kOtherJobs) {

@@ -7,6 +7,7 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/runtime/reporting/summary.h"
+#include "support/golden_folder.h"
 #include "support/golden_text.h"
 
 namespace spillway::runtime {
@@ -104,7 +105,7 @@ RanksReport reading(RanksReport report, std::size_t rank, std::string_view who, 
 }
 
 TEST(RanksReport, IsWhatItsFileShows) {
-  GoldenText golden(SPILLWAY_TEST_GOLDEN "/ranks_report.txt");
+  GoldenText golden(golden_file("ranks_report.txt"));
   const auto show = [&](const std::string& heading, const RanksReport& report) {
     golden.add(heading, shown(report));
   };

@@ -5,6 +5,7 @@
 #include <functional>
 #include <sstream>
 
+#include "support/golden_folder.h"
 #include "support/golden_text.h"
 
 namespace spillway::runtime {
@@ -291,7 +292,7 @@ const Changes kChangesOfARunWithAPlan = {
 };
 
 TEST(Summary, IsWhatItsFileShows) {
-  GoldenText golden(SPILLWAY_TEST_GOLDEN "/summary.txt");
+  GoldenText golden(golden_file("summary.txt"));
   const auto show = [&](const std::string& name, const RunStatistics& run, const Changes& others) {
     golden.add(name, summary(run));
     for (const auto& [heading, change] : others) {

@@ -11,6 +11,7 @@
 #include "spillway/base/named_values.h"
 #include "spillway/memory/frame_mapper.h"
 #include "support/error_text.h"
+#include "support/golden_folder.h"
 #include "support/golden_part.h"
 #include "support/golden_text.h"
 #include "support/temporary_directory.h"
@@ -248,7 +249,7 @@ const std::vector<std::pair<std::string, std::string>> kRefusedVariables = {
     {"SPILLWAY_BUDGET", "4"}, {"SPILLWAY_BUGDET", "4GiB"}, {"SPILLWAY_FOO", "1"}};
 
 TEST(LoadSettings, RefusesAsItsFileShows) {
-  GoldenText golden(SPILLWAY_TEST_GOLDEN "/refused_settings.txt");
+  GoldenText golden(golden_file("refused_settings.txt"));
   std::string text;
   for (const auto& [key, values] : kRefusedOptions)
     for (const std::string& value : values)
@@ -270,7 +271,7 @@ TEST(LoadSettings, RefusesAsItsFileShows) {
 }
 
 TEST(ReadConfigFile, RefusesAsItsFileShows) {
-  GoldenText golden(SPILLWAY_TEST_GOLDEN "/refused_config_files.txt");
+  GoldenText golden(golden_file("refused_config_files.txt"));
   for (const char* lines :
        {"budget = 4GiB\nbugdet = 1GiB\n", "just words\n", "quiet = on\nquiet = off\n",
         "nvme = \"/open\n", "config = other.conf\n", "# mine\nqueue-depth = many\n"}) {
