@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "spillway/planner/partition/layer_order.h"
+#include "spillway/planner/layer_order/layer_order.h"
 #include "spillway/planner/partition/partitioners.h"
 
 namespace spillway::planner {

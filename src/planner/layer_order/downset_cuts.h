@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "order/set_costs.h"
+#include "set_costs.h"
 
 namespace spillway::planner {
 

@@ -1,4 +1,4 @@
-#include "order/downset_cuts.h"
+#include "downset_cuts.h"
 
 #include <algorithm>
 

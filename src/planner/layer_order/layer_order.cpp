@@ -1,13 +1,13 @@
-#include "spillway/planner/partition/layer_order.h"
+#include "spillway/planner/layer_order/layer_order.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "order/downset_cuts.h"
-#include "order/unit_graph.h"
+#include "downset_cuts.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/planner/partition/cut_solvers.h"
+#include "unit_graph.h"
 
 namespace spillway::planner {
 namespace {

@@ -4,7 +4,7 @@
 #include <deque>
 
 #include "layer_figures.h"
-#include "order/unit_graph.h"
+#include "unit_graph.h"
 
 namespace spillway::planner {
 namespace {
