@@ -1,4 +1,4 @@
-#include "planning/check_command.h"
+#include "planning/commands.h"
 
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "planning/cluster_command.h"
+#include "planning/commands.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "planning/cost_command.h"
+#include "planning/commands.h"
 
 #include <algorithm>
 #include <optional>

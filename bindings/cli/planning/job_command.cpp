@@ -1,4 +1,4 @@
-#include "planning/job_command.h"
+#include "planning/commands.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -9,7 +9,6 @@
 #include "planning/job_comparison.h"
 #include "planning/job_machine.h"
 #include "planning/job_report.h"
-#include "planning/plan_command.h"
 #include "planning/plan_report.h"
 #include "planning/stored_job.h"
 #include "planning/svg_drawing.h"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "planning/job_command.h"
+#include "planning/commands.h"
 #include "spillway/planner/cluster/cluster.h"
 
 namespace spillway::cli {

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "planning/job_command.h"
+#include "planning/commands.h"
 #include "planning/machine_report.h"
 #include "spillway/planner/job/job_file.h"
 #include "spillway/planner/job/job_search.h"

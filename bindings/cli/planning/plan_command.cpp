@@ -1,4 +1,4 @@
-#include "planning/plan_command.h"
+#include "planning/commands.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "planning/rebalance_command.h"
+#include "planning/commands.h"
 
 #include <algorithm>
 #include <cmath>

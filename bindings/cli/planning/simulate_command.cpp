@@ -1,4 +1,4 @@
-#include "planning/simulate_command.h"
+#include "planning/commands.h"
 
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -1,5 +1,3 @@
-#include "planning/cluster_command.h"
-
 #include <cmath>
 #include <nlohmann/json.hpp>
 

@@ -8,12 +8,7 @@
 #include <sstream>
 #include <string>
 
-#include "planning/check_command.h"
-#include "planning/cluster_command.h"
-#include "planning/cost_command.h"
-#include "planning/job_command.h"
-#include "planning/rebalance_command.h"
-#include "planning/simulate_command.h"
+#include "planning/commands.h"
 #include "spillway/base/error.h"
 #include "support/chain_profile.h"
 #include "support/file_text.h"
