@@ -8,7 +8,6 @@
 #include "exit_codes.h"
 #include "output_files.h"
 #include "planning/cluster_file.h"
-#include "planning/machine_names.h"
 #include "planning/machine_report.h"
 #include "planning/stored_job.h"
 #include "spillway/base/error.h"

@@ -1,10 +1,9 @@
 #include "planning/job_report.h"
 
+#include <algorithm>
 #include <cmath>
 
-#include "planning/job_comparison.h"
-#include "planning/job_tables.h"
-#include "planning/machine_names.h"
+#include "planning/machine_report.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/base/shown_text.h"
@@ -131,7 +130,31 @@ ordered_json order_json(const FoundJob& job) {
           {"downsets", order.downsets}};
 }
 
+/// The best attempt of each schedule as a table, fastest first, and why some are none; nothing
+/// where there is one attempt.
+std::string attempts_text(std::span<const planner::JobAttempt> attempts) {
+  if (attempts.size() < 2) return {};
+  std::vector<planner::JobAttempt> fastest;
+  for (const std::size_t each : planner::best_of_each(attempts)) fastest.push_back(attempts[each]);
+  std::stable_sort(fastest.begin(), fastest.end(),
+                   [](const planner::JobAttempt& a, const planner::JobAttempt& b) {
+                     if (a.is_possible() != b.is_possible()) return a.is_possible();
+                     return a.is_possible() && a.step_seconds < b.step_seconds;
+                   });
+  std::string reasons;
+  for (const planner::JobAttempt& each : fastest)
+    if (!each.is_possible()) reasons += message("  {}: {}\n", each.schedule, each.refusal);
+  return "\nAll schedules that were tried, each on its best number of data-parallel replicas:\n" +
+         table_text(attempt_columns(fastest), fastest.size(), {}, fastest.size()) +
+         with_reasons(reasons);
+}
+
 }  // namespace
+
+std::string with_reasons(const std::string& reasons) {
+  if (reasons.empty()) return {};
+  return "Reasons of those without a plan, unless they were pruned as slower:\n" + reasons;
+}
 
 std::string job_text(const FoundJob& job) {
   const JobPlan& plan = job.search.plan;

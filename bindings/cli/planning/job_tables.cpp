@@ -1,4 +1,4 @@
-#include "planning/job_tables.h"
+#include "planning/job_report.h"
 
 #include <algorithm>
 #include <array>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "planning/machine_names.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 

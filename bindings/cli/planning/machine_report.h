@@ -1,12 +1,27 @@
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "planning/report_table.h"
+#include "spillway/base/named_values.h"
 #include "spillway/planner/cluster/job_simulation.h"
 #include "spillway/planner/machine/machine_search.h"
 
 namespace spillway::cli {
+
+// What users call them.
+
+inline constexpr std::array<Named<planner::PlacementOrder>, 3> kPlacements{
+    {{"pipeline", planner::PlacementOrder::kPipelineFirst},
+     {"folded", planner::PlacementOrder::kFolded},
+     {"data-parallel", planner::PlacementOrder::kDataParallelFirst}}};
+
+inline constexpr std::array<Named<planner::UpdatePlace>, 2> kUpdatePlaces{
+    {{"devices", planner::UpdatePlace::kDevice}, {"hosts", planner::UpdatePlace::kHost}}};
+
+inline constexpr std::array<Named<planner::SwapTarget>, 2> kSwapTargets{
+    {{"hosts", planner::SwapTarget::kHost}, {"disks", planner::SwapTarget::kDisk}}};
 
 /// The machine that a plan was made for, and what the plan does there.
 struct FoundMachine {

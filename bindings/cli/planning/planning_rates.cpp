@@ -237,6 +237,11 @@ ChosenRates measured_tiers(const RateOptions& options, const profile::StepProfil
   return chosen;
 }
 
+/// While both directions are busy.
+TransferRate slower_way(const profile::TransferRates& rates) {
+  return std::min(rates.write, rates.read) * rates.duplex_share;
+}
+
 }  // namespace
 
 std::vector<std::string> directories_in(const std::string& text) {
@@ -270,6 +275,20 @@ ChosenRates choose_rates(const RateOptions& options, const profile::StepProfile&
   if (options.has_measured_disks()) return measured_rates(options, profile);
   if (profile.rates) return rates_of_profile(*profile.rates);
   return {TransferRates{}, "guesses for a fair NVMe disk; see --rates and --link-out"};
+}
+
+SwapRates swap_rates(const RateOptions& options, std::uint32_t sharers,
+                     const profile::StepProfile& profile) {
+  const bool names_disks = options.has_measured_disks() || options.disk_out.has_value();
+  if (options.host_memory && names_disks) {
+    const ChosenRates chosen = choose_rates(options, profile);
+    const TransferRate host = slower_way(chosen.rates);
+    return {host, std::min(host, slower_way(chosen.far->rates) / sharers)};
+  }
+  if (!options.link_out && !names_disks) return {};
+  RateOptions link = options;
+  link.host_memory.reset();
+  return {slower_way(choose_rates(link, profile).rates) / (names_disks ? sharers : 1), {}};
 }
 
 std::optional<planner::FarTier> far_tier(const ChosenRates& rates, Bytes page_size) {

@@ -9,8 +9,7 @@
 
 #include "exit_codes.h"
 #include "output_files.h"
-#include "planning/job_machine.h"
-#include "planning/job_tables.h"
+#include "planning/job_report.h"
 #include "planning/planning_step.h"
 #include "planning/stored_job.h"
 #include "progress_line.h"

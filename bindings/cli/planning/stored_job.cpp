@@ -3,12 +3,20 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <ostream>
 #include <string_view>
 
+#include "exit_codes.h"
 #include "output_files.h"
+#include "planning/commands.h"
+#include "planning/report_table.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/base/file_format.h"
 #include "spillway/base/shown_text.h"
+#include "spillway/schedule/schedule_check.h"
 #include "spillway/schedule/schedule_csv.h"
 #include "spillway/topology/atomic_file.h"
 
@@ -27,6 +35,29 @@ std::string readers_text(const planner::JobPlan& plan) {
       " (of one of {} pipelines, as PyTorch's pipelining reads them; it sums and updates "
       "by itself)",
       plan.data_parallel);
+}
+
+/// What is told of a plan that passed.
+struct CheckedPlan {
+  planner::Schedule actions;
+  std::optional<planner::JobFile> file;
+};
+
+CheckedPlan checked(const std::string& path) {
+  const std::string text = stored_job_text(path);
+  const auto first = text.find_first_not_of(" \t\r\n");
+  CheckedPlan plan;
+  const bool is_json =
+      path.ends_with(".json") || (first != std::string::npos && text[first] == '{');
+  if (!is_json) {
+    plan.actions = schedule::read_schedule_csv(text, path);
+    if (const auto fault = schedule::first_fault(plan.actions))
+      throw PlanError("{}: {}", path, to_string(*fault));
+    return plan;
+  }
+  plan.file = stored_job(text, path);
+  plan.actions = plan.file->actions;
+  return plan;
 }
 
 }  // namespace
@@ -84,6 +115,39 @@ std::string stored_text(const planner::JobPlan& plan, const std::string& path) {
                  is_action_csv_path ? "actions" : "plan", path,
                  is_action_csv_path ? readers_text(plan) : "", is_action_csv_path ? "them" : "it",
                  shell_word(path));
+}
+
+int check_plan(const CheckOptions& options, std::ostream& out) {
+  const std::string& path = options.plan;
+  const CheckedPlan plan = checked(path);
+  std::uint64_t actions = 0;
+  for (const auto& list : plan.actions.ranks) actions += list.size();
+  if (options.json) {
+    nlohmann::ordered_json json = {{"path", path},
+                                   {"ranks", plan.actions.rank_count()},
+                                   {"stages", plan.actions.stages},
+                                   {"micro_batches", plan.actions.all_micro_batches()},
+                                   {"actions", actions},
+                                   {"knows_memory", plan.file.has_value()}};
+    if (plan.file) json["step_seconds"] = plan.file->step_seconds;
+    out << json_text(json);
+    return kDone;
+  }
+  out << message("{}: {} of {}, {} and {}: nothing is missing, "
+                 "both sides of each message are in one order, and no deadlock even if every send "
+                 "waits for its receive\n",
+                 path, counted(actions, "action"), counted(plan.actions.rank_count(), "rank"),
+                 counted(plan.actions.stages, "stage"),
+                 counted(plan.actions.all_micro_batches(), "micro-batch"));
+  if (!plan.file)
+    out << "it says nothing of memory and time; plans that `spillway plan-job --out` wrote do\n";
+  else
+    out << message("{}; a step takes {}\n",
+                   plan.file->device_memory == planner::kNoLimit
+                       ? std::string("memory has no limit in it")
+                       : message("every rank stays within {}", plan.file->device_memory),
+                   seconds_text(plan.file->step_seconds));
+  return kDone;
 }
 
 }  // namespace spillway::cli
