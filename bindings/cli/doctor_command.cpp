@@ -3,17 +3,15 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "dispatch_key_trial.h"
 #include "exit_codes.h"
 #include "findings.h"
 #include "gpu_findings.h"
-#include "gpu_trial.h"
 #include "installation.h"
-#include "installed_torches.h"
 #include "program_file.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/runtime/settings/budget.h"
+#include "trials.h"
 
 namespace spillway::cli {
 namespace {

@@ -10,7 +10,6 @@
 #include "output_files.h"
 #include "planning/planning_options.h"
 #include "planning/stored_job.h"
-#include "planning_program.h"
 #include "profile_options.h"
 #include "spillway/base/clock.h"
 #include "spillway/base/error.h"
@@ -139,22 +138,27 @@ int import(const Words& words) {
   return kDone;
 }
 
-/// As kPlanningCommands has them, and the import of profiles.
-constexpr std::array<int (*)(const Words&), kPlanningCommands.size()> kCommands{
-    &plan,
-    &carried_out<&plan_job_line, &plan_job, JobOptions>,
-    &carried_out<&check_line, &check_plan, CheckOptions>,
-    &carried_out<&rebalance_line, &rebalance_plan, RebalanceOptions>,
-    &carried_out<&costs_line, &cut_costs, CostOptions>,
-    &simulate};
+struct Command {
+  std::string_view name;
+  int (*carry_out)(const Words& words);
+};
+
+/// Beside the import of profiles.
+constexpr std::array<Command, 6> kPlanning{
+    {{"plan", &plan},
+     {"plan-job", &carried_out<&plan_job_line, &plan_job, JobOptions>},
+     {"check", &carried_out<&check_line, &check_plan, CheckOptions>},
+     {"rebalance", &carried_out<&rebalance_line, &rebalance_plan, RebalanceOptions>},
+     {"costs", &carried_out<&costs_line, &cut_costs, CostOptions>},
+     {"simulate", &simulate}}};
 
 int dispatch(const Words& words) {
   const std::string command = words.empty() ? "" : words.front();
   const Words rest(words.empty() ? words.end() : words.begin() + 1, words.end());
   std::string all;
-  for (std::size_t i = 0; i < kCommands.size(); ++i) {
-    if (command == kPlanningCommands[i]) return kCommands[i](rest);
-    all += message("`spillway {}`, ", kPlanningCommands[i]);
+  for (const Command& each : kPlanning) {
+    if (command == each.name) return each.carry_out(rest);
+    all += message("`spillway {}`, ", each.name);
   }
   if (command == "profile") return import(rest);
   throw ConfigError("this program serves {}and `spillway profile --import` (see spillway --help)",
