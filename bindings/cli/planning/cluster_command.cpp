@@ -125,7 +125,7 @@ ordered_json json_of(const ClusterRun& run) {
           {"peak_bytes", run.peak().count()},
           {"host_bytes", timing.host_memory.count()},
           {"useful_share", planner::useful_share(run.cluster.failures, timing.nodes)},
-          {"links", table_json(link_columns(timing), timing.links.size())},
+          {"links", table_json(link_table(timing))},
           {"events", timing.events},
           {"simulation_seconds", run.simulation_seconds}};
 }
@@ -178,7 +178,7 @@ std::string text_of(const ClusterRun& run) {
                       ? std::string("every rank")
                       : std::string("one pipeline, as all do the same at the same time"),
                   seconds_text(run.simulation_seconds), counted(timing.events, "event"));
-  return text + '\n' + table_text(link_columns(timing), timing.links.size());
+  return text + '\n' + table_text(link_table(timing));
 }
 
 /// How much slower than nominal devices are, in place of what the description says.

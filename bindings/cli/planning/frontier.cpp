@@ -275,12 +275,11 @@ Frontier plan_frontier(
 
 std::string frontier_text(const PlanningStep& step, const ChosenRates& rates,
                           const Frontier& frontier) {
-  const std::size_t rows = frontier.plans.size();
   return step_text(step, rates) + "\n" +
-         table_text(plan_columns(step, rates, frontier.plans), rows,
+         table_text(plan_table(step, rates, frontier.plans),
                     {"budget", "share", "strategy", "step", "x in-core", "bound", "gap", "out",
                      "in", "recomputed"},
-                    rows) +
+                    kAllRows) +
          refusals_text(frontier.plans);
 }
 

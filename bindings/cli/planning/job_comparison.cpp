@@ -247,8 +247,8 @@ std::string pipelines_text(const JobRequest& request, const JobComparison& compa
 }
 
 /// Those of the attempts, with the step on the machine behind the step by links of its own.
-Columns compared_columns(const JobRequest& request, const JobComparison& compared,
-                         std::span<const JobAttempt> attempts) {
+Table compared_table(const JobRequest& request, const JobComparison& compared,
+                     std::span<const JobAttempt> attempts) {
   const std::vector<ComparedJob>& rows = compared.rows;
   const auto shared = [&](std::size_t i) -> std::optional<Figure> {
     if (!rows[i].on_machine) return std::nullopt;
@@ -259,21 +259,21 @@ Columns compared_columns(const JobRequest& request, const JobComparison& compare
   };
   const auto target = [&](std::size_t i) -> std::optional<Figure> {
     if (!rows[i].on_machine) return std::nullopt;
-    return Figure::name(name_in(kSwapTargets, rows[i].on_machine->swap_target));
+    return name_in(kSwapTargets, rows[i].on_machine->swap_target);
   };
   const auto bound = [&](std::size_t i) {
-    return Figure::seconds(planner::job_bound(
-        compared.is_best(i) ? request : with_data_parallel(request, compared.data_parallel)));
+    return planner::job_bound(
+        compared.is_best(i) ? request : with_data_parallel(request, compared.data_parallel));
   };
-  const auto is_best = [&](std::size_t i) { return Figure{{}, compared.is_best(i)}; };
-  Columns columns = attempt_columns(attempts);
-  columns.insert(columns.end(), {{"shared", "machine", shared},
-                                 {"swaps to", "", target},
-                                 {"", "bound", bound},
-                                 {"", "has_any_data_parallel", is_best},
-                                 {"planned", "search_seconds",
-                                  of(rows, &ComparedJob::search_seconds, Figure::seconds)}});
-  return columns;
+  const auto is_best = [&](std::size_t i) { return compared.is_best(i); };
+  Table table = attempt_table(attempts);
+  table.columns.insert(table.columns.end(),
+                       {{"shared", "machine", shared},
+                        {"swaps to", "", target},
+                        {"", "bound", bound},
+                        {"", "has_any_data_parallel", is_best},
+                        {"planned", "search_seconds", of(rows, &ComparedJob::search_seconds)}});
+  return table;
 }
 
 /// `machine`: on which the rows were run; empty without one.
@@ -286,9 +286,9 @@ std::string comparison_text(const JobRequest& request, const std::string& path,
                       : message("step: those that {} leaves a rank; shared: on the machine, where "
                                 "ranks share them",
                                 machine));
-  text += line("bound", message("{}: no plan is faster on pipelines like these",
-                                seconds_text(planner::job_bound(
-                                    with_data_parallel(request, compared.data_parallel)))));
+  text +=
+      line("bound", "{}: no plan is faster on pipelines like these",
+           seconds_text(planner::job_bound(with_data_parallel(request, compared.data_parallel))));
   text += line("compared", pipelines_text(request, compared));
   std::vector<std::string_view> titles{"schedule", "partitioner", "data-parallel", "micro-batches",
                                        "step"};
@@ -297,8 +297,7 @@ std::string comparison_text(const JobRequest& request, const std::string& path,
   if (!machine.empty()) titles.emplace_back("swaps to");
   titles.emplace_back("planned");
   text += '\n';
-  text += table_text(compared_columns(request, compared, attempts), attempts.size(), titles,
-                     attempts.size());
+  text += table_text(compared_table(request, compared, attempts), titles, kAllRows);
   std::string reasons;
   for (const JobAttempt& each : attempts)
     if (!each.is_possible())
@@ -318,7 +317,7 @@ void compare_jobs(const JobOptions& options, JobRequest request,
   std::vector<JobAttempt> attempts;
   for (const ComparedJob& row : compared.rows) attempts.push_back(row.attempt);
   if (options.json)
-    out << json_text(table_json(compared_columns(request, compared, attempts), attempts.size()));
+    out << json_text(table_json(compared_table(request, compared, attempts)));
   else
     out << comparison_text(request, options.profile, compared, attempts,
                            machine ? machine->name : "");

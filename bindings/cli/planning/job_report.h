@@ -47,12 +47,12 @@ std::string links_text(const planner::JobRequest& request, const std::string& ma
 /// Forward and backward of a micro-batch, all layers.
 double work_of(const planner::ModelChain& chain);
 
-// Tables, which text and JSON show. They refer to what they are made of.
+// Tables, which text and JSON show.
 
-Columns stage_columns(const FoundJob& job);
-Columns rank_columns(const planner::JobPlan& plan);
+Table stage_table(const FoundJob& job);
+Table rank_table(const planner::JobPlan& plan);
 /// Of a plan that was refused, only that.
-Columns attempt_columns(std::span<const planner::JobAttempt> attempts);
+Table attempt_table(std::span<const planner::JobAttempt> attempts);
 
 /// What stands below a table for plans that are none.
 std::string with_reasons(const std::string& reasons);

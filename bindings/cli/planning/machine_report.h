@@ -41,7 +41,7 @@ nlohmann::ordered_json machine_json(const FoundMachine& machine);
 double longest_wait(const planner::JobTiming& timing, double planner::JobRank::*wait);
 /// Share of the time that failures of so many nodes leave; empty where the description has none.
 std::string failures_text(const planner::Cluster& cluster, std::uint32_t nodes);
-/// The load of links by class; what is returned refers to `timing`.
-Columns link_columns(const planner::JobTiming& timing);
+/// The load of links by class.
+Table link_table(const planner::JobTiming& timing);
 
 }  // namespace spillway::cli

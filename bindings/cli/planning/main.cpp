@@ -144,7 +144,7 @@ struct Command {
 };
 
 /// Beside the import of profiles.
-constexpr std::array<Command, 6> kPlanning{
+constexpr std::array<Command, 6> kCommands{
     {{"plan", &plan},
      {"plan-job", &carried_out<&plan_job_line, &plan_job, JobOptions>},
      {"check", &carried_out<&check_line, &check_plan, CheckOptions>},
@@ -156,7 +156,7 @@ int dispatch(const Words& words) {
   const std::string command = words.empty() ? "" : words.front();
   const Words rest(words.empty() ? words.end() : words.begin() + 1, words.end());
   std::string all;
-  for (const Command& each : kPlanning) {
+  for (const Command& each : kCommands) {
     if (command == each.name) return each.carry_out(rest);
     all += message("`spillway {}`, ", each.name);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
@@ -54,7 +55,7 @@ const std::string& name_at(const RebalanceReport& report, LayerIndex place) {
   return report.request.chain.layers[planner::layer_at(report.stored.order, place)].name;
 }
 
-Figure range_figure(LayerIndex first, LayerIndex last) { return {message("{}-{}", first, last)}; }
+std::string range_text(LayerIndex first, LayerIndex last) { return message("{}-{}", first, last); }
 
 /// "aten::convolution #4 to aten::relu #5"
 std::string names_text(const RebalanceReport& report, const RankMove& move) {
@@ -120,91 +121,98 @@ std::string whole_text(const RebalanceReport& report, const RebalanceChoice& cho
   return text;
 }
 
+constexpr double kUnknown = std::numeric_limits<double>::infinity();
+
 /// Null for what is not known.
 Figure seconds_if_known(double seconds) {
-  return std::isfinite(seconds) ? Figure::seconds(seconds) : Figure{"-"};
+  return std::isfinite(seconds) ? Figure(seconds) : Figure("-", nullptr);
 }
 
 Figure pays_after(const RebalanceReport& report, const RebalanceChoice& choice) {
   const auto steps = choice.pays_after(report.job.step_before());
-  if (!steps) return {steps_text(0.0)};
+  if (!steps) return {steps_text(0.0), nullptr};
   return {steps_text(*steps), static_cast<std::uint64_t>(*steps)};
 }
 
-Columns move_columns(const RebalanceReport& report, const std::vector<RankMove>& moves) {
-  return {
-      {"round", "round", of(moves, &RankMove::round, Figure::count)},
-      {"from rank", "from_rank", of(moves, &RankMove::from_rank, Figure::count)},
-      {"to rank", "to_rank", of(moves, &RankMove::to_rank, Figure::count)},
-      {"layers", "",
-       [&](auto i) { return range_figure(moves[i].first_layer, moves[i].last_layer); }},
-      {"", "first", of(moves, &RankMove::first_layer, Figure::count)},
-      {"", "last", of(moves, &RankMove::last_layer, Figure::count)},
-      {"", "first_name",
-       [&](auto i) { return Figure::name(name_at(report, moves[i].first_layer)); }},
-      {"", "last_name", [&](auto i) { return Figure::name(name_at(report, moves[i].last_layer)); }},
-      {"bytes", "bytes", of(moves, &RankMove::bytes, Figure::bytes)},
-      {"time", "seconds", of(moves, &RankMove::seconds, Figure::seconds)},
-      {"which are", "", [&](auto i) { return Figure{names_text(report, moves[i])}; }}};
+Table move_table(const RebalanceReport& report, const std::vector<RankMove>& moves) {
+  using Move = RankMove;
+  const auto name = [&](LayerIndex place) { return name_at(report, place); };
+  const auto range = [](const Move& move) { return range_text(move.first_layer, move.last_layer); };
+  const auto names = [&](const Move& move) { return names_text(report, move); };
+  return {moves.size(),
+          {{"round", "round", of(moves, &Move::round)},
+           {"from rank", "from_rank", of(moves, &Move::from_rank)},
+           {"to rank", "to_rank", of(moves, &Move::to_rank)},
+           {"layers", "", of(moves, range)},
+           {"", "first", of(moves, &Move::first_layer)},
+           {"", "last", of(moves, &Move::last_layer)},
+           {"", "first_name", of(moves, &Move::first_layer, name)},
+           {"", "last_name", of(moves, &Move::last_layer, name)},
+           {"bytes", "bytes", of(moves, &Move::bytes)},
+           {"time", "seconds", of(moves, &Move::seconds)},
+           {"which are", "", of(moves, names)}}};
 }
 
-Columns stage_columns(const RebalanceReport& report) {
+Table stage_table(const RebalanceReport& report) {
+  using Stage = StageEstimate;
   const JobPlan& plan = report.job.plan;
-  const std::vector<StageEstimate>& stages = plan.stages;
+  const std::vector<Stage>& stages = plan.stages;
   const std::vector<JobFileStage>& stored = report.stored.stages;
-  const auto before = [&](std::size_t k) {
-    return report.job.before ? seconds_if_known(report.job.before->stages[k].seconds) : Figure{"-"};
+  const auto rank = [&](auto k) { return plan.actions.rank_of(0, static_cast<std::uint32_t>(k)); };
+  const auto range = [](const Stage& each) {
+    return range_text(each.first_layer, each.last_layer);
   };
-  return {{"stage", "", [](auto k) { return Figure::count(k); }},
-          {"rank", "rank",
-           [&](auto k) {
-             return Figure::count(plan.actions.rank_of(0, static_cast<std::uint32_t>(k)));
-           }},
-          {"layers", "",
-           [&](auto k) { return range_figure(stages[k].first_layer, stages[k].last_layer); }},
-          {"", "first", of(stages, &StageEstimate::first_layer, Figure::count)},
-          {"", "last", of(stages, &StageEstimate::last_layer, Figure::count)},
-          {"before", "", [&](auto k) { return range_figure(stored[k].first, stored[k].last); }},
-          {"", "first_before", of(stored, &JobFileStage::first, Figure::count)},
-          {"", "last_before", of(stored, &JobFileStage::last, Figure::count)},
-          {"time", "seconds", of(stages, &StageEstimate::seconds, Figure::seconds)},
-          {"before", "seconds_before", before},
-          {"held", "memory_bytes", of(stages, &StageEstimate::memory, Figure::bytes)}};
+  const auto old_range = [](const JobFileStage& each) { return range_text(each.first, each.last); };
+  const auto before = [&](std::size_t k) {
+    return seconds_if_known(report.job.before ? report.job.before->stages[k].seconds : kUnknown);
+  };
+  return {stages.size(),
+          {{"stage", "", std::identity()},
+           {"rank", "rank", rank},
+           {"layers", "", of(stages, range)},
+           {"", "first", of(stages, &Stage::first_layer)},
+           {"", "last", of(stages, &Stage::last_layer)},
+           {"before", "", of(stored, old_range)},
+           {"", "first_before", of(stored, &JobFileStage::first)},
+           {"", "last_before", of(stored, &JobFileStage::last)},
+           {"time", "seconds", of(stages, &Stage::seconds)},
+           {"before", "seconds_before", before},
+           {"held", "memory_bytes", of(stages, &Stage::memory)}}};
 }
 
-Columns choice_columns(const RebalanceReport& report) {
-  const std::vector<RebalanceChoice>& choices = report.job.choices;
-  return {
-      {"step", "step_seconds", of(choices, &RebalanceChoice::step_seconds, Figure::seconds)},
-      {"moves", "moved_bytes", of(choices, &RebalanceChoice::bytes, Figure::bytes)},
-      {"rounds", "rounds", of(choices, &RebalanceChoice::rounds, Figure::count)},
-      {"flush", "move_seconds", of(choices, &RebalanceChoice::move_seconds, Figure::seconds)},
-      {"pays after", "pays_after_steps", [&](auto i) { return pays_after(report, choices[i]); }}};
+Table choice_table(const RebalanceReport& report) {
+  using Choice = RebalanceChoice;
+  const std::vector<Choice>& choices = report.job.choices;
+  const auto pays = [&](const Choice& choice) { return pays_after(report, choice); };
+  return {choices.size(),
+          {{"step", "step_seconds", of(choices, &Choice::step_seconds)},
+           {"moves", "moved_bytes", of(choices, &Choice::bytes)},
+           {"rounds", "rounds", of(choices, &Choice::rounds)},
+           {"flush", "move_seconds", of(choices, &Choice::move_seconds)},
+           {"pays after", "pays_after_steps", of(choices, pays)}}};
 }
 
 /// The step before and after, each move, whether it pays, other choices, and the stages.
 std::string rebalance_text(const RebalanceReport& report) {
   const planner::JobRequest& request = report.request;
   const RebalanceChoice* const choice = report.chosen();
-  std::string text = line("model", message("{}, {}, {} for a micro-batch", report.profile,
-                                           counted(request.chain.layers.size(), "layer"),
-                                           seconds_text(work_of(request.chain))));
-  text += line("plan", message("{}: {} on {} of {}, {} per step", report.path,
-                               planner::schedule_text(request.schedule, request.variant),
-                               counted(request.data_parallel, "pipeline"),
-                               counted(report.stored.actions.rank_count(), "rank"),
-                               counted(request.micro_batches, "micro-batch")));
+  std::string text =
+      line("model", "{}, {}, {} for a micro-batch", report.profile,
+           counted(request.chain.layers.size(), "layer"), seconds_text(work_of(request.chain)));
+  text += line("plan", "{}: {} on {} of {}, {} per step", report.path,
+               planner::schedule_text(request.schedule, request.variant),
+               counted(request.data_parallel, "pipeline"),
+               counted(report.stored.actions.rank_count(), "rank"),
+               counted(request.micro_batches, "micro-batch"));
   text += line("times", times_text(report));
   text += line("moves", choice ? whole_text(report, *choice) : stay_text(report));
-  text += line("peak", message("{} on the fullest rank", report.job.plan.peak()));
-  text += line("planned", message("in {}", seconds_text(report.search_seconds)));
-  if (choice)
-    text += "\nMoves:\n" + table_text(move_columns(report, choice->moves), choice->moves.size());
-  text += "\nStages, on the times of the new profile:\n" +
-          table_text(stage_columns(report), report.job.plan.stages.size());
+  text += line("peak", "{} on the fullest rank", report.job.plan.peak());
+  text += line("planned", "in {}", seconds_text(report.search_seconds));
+  if (choice) text += "\nMoves:\n" + table_text(move_table(report, choice->moves));
+  text += "\nStages, on the times of the new profile:\n" + table_text(stage_table(report));
   const std::size_t choices = report.job.choices.size();
   if (choices < (choice ? 2U : 1U)) return text;
-  return text + "\nAll choices:\n" + table_text(choice_columns(report), choices, {}, choices);
+  return text + "\nAll choices:\n" + table_text(choice_table(report), {}, kAllRows);
 }
 
 /// The keys that planning_output.md describes.
@@ -237,10 +245,9 @@ ordered_json rebalance_json(const RebalanceReport& report) {
   json["moved_bytes"] = choice ? choice->bytes.count() : 0;
   json["move_seconds"] = choice ? choice->move_seconds : 0.0;
   json["rounds"] = choice ? choice->rounds : 0;
-  json["moves"] = choice ? table_json(move_columns(report, choice->moves), choice->moves.size())
-                         : ordered_json::array();
-  json["stages"] = table_json(stage_columns(report), report.job.plan.stages.size());
-  json["choices"] = table_json(choice_columns(report), report.job.choices.size());
+  json["moves"] = choice ? table_json(move_table(report, choice->moves)) : ordered_json::array();
+  json["stages"] = table_json(stage_table(report));
+  json["choices"] = table_json(choice_table(report));
   json["choices_without_room"] = report.job.without_room;
   json["search_seconds"] = report.search_seconds;
   json["model"] = {{"path", report.profile},
