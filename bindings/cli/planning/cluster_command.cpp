@@ -5,7 +5,6 @@
 #include <ostream>
 #include <utility>
 
-#include "exit_codes.h"
 #include "output_files.h"
 #include "planning/cluster_file.h"
 #include "planning/machine_report.h"
@@ -213,7 +212,7 @@ Cluster machine_for_run(const ClusterOptions& options, const JobFile& file) {
 
 }  // namespace
 
-int simulate_on_cluster(const ClusterOptions& options, std::ostream& out, const Clock& clock) {
+void simulate_on_cluster(const ClusterOptions& options, std::ostream& out, const Clock& clock) {
   check_outputs({{"PLAN", options.plan}, {"--cluster", options.cluster}},
                 {{"--trace", options.trace}});
   ClusterRun run;
@@ -230,17 +229,12 @@ int simulate_on_cluster(const ClusterOptions& options, std::ostream& out, const 
   check_room(run);
   if (!options.trace.empty())
     topology::write_file_at_once(options.trace, planner::to_chrome_trace(run.timing));
-  if (options.json) {
-    out << json_text(json_of(run));
-    return kDone;
-  }
-  out << text_of(run);
-  if (!options.trace.empty())
+  out << (options.json ? json_text(json_of(run)) : text_of(run));
+  if (!options.trace.empty() && !options.json)
     out << message(
         "\ntrace of {} written to {}; open it in https://ui.perfetto.dev or chrome://tracing\n",
         counted(std::min<std::size_t>(kTracedRanks, run.timing.ranks.size()), "rank"),
         options.trace);
-  return kDone;
 }
 
 }  // namespace spillway::cli

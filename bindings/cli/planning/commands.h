@@ -18,7 +18,7 @@
 
 namespace spillway::cli {
 
-// The options of each command, and what carries it out: it prints, and returns an exit code. All
+// The options of each command, and what carries it out and prints. All
 // throw ConfigError for options and files that make no sense together, and IoError; PlanError for a
 // plan that has a fault or does not fit.
 
@@ -42,7 +42,7 @@ struct PlanOptions {
 };
 
 /// Throws BudgetError and UnsupportedError, too.
-int plan_from_profile(const PlanOptions& options, std::ostream& out, const Clock& clock);
+void plan_from_profile(const PlanOptions& options, std::ostream& out, const Clock& clock);
 
 /// The plan of the first strategy. Throws BudgetError when the strategy has none for that budget.
 EvaluatedPlan plan_asked_for(const CommonOptions& options, const PlanningCase& planning,
@@ -60,7 +60,7 @@ struct SimulateOptions {
 };
 
 /// Runs the event model over a plan and writes a trace. Throws as `plan_from_profile`.
-int simulate_plan(const SimulateOptions& options, std::ostream& out, const Clock& clock);
+void simulate_plan(const SimulateOptions& options, std::ostream& out, const Clock& clock);
 
 /// Options of `simulate` for a stored plan for many ranks.
 struct ClusterOptions {
@@ -77,7 +77,7 @@ struct ClusterOptions {
 };
 
 /// Runs the plan on a machine.
-int simulate_on_cluster(const ClusterOptions& options, std::ostream& out, const Clock& clock);
+void simulate_on_cluster(const ClusterOptions& options, std::ostream& out, const Clock& clock);
 
 /// In which order the branches of a model may be assigned to stages.
 enum class BranchOrder : std::uint8_t {
@@ -107,7 +107,7 @@ struct JobOptions {
 void take_schedule(const std::string& text, planner::JobRequest& request);
 
 /// Plans a profile for many ranks, or compares plans.
-int plan_job(const JobOptions& options, std::ostream& out, const Clock& clock);
+void plan_job(const JobOptions& options, std::ostream& out, const Clock& clock);
 
 /// Options of `check`.
 struct CheckOptions {
@@ -116,7 +116,7 @@ struct CheckOptions {
 };
 
 /// Looks for the first fault of the plan, which it throws, and prints what it looked at.
-int check_plan(const CheckOptions& options, std::ostream& out);
+void check_plan(const CheckOptions& options, std::ostream& out, const Clock& clock);
 
 /// Options of `rebalance`. Those about memory and links say what the plan leaves open, or the same
 /// again.
@@ -133,7 +133,7 @@ struct RebalanceOptions {
 
 /// The stages of a stored plan on the costs of a new profile, the moves of layers that make them
 /// even again, and whether these pay; stores the plan to go on with where --out names a file.
-int rebalance_plan(const RebalanceOptions& options, std::ostream& out, const Clock& clock);
+void rebalance_plan(const RebalanceOptions& options, std::ostream& out, const Clock& clock);
 
 /// Options of `costs`.
 struct CostOptions {
@@ -145,7 +145,7 @@ struct CostOptions {
 };
 
 /// Cuts a list of layer times, with one partitioner or with all.
-int cut_costs(const CostOptions& options, std::ostream& out, const Clock& clock);
+void cut_costs(const CostOptions& options, std::ostream& out, const Clock& clock);
 
 /// The numbers of a text, between blanks, commas or line ends; what follows a # is passed over.
 /// Throws ConfigError with file and line for anything else, and for a text without a number.

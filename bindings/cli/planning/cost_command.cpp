@@ -6,7 +6,6 @@
 #include <span>
 #include <sstream>
 
-#include "exit_codes.h"
 #include "planning/report_table.h"
 #include "setting_values.h"
 #include "spillway/base/error.h"
@@ -153,7 +152,7 @@ std::vector<double> costs_in(const std::string& text, const std::string& file) {
   return costs;
 }
 
-int cut_costs(const CostOptions& options, std::ostream& out, const Clock& clock) {
+void cut_costs(const CostOptions& options, std::ostream& out, const Clock& clock) {
   const std::string text = topology::text_of_file(options.costs);
   planner::PartitionProblem problem;
   try {
@@ -173,13 +172,8 @@ int cut_costs(const CostOptions& options, std::ostream& out, const Clock& clock)
       cuts.push_back(cut_with(each, costs, best ? best->worst : 0.0, clock));
   if (!options.compare && !cuts.front().refusal.empty())
     throw PlanError("{}: {}", options.partitioner, cuts.front().refusal);
-  if (!options.json) {
-    out << cost_cuts_text(cuts);
-    return kDone;
-  }
   const ordered_json list = table_json(table_of(cuts));
-  out << json_text(options.compare ? list : list.front());
-  return kDone;
+  out << (options.json ? json_text(options.compare ? list : list.front()) : cost_cuts_text(cuts));
 }
 
 }  // namespace spillway::cli

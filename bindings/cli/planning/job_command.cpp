@@ -5,7 +5,6 @@
 #include <optional>
 #include <ostream>
 
-#include "exit_codes.h"
 #include "planning/cluster_file.h"
 #include "planning/job_comparison.h"
 #include "planning/job_report.h"
@@ -175,7 +174,7 @@ void take_schedule(const std::string& text, planner::JobRequest& request) {
   request.variant = named.variant;
 }
 
-int plan_job(const JobOptions& options, std::ostream& out, const Clock& clock) {
+void plan_job(const JobOptions& options, std::ostream& out, const Clock& clock) {
   std::vector<NamedFile> read = files_read(options.profile, options.rates);
   read.push_back({"--cluster", options.cluster});
   if (!options.picture.empty()) check_picture_path(options.picture);
@@ -189,10 +188,7 @@ int plan_job(const JobOptions& options, std::ostream& out, const Clock& clock) {
   job.request = request_of(options, swaps, profile);
   std::optional<Cluster> cluster;
   if (!options.cluster.empty()) cluster = machine_for(options, profile);
-  if (options.compare) {
-    compare_jobs(options, job.request, cluster, out, clock);
-    return kDone;
-  }
+  if (options.compare) return compare_jobs(options, job.request, cluster, out, clock);
   const TimePoint begin = clock.now();
   search(options, swaps.disk, cluster, job);
   job.search_seconds = seconds(clock.now() - begin);
@@ -201,14 +197,10 @@ int plan_job(const JobOptions& options, std::ostream& out, const Clock& clock) {
               job.machine ? planner::to_text(job.machine->cluster) : "", options.out);
   if (!options.picture.empty())
     write_picture(job_picture(job.search.plan, options.profile), options.picture);
-  if (options.json) {
-    out << json_text(job_json(job));
-    return kDone;
-  }
-  out << job_text(job);
+  out << (options.json ? json_text(job_json(job)) : job_text(job));
+  if (options.json) return;
   if (!options.out.empty()) out << stored_text(job.search.plan, options.out);
   if (!options.picture.empty()) out << "\ndrawn in " << options.picture << '\n';
-  return kDone;
 }
 
 }  // namespace spillway::cli

@@ -31,10 +31,8 @@ int carried_out(const Words& words) {
   CommandLine line = kLineOf(options);
   if (!line.parse(words)) return kDone;
   if constexpr (requires { options.asked; }) options.asked = line.given_outside(kOutput);
-  if constexpr (std::is_invocable_v<decltype(kCarryOut), Options&, std::ostream&>)
-    return kCarryOut(options, std::cout);
-  else
-    return kCarryOut(options, std::cout, SteadyClock());
+  kCarryOut(options, std::cout, SteadyClock());
+  return kDone;
 }
 
 /// The picture stood behind --frontier once.
@@ -78,13 +76,17 @@ int simulate(const Words& words) {
   job.plan = step.common.profile;
   const std::string of_jobs = line.given_in(kOptionsOfJobs);
   const bool is_job = is_stored_job(job.plan);
-  if (of_jobs.empty() && !is_job) return simulate_plan(step, std::cout, SteadyClock());
+  if (of_jobs.empty() && !is_job) {
+    simulate_plan(step, std::cout, SteadyClock());
+    return kDone;
+  }
   for (const char* group : {kOptionsOfSteps, kLinksAndDisks})
     if (const std::string given = line.given_in(group); !given.empty())
       refuse_mixture(given, of_jobs, job.plan, is_job);
   job.trace = step.trace;
   job.json = step.common.json;
-  return simulate_on_cluster(job, std::cout, SteadyClock());
+  simulate_on_cluster(job, std::cout, SteadyClock());
+  return kDone;
 }
 
 profile::StepProfile read_as(TraceFormat format, const std::string& file,

@@ -8,7 +8,6 @@
 #include <ostream>
 #include <vector>
 
-#include "exit_codes.h"
 #include "output_files.h"
 #include "planning/job_report.h"
 #include "planning/planning_step.h"
@@ -306,7 +305,7 @@ void hold_to_options(const RebalanceOptions& options, const planner::JobFile& st
 
 }  // namespace
 
-int rebalance_plan(const RebalanceOptions& options, std::ostream& out, const Clock& clock) {
+void rebalance_plan(const RebalanceOptions& options, std::ostream& out, const Clock& clock) {
   const std::string& path = options.plan;
   check_outputs({{"PLAN", path}, {"PROFILE", options.profile}}, {{"--out", options.out}});
   if (is_stored_job(options.profile) && !is_stored_job(path))
@@ -337,13 +336,8 @@ int rebalance_plan(const RebalanceOptions& options, std::ostream& out, const Clo
   if (!options.out.empty())
     store_job(report.job.plan, report.request.chain, swap_target_of(stored), stored.cluster,
               options.out);
-  if (options.json) {
-    out << json_text(rebalance_json(report));
-    return kDone;
-  }
-  out << rebalance_text(report);
-  if (!options.out.empty()) out << stored_text(report.job.plan, options.out);
-  return kDone;
+  out << (options.json ? json_text(rebalance_json(report)) : rebalance_text(report));
+  if (!options.out.empty() && !options.json) out << stored_text(report.job.plan, options.out);
 }
 
 }  // namespace spillway::cli

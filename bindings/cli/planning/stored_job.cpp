@@ -8,7 +8,6 @@
 #include <ostream>
 #include <string_view>
 
-#include "exit_codes.h"
 #include "output_files.h"
 #include "planning/commands.h"
 #include "planning/report_table.h"
@@ -117,7 +116,7 @@ std::string stored_text(const planner::JobPlan& plan, const std::string& path) {
                  shell_word(path));
 }
 
-int check_plan(const CheckOptions& options, std::ostream& out) {
+void check_plan(const CheckOptions& options, std::ostream& out, const Clock& /*clock*/) {
   const std::string& path = options.plan;
   const CheckedPlan plan = checked(path);
   std::uint64_t actions = 0;
@@ -131,7 +130,7 @@ int check_plan(const CheckOptions& options, std::ostream& out) {
                                    {"knows_memory", plan.file.has_value()}};
     if (plan.file) json["step_seconds"] = plan.file->step_seconds;
     out << json_text(json);
-    return kDone;
+    return;
   }
   out << message("{}: {} of {}, {} and {}: nothing is missing, "
                  "both sides of each message are in one order, and no deadlock even if every send "
@@ -147,7 +146,6 @@ int check_plan(const CheckOptions& options, std::ostream& out) {
                        ? std::string("memory has no limit in it")
                        : message("every rank stays within {}", plan.file->device_memory),
                    seconds_text(plan.file->step_seconds));
-  return kDone;
 }
 
 }  // namespace spillway::cli
