@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdio>
@@ -37,6 +36,7 @@ std::string utc_now() {
   return text.data();
 }
 
+/// Before anything is measured: it takes minutes on a slow disk.
 void check_rates_path(const std::string& path) {
   check_outputs(
       {}, {{"--rates", path}},

@@ -112,7 +112,7 @@ std::vector<Finding> check_disks(const runtime::Settings& settings, Bytes budget
     std::optional<swap::DiskProbe> probe;
     std::string failure;
     if (options.measures_disks && !directory.facts.is_ram_disk) {
-      swap::DiskProbeOptions quick;
+      swap::DiskProbeOptions quick;  // Blocks and depth of runs, for some seconds.
       quick.file_size = 256_MiB;
       quick.block_sizes = {2_MiB};
       quick.queue_depths = {16};
@@ -136,7 +136,7 @@ std::vector<Finding> check_disks(const runtime::Settings& settings, Bytes budget
   }
   disks = sum_of(measured);
   if (!resolved.shortage.empty() && findings.front().mend.empty()) {
-    findings.front().add_mend(Verdict::kWarning, resolved.shortage);
+    findings.front().warn(resolved.shortage);
   }
   return findings;
 }

@@ -52,8 +52,8 @@ int version_number(const std::string& release) {
 int first_kernel_for(memory::MapperKind kind) {
   switch (kind) {
     case memory::MapperKind::kUserfaultfd:
-    case memory::MapperKind::kUserfaultfdUser: return 6008;
-    case memory::MapperKind::kSignal: return 5007;
+    case memory::MapperKind::kUserfaultfdUser: return 6008;  // Has UFFDIO_MOVE.
+    case memory::MapperKind::kSignal: return 5007;           // Has MREMAP_DONTUNMAP.
     case memory::MapperKind::kCopy: break;
   }
   return 0;
@@ -126,9 +126,7 @@ Finding check_gpus(const std::vector<topology::Gpu>& gpus) {
     finding.value += message("{}{} ({}{})", finding.value.empty() ? "" : ", ", gpu.name,
                              gpu.bus_address, gpu.has_driver ? "" : ", without NVIDIA's driver");
     if (gpu.has_driver || !finding.mend.empty()) continue;
-    finding.add_mend(
-        Verdict::kWarning,
-        "programs cannot use a GPU without it: install a driver of release 580 or later");
+    finding.warn("programs cannot use a GPU without it: install a driver of release 580 or later");
   }
   return finding;
 }
@@ -147,7 +145,7 @@ std::string disk_value(const runtime::ResolvedDirectory& directory) {
 constexpr std::string_view kMapperSetting = "--mapper, SPILLWAY_MAPPER or mapper of the file";
 
 void add_warnings(Finding& finding, const std::vector<std::string>& warnings) {
-  for (const std::string& warning : warnings) finding.add_mend(Verdict::kWarning, warning);
+  for (const std::string& warning : warnings) finding.warn(warning);
 }
 
 // A mapper that works: whether it serves all that a trainer does, and the budget.
@@ -160,10 +158,8 @@ Finding check_mapper(const runtime::Settings& settings, const topology::Machine&
     finding.value += "; files, pipes and sockets work, but MPI, RDMA and io_uring of the trainer "
                      "fail (EFAULT) on spilled memory";
     if (kind == memory::MapperKind::kCopy) finding.value += "; copying pages is slow";
-    finding.add_mend(
-        Verdict::kWarning,
-        message("for {}: {}", memory::name_of(best.kind),
-                best.is_viable ? message("ask for auto ({})", kMapperSetting) : best.reason));
+    finding.warn("for {}: {}", memory::name_of(best.kind),
+                 best.is_viable ? message("ask for auto ({})", kMapperSetting) : best.reason);
   }
   runtime::ResolvedBudget held = budget;
   held.warnings.clear();
@@ -171,7 +167,7 @@ Finding check_mapper(const runtime::Settings& settings, const topology::Machine&
     runtime::hold_to_mapper(held, settings, machine, kind);
     add_warnings(finding, held.warnings);
   } catch (const UnsupportedError& error) {
-    finding.add_mend(Verdict::kProblem, error.what());
+    finding.fail(error.what());
   }
   return finding;
 }
@@ -228,7 +224,7 @@ CheckedBudget check_budget(const runtime::Settings& settings, const topology::Ma
       hold_to(budget, settings, machine);
       return true;
     } catch (const UnsupportedError& error) {
-      finding.add_mend(Verdict::kProblem, error.what());
+      finding.fail(error.what());
       return false;
     }
   };
@@ -284,16 +280,12 @@ Finding check_disk(const runtime::ResolvedDirectory& directory,
     slowest = std::min(measured.write, measured.read);
   }
   if (directory.facts.is_ram_disk) {
-    finding.add_mend(
-        Verdict::kWarning,
-        "this is a RAM disk: what spills there frees no memory; name a folder on a disk "
-        "with --nvme DIR");
+    finding.warn("this is a RAM disk: what spills there frees no memory; name a folder on a disk "
+                 "with --nvme DIR");
   } else if (!slowest.is_none() && slowest < kSlowDisk) {
-    finding.add_mend(Verdict::kWarning,
-                     "steps will wait for this disk; a local NVMe drive gives 2 GB/s and more");
+    finding.warn("steps will wait for this disk; a local NVMe drive gives 2 GB/s and more");
   } else if (!directory.warnings.empty() || (probe && !probe->warnings.empty())) {
-    finding.add_mend(Verdict::kWarning,
-                     (directory.warnings.empty() ? probe->warnings : directory.warnings).front());
+    finding.warn((directory.warnings.empty() ? probe->warnings : directory.warnings).front());
   }
   return finding;
 }
@@ -313,13 +305,12 @@ Finding check_torch(const FoundTorch& torch, const std::vector<std::string>& ser
   const std::string minor = minor_of(torch.version);
   if (torch.version.empty()) {
     finding.value = "unknown version, " + torch.path;
-    finding.add_mend(Verdict::kProblem, "use an official build of LibTorch " + list);
+    finding.fail("use an official build of LibTorch " + list);
   } else if (std::find(served.begin(), served.end(), minor) == served.end()) {
-    finding.add_mend(Verdict::kProblem,
-                     served.empty() ? "no core library is installed: install Spillway again"
-                                    : message("this Spillway serves LibTorch {}; a trainer with {} "
-                                              "needs a core for that (SPILLWAY_OTHER_CORES)",
-                                              list, minor));
+    finding.fail(served.empty() ? "no core library is installed: install Spillway again"
+                                : message("this Spillway serves LibTorch {}; a trainer with {} "
+                                          "needs a core for that (SPILLWAY_OTHER_CORES)",
+                                          list, minor));
   }
   return finding;
 }

@@ -4,9 +4,11 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "installation.h"
+#include "spillway/base/error.h"
 #include "spillway/memory/frame_mapper.h"
 #include "spillway/runtime/settings/budget.h"
 #include "spillway/runtime/settings/settings.h"
@@ -27,6 +29,14 @@ struct Finding {
 
   /// Adds a next step, and makes the verdict as bad as this at least.
   void add_mend(Verdict least, const std::string& next);
+  template <typename... Args>
+  void warn(std::string_view pattern, const Args&... args) {
+    add_mend(Verdict::kWarning, message(pattern, args...));
+  }
+  template <typename... Args>
+  void fail(std::string_view pattern, const Args&... args) {
+    add_mend(Verdict::kProblem, message(pattern, args...));
+  }
 };
 
 // For another process of this program.

@@ -29,6 +29,17 @@ constexpr std::string_view kRefused = "no dispatch key: ";
 
 constexpr std::string_view kFound = "found: ";
 
+/// A trial that has crashed, hung or said something else.
+Finding without_answer(const char* subject, const std::string& libraries,
+                       const ChildOutcome& outcome, const char* mend) {
+  return {subject,
+          message("the trial with {} ended with {}", libraries,
+                  outcome.ending.empty() ? "no answer" : outcome.ending),
+          Verdict::kProblem,
+          message("{}; the last it said: {}", mend,
+                  outcome.output.empty() ? "nothing" : last_line(outcome.output))};
+}
+
 OpenedGpu open_gpu(device::DeviceId id) {
   try {
     return {device::cuda_backend().open(id)->memory().free, {}};
@@ -108,12 +119,8 @@ Finding try_dispatch_key(const std::string& command, const std::string& torch,
         message("{} (choose another with SPILLWAY_DISPATCH_KEY or dispatch-key, such as auto, or "
                 "install LibTorch and Spillway again)",
                 refused)};
-  return {"dispatch key",
-          message("the trial with {} and {} ended with {}", torch, core,
-                  outcome.ending.empty() ? "no answer" : outcome.ending),
-          Verdict::kProblem,
-          message("install that LibTorch and Spillway again; the last it said: {}",
-                  outcome.output.empty() ? "nothing" : last_line(outcome.output))};
+  return without_answer("dispatch key", message("{} and {}", torch, core), outcome,
+                        "install that LibTorch and Spillway again");
 }
 
 int run_trial(const std::vector<std::string>& words) {
@@ -143,13 +150,8 @@ FoundGpus try_gpus(const std::string& command, const std::string& cuda_runtime,
     const nlohmann::json all = nlohmann::json::parse(found);
     return {all.at("findings").get<std::vector<Finding>>(), all.at("gpus").get<std::size_t>()};
   }
-  return {
-      {{"CUDA",
-        message("the trial with {} ended with {}", cuda_runtime,
-                outcome.ending.empty() ? "no answer" : outcome.ending),
-        Verdict::kProblem,
-        message("nvidia-smi may tell what is wrong with the driver or a GPU; the last it said: {}",
-                outcome.output.empty() ? "nothing" : last_line(outcome.output))}}};
+  return {{without_answer("CUDA", cuda_runtime, outcome,
+                          "nvidia-smi may tell what is wrong with the driver or a GPU")}};
 }
 
 std::string objection_to_gpu_budgets(const std::string& command, const std::string& cuda_runtime,

@@ -8,14 +8,12 @@
 #include "planning/cluster_file.h"
 #include "planning/job_comparison.h"
 #include "planning/job_report.h"
-#include "planning/plan_report.h"
 #include "planning/stored_job.h"
 #include "planning/svg_drawing.h"
 #include "progress_line.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/planner/job/measured_model.h"
-#include "spillway/planner/machine/machine_share.h"
 
 namespace spillway::cli {
 

@@ -31,7 +31,7 @@ std::string job_text(const FoundJob& job);
 nlohmann::ordered_json job_json(const FoundJob& job);
 
 /// A self-contained SVG of one step: for each rank what it does when, and below it what it holds,
-/// with the memory of its device. Of more than 48 ranks, some in equal distances. Replicas that
+/// with the memory of its device. Of more than 64 ranks, some in equal distances. Replicas that
 /// share ranks are told apart by shade and by the labels of `micro_batch_label`.
 std::string job_picture(const planner::JobPlan& plan, const std::string& title);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"

@@ -62,9 +62,9 @@ double longest_wait(const JobTiming& timing, double planner::JobRank::*wait) {
 std::string failures_text(const Cluster& cluster, std::uint32_t nodes) {
   const double useful = planner::useful_share(cluster.failures, nodes);
   if (useful >= 1.0) return {};
-  return message("failures  leave {} of the time, with checkpoints every {} (best: {})\n",
-                 percent_text(useful), seconds_text(cluster.failures.checkpoint_interval_seconds),
-                 seconds_text(planner::best_checkpoint_interval(cluster.failures, nodes)));
+  return line("failures", "leave {} of the time, with checkpoints every {} (best: {})",
+              percent_text(useful), seconds_text(cluster.failures.checkpoint_interval_seconds),
+              seconds_text(planner::best_checkpoint_interval(cluster.failures, nodes)));
 }
 
 Table link_table(const JobTiming& timing) {
@@ -81,15 +81,15 @@ std::string machine_text(const FoundMachine& machine) {
   const Cluster& cluster = machine.cluster;
   const JobTiming& timing = machine.timing;
   std::string text =
-      message("machine   {}: {} of its {} of {} {}\n", cluster.name, timing.nodes,
-              counted(cluster.nodes, "node"), cluster.node.devices, cluster.device.name);
-  text += message("times     {}\n", speed_text(cluster));
-  text +=
-      message("shared    {} per step where ranks share its links, {} idle; a rank waits for {} "
-              "of messages and sums, and {} of swaps, at most\n",
-              seconds_text(timing.step_seconds), percent_text(timing.bubble),
-              seconds_text(longest_wait(timing, &planner::JobRank::exposed_communication_seconds)),
-              seconds_text(longest_wait(timing, &planner::JobRank::exposed_swap_seconds)));
+      line("machine", "{}: {} of its {} of {} {}", cluster.name, timing.nodes,
+           counted(cluster.nodes, "node"), cluster.node.devices, cluster.device.name);
+  text += line("times", "{}", speed_text(cluster));
+  text += line("shared",
+               "{} per step where ranks share its links, {} idle; a rank waits for {} "
+               "of messages and sums, and {} of swaps, at most",
+               seconds_text(timing.step_seconds), percent_text(timing.bubble),
+               seconds_text(longest_wait(timing, &planner::JobRank::exposed_communication_seconds)),
+               seconds_text(longest_wait(timing, &planner::JobRank::exposed_swap_seconds)));
   return text + failures_text(cluster, timing.nodes);
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "spillway/base/bytes.h"
@@ -174,20 +173,16 @@ Bytes host_memory_in(const RateOptions& options, const profile::StepProfile& pro
 }
 
 /// A GPU's operators run beside the disks of its host and are not slowed down by them.
-DisksBehind disks_behind(const RateOptions& options, const profile::StepProfile& profile) {
-  DisksBehind disks;
-  disks.host_memory = host_memory_in(options, profile);
-  ChosenRates chosen{{}, "given"};
-  if (options.disk_out) {
-    chosen.rates.write = *options.disk_out;
-    chosen.rates.read = *options.disk_in;
-  } else {
-    chosen = measured_rates(options, profile);
-  }
-  disks.rates = chosen.rates;
+DisksBehind disks_behind(ChosenRates disks, Bytes host_memory) {
   disks.rates.interference_seconds_per_byte = 0.0;
-  disks.source = chosen.source;
-  return disks;
+  return {disks.rates, host_memory, disks.source};
+}
+
+ChosenRates given_disks(const RateOptions& options) {
+  ChosenRates chosen{{}, "given"};
+  chosen.rates.write = *options.disk_out;
+  chosen.rates.read = *options.disk_in;
+  return chosen;
 }
 
 /// A run that has not moved anything that way, on a disk that nobody measured, records what plans
@@ -230,10 +225,7 @@ ChosenRates measured_tiers(const RateOptions& options, const profile::StepProfil
     chosen.source = link.source;
   }
   if (known.all().empty() && options.nvme.empty()) return chosen;
-  const ChosenRates disks = measured_rates(options, profile);
-  chosen.far->rates = disks.rates;
-  chosen.far->rates.interference_seconds_per_byte = 0.0;
-  chosen.far->source = disks.source;
+  chosen.far = disks_behind(measured_rates(options, profile), chosen.far->host_memory);
   return chosen;
 }
 
@@ -264,11 +256,14 @@ std::vector<std::string> directories_in(const std::string& text) {
 
 ChosenRates choose_rates(const RateOptions& options, const profile::StepProfile& profile) {
   const bool has_link = options.link_out.has_value();
+  // A link that is named takes the place of all that was recorded.
   if (profile.disks && !has_link && !options.disk_out) return measured_tiers(options, profile);
   refuse_half_tiers(options);
   if (options.host_memory) {
     ChosenRates chosen = has_link ? given_rates(options) : measured_link(options);
-    chosen.far = disks_behind(options, profile);
+    const Bytes host_memory = host_memory_in(options, profile);
+    chosen.far = disks_behind(
+        options.disk_out ? given_disks(options) : measured_rates(options, profile), host_memory);
     return chosen;
   }
   if (has_link) return given_rates(options);

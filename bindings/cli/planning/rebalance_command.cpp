@@ -34,12 +34,10 @@ namespace {
 
 /// A stored plan that was taken up with a new profile.
 struct RebalanceReport {
-  std::string profile;  ///< Path.
-  std::string path;     ///< Path of the stored plan.
-  std::optional<double> steps_left;
+  const RebalanceOptions& options;
   planner::JobFile stored;
-  planner::JobRequest request;
-  planner::RebalancedJob job;
+  planner::JobRequest request{};
+  planner::RebalancedJob job{};
   double search_seconds = 0.0;
 
   /// The moves to make; null where the stages stay.
@@ -68,10 +66,11 @@ std::string pays_text(const RebalanceReport& report, const RebalanceChoice& choi
   if (!report.job.before) return "pays at once: without it nothing runs";
   const double before = report.job.step_before();
   std::string text = message("pays after {}", steps_text(choice.pays_after(before).value_or(0.0)));
-  if (!report.steps_left) return text + " (--steps-left names how many are left)";
-  const double gained = *report.steps_left * (before - choice.step_seconds) - choice.move_seconds;
-  return text +
-         message(", and gains {} in {}", seconds_text(gained), steps_text(*report.steps_left));
+  if (!report.options.steps_left) return text + " (--steps-left names how many are left)";
+  const double gained =
+      *report.options.steps_left * (before - choice.step_seconds) - choice.move_seconds;
+  return text + message(", and gains {} in {}", seconds_text(gained),
+                        steps_text(*report.options.steps_left));
 }
 
 /// What a step took and takes, and what it costs to get there.
@@ -102,9 +101,9 @@ std::string stay_text(const RebalanceReport& report) {
   double soonest = report.job.choices.front().pays_after(report.job.step_before()).value_or(0.0);
   for (const RebalanceChoice& each : report.job.choices)
     soonest = std::min(soonest, each.pays_after(report.job.step_before()).value_or(soonest));
-  return message("nothing: the first move to pay does so after {}, and {} left",
-                 steps_text(soonest),
-                 steps_text(*report.steps_left) + (*report.steps_left == 1.0 ? " is" : " are"));
+  return message(
+      "nothing: the first move to pay does so after {}, and {} left", steps_text(soonest),
+      steps_text(*report.options.steps_left) + (*report.options.steps_left == 1 ? " is" : " are"));
 }
 
 std::string whole_text(const RebalanceReport& report, const RebalanceChoice& choice) {
@@ -196,9 +195,9 @@ std::string rebalance_text(const RebalanceReport& report) {
   const planner::JobRequest& request = report.request;
   const RebalanceChoice* const choice = report.chosen();
   std::string text =
-      line("model", "{}, {}, {} for a micro-batch", report.profile,
+      line("model", "{}, {}, {} for a micro-batch", report.options.profile,
            counted(request.chain.layers.size(), "layer"), seconds_text(work_of(request.chain)));
-  text += line("plan", "{}: {} on {} of {}, {} per step", report.path,
+  text += line("plan", "{}: {} on {} of {}, {} per step", report.options.plan,
                planner::schedule_text(request.schedule, request.variant),
                counted(request.data_parallel, "pipeline"),
                counted(report.stored.actions.rank_count(), "rank"),
@@ -219,7 +218,7 @@ ordered_json rebalance_json(const RebalanceReport& report) {
   const planner::JobRequest& request = report.request;
   const RebalanceChoice* const choice = report.chosen();
   const double before = report.job.step_before();
-  ordered_json json = {{"plan", report.path},
+  ordered_json json = {{"plan", report.options.plan},
                        {"partitioner", request.partitioner},
                        {"schedule", planner::schedule_text(request.schedule, request.variant)},
                        {"ranks", request.ranks},
@@ -232,15 +231,15 @@ ordered_json rebalance_json(const RebalanceReport& report) {
                        {"step_seconds", report.job.plan.step_seconds},
                        {"bound", report.job.plan.bound_seconds},
                        {"peak_bytes", report.job.plan.peak().count()}};
-  json["steps_left"] = report.steps_left
-                           ? ordered_json(static_cast<std::uint64_t>(*report.steps_left))
-                           : ordered_json();
+  json["steps_left"] =
+      report.options.steps_left ? ordered_json(*report.options.steps_left) : ordered_json();
   json["pays"] = choice != nullptr;
   json["pays_after_steps"] = choice ? pays_after(report, *choice).json : ordered_json();
-  json["gained_seconds"] = choice && report.steps_left && report.job.before
-                               ? ordered_json(*report.steps_left * (before - choice->step_seconds) -
-                                              choice->move_seconds)
-                               : ordered_json();
+  json["gained_seconds"] =
+      choice && report.options.steps_left && report.job.before
+          ? ordered_json(*report.options.steps_left * (before - choice->step_seconds) -
+                         choice->move_seconds)
+          : ordered_json();
   json["moved_bytes"] = choice ? choice->bytes.count() : 0;
   json["move_seconds"] = choice ? choice->move_seconds : 0.0;
   json["rounds"] = choice ? choice->rounds : 0;
@@ -249,7 +248,7 @@ ordered_json rebalance_json(const RebalanceReport& report) {
   json["choices"] = table_json(choice_table(report));
   json["choices_without_room"] = report.job.without_room;
   json["search_seconds"] = report.search_seconds;
-  json["model"] = {{"path", report.profile},
+  json["model"] = {{"path", report.options.profile},
                    {"layers", request.chain.layers.size()},
                    {"micro_batch_seconds", work_of(request.chain)}};
   return json;
@@ -313,13 +312,9 @@ void rebalance_plan(const RebalanceOptions& options, std::ostream& out, const Cl
         "{} is a plan for many ranks, and stands in the place of the profile (spillway "
         "rebalance {} {})",
         options.profile, shell_word(options.profile), shell_word(path));
-  const planner::JobFile stored = stored_job(stored_job_text(path), path);
+  const planner::JobFile stored = stored_job(path);
   const profile::StepProfile profile = load_step(options.profile).profile;
-  RebalanceReport report;
-  report.profile = options.profile;
-  report.path = path;
-  if (options.steps_left) report.steps_left = *options.steps_left;
-  report.stored = stored;
+  RebalanceReport report{.options = options, .stored = stored};
   report.request =
       planner::request_of(stored, path, planner::measured_model(profile), options.profile);
   hold_to_options(options, stored, profile, report.request);
@@ -329,7 +324,7 @@ void rebalance_plan(const RebalanceOptions& options, std::ostream& out, const Cl
     progress.show(message("re-balancing {} on {}",
                           counted(report.request.chain.layers.size(), "layer"),
                           counted(report.request.ranks, "rank")));
-    report.job = planner::rebalance_job(report.request, report.steps_left);
+    report.job = planner::rebalance_job(report.request, options.steps_left);
     progress.clear();
   }
   report.search_seconds = seconds(clock.now() - begin);

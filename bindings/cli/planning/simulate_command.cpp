@@ -141,8 +141,8 @@ void simulate_plan(const SimulateOptions& options, std::ostream& out, const Cloc
     return;
   }
   out << plan_text(step, simulated.rates, simulated.figures)
-      << message("model     {} for one simulation of {}\n", seconds_text(model),
-                 counted(simulated.plan.steps.tape.ops.size(), "operator"));
+      << line("model", "{} for one simulation of {}", seconds_text(model),
+              counted(simulated.plan.steps.tape.ops.size(), "operator"));
   if (beside) out << overlay_text(step, *beside);
   if (!options.trace.empty())
     out << "trace written to " << options.trace << "; open it in https://ui.perfetto.dev or "

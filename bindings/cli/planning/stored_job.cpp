@@ -36,37 +36,12 @@ std::string readers_text(const planner::JobPlan& plan) {
       plan.data_parallel);
 }
 
-/// What is told of a plan that passed.
-struct CheckedPlan {
-  planner::Schedule actions;
-  std::optional<planner::JobFile> file;
-};
-
-CheckedPlan checked(const std::string& path) {
-  const std::string text = stored_job_text(path);
-  const auto first = text.find_first_not_of(" \t\r\n");
-  CheckedPlan plan;
-  const bool is_json =
-      path.ends_with(".json") || (first != std::string::npos && text[first] == '{');
-  if (!is_json) {
-    plan.actions = schedule::read_schedule_csv(text, path);
-    if (const auto fault = schedule::first_fault(plan.actions))
-      throw PlanError("{}: {}", path, to_string(*fault));
-    return plan;
-  }
-  plan.file = stored_job(text, path);
-  plan.actions = plan.file->actions;
-  return plan;
-}
-
-}  // namespace
-
-std::string stored_job_text(const std::string& path) {
+std::string text_of(const std::string& path) {
   return topology::text_of_file(
       path, message("spillway plan-job PROFILE --ranks COUNT --out {}", shell_word(path)));
 }
 
-planner::JobFile stored_job(const std::string& text, const std::string& path) {
+planner::JobFile job_in(const std::string& text, const std::string& path) {
   if (is_action_csv(path))
     throw ConfigError(
         "{} has lists of actions alone, without memory and time (store the plan under "
@@ -77,6 +52,33 @@ planner::JobFile stored_job(const std::string& text, const std::string& path) {
   machine_of(file, path);
   return file;
 }
+
+/// What is told of a plan that passed.
+struct CheckedPlan {
+  planner::Schedule actions;
+  std::optional<planner::JobFile> file;
+};
+
+CheckedPlan checked(const std::string& path) {
+  const std::string text = text_of(path);
+  const auto first = text.find_first_not_of(" \t\r\n");
+  CheckedPlan plan;
+  const bool is_json =
+      path.ends_with(".json") || (first != std::string::npos && text[first] == '{');
+  if (!is_json) {
+    plan.actions = schedule::read_schedule_csv(text, path);
+    if (const auto fault = schedule::first_fault(plan.actions))
+      throw PlanError("{}: {}", path, to_string(*fault));
+    return plan;
+  }
+  plan.file = job_in(text, path);
+  plan.actions = plan.file->actions;
+  return plan;
+}
+
+}  // namespace
+
+planner::JobFile stored_job(const std::string& path) { return job_in(text_of(path), path); }
 
 bool is_stored_job(const std::string& path) {
   if (is_action_csv(path)) return true;

@@ -152,9 +152,9 @@ TraceOverlay overlay(const PlanningStep& step, const StepTrace& predicted, const
 
 std::string overlay_text(const PlanningStep& step, const TraceOverlay& overlay) {
   std::string text =
-      message("measured  {} of the run: {}, planned {} ({})\n", overlay.step,
-              seconds_text(overlay.measured_seconds), seconds_text(overlay.planned_seconds),
-              signed_percent_text(overlay.measured_seconds / overlay.planned_seconds - 1.0));
+      line("measured", "{} of the run: {}, planned {} ({})", overlay.step,
+           seconds_text(overlay.measured_seconds), seconds_text(overlay.planned_seconds),
+           signed_percent_text(overlay.measured_seconds / overlay.planned_seconds - 1.0));
   if (overlay.spread_slowdown_seconds > 0.0)
     text += message("          {} of what is planned is the slowdown by transfers, in no operator "
                     "below\n",
