@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "spillway/base/named_values.h"
+#include "spillway/device/link_probe.h"
 #include "spillway/swap/disk_probe.h"
 #include "spillway/topology/disk_rates.h"
 
@@ -22,19 +23,6 @@ std::vector<Named<swap::StoreKind>> measurable_stores();
 /// IoError.
 int measure_disk(const BenchOptions& options);
 
-/// "2026-11-21T10:00:00Z"
-std::string utc_now();
-
-/// Throws ConfigError for a file of rates that cannot be written, before anything is measured.
-void check_rates_path(const std::string& path);
-
-/// Writes the file of rates, unless there is no place for it, and says where it is; returns an exit
-/// code. Throws IoError.
-int save_rates(const topology::DiskRates& rates, const std::string& path);
-
-/// "  3.10 [2.90-3.20]": a rate in GB/s, median and range.
-std::string rate_cell(const Spread& rate);
-
 /// The table by block size and depth.
 std::string rates_table(const swap::DiskProbe& probe);
 
@@ -45,5 +33,17 @@ std::string costs_text(const topology::DiskRate& rate);
 topology::DiskRate to_disk_rate(const swap::DiskProbe& probe, const std::string& directory,
                                 const std::string& device, const std::string& mount_point,
                                 const std::string& measured_at);
+
+struct LinkBenchOptions {
+  std::string device;      ///< "cuda:0"
+  std::string rates_path;  ///< Where the result goes; empty: nowhere.
+  device::LinkProbeOptions probe;
+  std::vector<Bytes> chunks = {2_MiB, 4_MiB, 8_MiB, 32_MiB};  ///< That are mapped and unmapped.
+};
+
+/// Measures what paging on a GPU is made of, prints tables and records the result; returns an exit
+/// code. Throws ConfigError for words that name no GPU, UnsupportedError with the reason for one
+/// that is not there, IoError and Error where memory is refused.
+int measure_link_of(const LinkBenchOptions& options);
 
 }  // namespace spillway::cli

@@ -46,6 +46,7 @@ ChildOutcome run_child(const std::vector<std::string>& command, Errors errors) {
     return {{}, message("no pipe: {}", std::strerror(errno))};
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
+  // A program that asks its user something would wait for an answer.
   ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
   if (errors == Errors::kJoined)

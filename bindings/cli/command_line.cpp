@@ -245,17 +245,6 @@ void refuse_extras(const CLI::App& app) {
   refuse_option(app, extras.front().substr(0, extras.front().find('=')));
 }
 
-int guarded(int (*command)(const Words& words), const Words& words) {
-  try {
-    return command(words);
-  } catch (const std::bad_alloc&) {
-    log_error("memory ran out (give the command more; ulimit -v and the control group limit it)");
-  } catch (const std::exception& error) {
-    log_error("{}", error.what());
-  }
-  return kWrongUsage;
-}
-
 }  // namespace
 
 struct CommandLine::Parts {
@@ -456,7 +445,14 @@ bool CommandLine::parse(std::vector<std::string> words) {
 }
 
 int exit_code_of(int (*command)(const std::vector<std::string>& words), int count, char** words) {
-  const int code = guarded(command, Words(words + 1, words + count));
+  int code = kWrongUsage;
+  try {
+    code = command(Words(words + 1, words + count));
+  } catch (const std::bad_alloc&) {
+    log_error("memory ran out (give the command more; ulimit -v and the control group limit it)");
+  } catch (const std::exception& error) {
+    log_error("{}", error.what());
+  }
   // What was printed has to arrive: an empty file is no result.
   if (std::cout.flush()) return code;
   log_error("cannot write to standard output (free some room where it goes, or send it elsewhere)");

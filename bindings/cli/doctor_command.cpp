@@ -3,17 +3,15 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "dispatch_key_trial.h"
 #include "exit_codes.h"
 #include "findings.h"
 #include "gpu_findings.h"
-#include "gpu_trial.h"
 #include "installation.h"
-#include "installed_torches.h"
 #include "program_file.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/runtime/settings/budget.h"
+#include "trials.h"
 
 namespace spillway::cli {
 namespace {
@@ -114,7 +112,7 @@ std::vector<Finding> check_disks(const runtime::Settings& settings, Bytes budget
     std::optional<swap::DiskProbe> probe;
     std::string failure;
     if (options.measures_disks && !directory.facts.is_ram_disk) {
-      swap::DiskProbeOptions quick;
+      swap::DiskProbeOptions quick;  // Blocks and depth of runs, for some seconds.
       quick.file_size = 256_MiB;
       quick.block_sizes = {2_MiB};
       quick.queue_depths = {16};
@@ -138,7 +136,7 @@ std::vector<Finding> check_disks(const runtime::Settings& settings, Bytes budget
   }
   disks = sum_of(measured);
   if (!resolved.shortage.empty() && findings.front().mend.empty()) {
-    findings.front().add_mend(Verdict::kWarning, resolved.shortage);
+    findings.front().warn(resolved.shortage);
   }
   return findings;
 }

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -13,8 +12,6 @@
 #include "private_rank.h"
 #include "rank_facts.h"
 #include "spillway/base/error.h"
-#include "spillway/base/figure_text.h"
-#include "spillway/base/log.h"
 #include "spillway/base/read_pipe.h"
 #include "spillway/device/copy_rates.h"
 #include "spillway/device/cpu.h"

@@ -2,14 +2,24 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
-#include "installation.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/runtime/settings/budget.h"
 
 namespace spillway::cli {
 namespace {
+
+const char* name_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kOk: return "ok";
+    case Verdict::kWarning: return "warning";
+    case Verdict::kProblem: break;
+  }
+  return "problem";
+}
 
 constexpr Bytes kLeastLocked = 8_MiB;   // What a io_uring of usual depth may have to lock.
 constexpr TransferRate kSlowDisk{5e8};  // Below it paging costs more than it hides.
@@ -42,8 +52,8 @@ int version_number(const std::string& release) {
 int first_kernel_for(memory::MapperKind kind) {
   switch (kind) {
     case memory::MapperKind::kUserfaultfd:
-    case memory::MapperKind::kUserfaultfdUser: return 6008;
-    case memory::MapperKind::kSignal: return 5007;
+    case memory::MapperKind::kUserfaultfdUser: return 6008;  // Has UFFDIO_MOVE.
+    case memory::MapperKind::kSignal: return 5007;           // Has MREMAP_DONTUNMAP.
     case memory::MapperKind::kCopy: break;
   }
   return 0;
@@ -116,9 +126,7 @@ Finding check_gpus(const std::vector<topology::Gpu>& gpus) {
     finding.value += message("{}{} ({}{})", finding.value.empty() ? "" : ", ", gpu.name,
                              gpu.bus_address, gpu.has_driver ? "" : ", without NVIDIA's driver");
     if (gpu.has_driver || !finding.mend.empty()) continue;
-    finding.add_mend(
-        Verdict::kWarning,
-        "programs cannot use a GPU without it: install a driver of release 580 or later");
+    finding.warn("programs cannot use a GPU without it: install a driver of release 580 or later");
   }
   return finding;
 }
@@ -137,7 +145,7 @@ std::string disk_value(const runtime::ResolvedDirectory& directory) {
 constexpr std::string_view kMapperSetting = "--mapper, SPILLWAY_MAPPER or mapper of the file";
 
 void add_warnings(Finding& finding, const std::vector<std::string>& warnings) {
-  for (const std::string& warning : warnings) finding.add_mend(Verdict::kWarning, warning);
+  for (const std::string& warning : warnings) finding.warn(warning);
 }
 
 // A mapper that works: whether it serves all that a trainer does, and the budget.
@@ -150,10 +158,8 @@ Finding check_mapper(const runtime::Settings& settings, const topology::Machine&
     finding.value += "; files, pipes and sockets work, but MPI, RDMA and io_uring of the trainer "
                      "fail (EFAULT) on spilled memory";
     if (kind == memory::MapperKind::kCopy) finding.value += "; copying pages is slow";
-    finding.add_mend(
-        Verdict::kWarning,
-        message("for {}: {}", memory::name_of(best.kind),
-                best.is_viable ? message("ask for auto ({})", kMapperSetting) : best.reason));
+    finding.warn("for {}: {}", memory::name_of(best.kind),
+                 best.is_viable ? message("ask for auto ({})", kMapperSetting) : best.reason);
   }
   runtime::ResolvedBudget held = budget;
   held.warnings.clear();
@@ -161,7 +167,7 @@ Finding check_mapper(const runtime::Settings& settings, const topology::Machine&
     runtime::hold_to_mapper(held, settings, machine, kind);
     add_warnings(finding, held.warnings);
   } catch (const UnsupportedError& error) {
-    finding.add_mend(Verdict::kProblem, error.what());
+    finding.fail(error.what());
   }
   return finding;
 }
@@ -218,7 +224,7 @@ CheckedBudget check_budget(const runtime::Settings& settings, const topology::Ma
       hold_to(budget, settings, machine);
       return true;
     } catch (const UnsupportedError& error) {
-      finding.add_mend(Verdict::kProblem, error.what());
+      finding.fail(error.what());
       return false;
     }
   };
@@ -274,16 +280,12 @@ Finding check_disk(const runtime::ResolvedDirectory& directory,
     slowest = std::min(measured.write, measured.read);
   }
   if (directory.facts.is_ram_disk) {
-    finding.add_mend(
-        Verdict::kWarning,
-        "this is a RAM disk: what spills there frees no memory; name a folder on a disk "
-        "with --nvme DIR");
+    finding.warn("this is a RAM disk: what spills there frees no memory; name a folder on a disk "
+                 "with --nvme DIR");
   } else if (!slowest.is_none() && slowest < kSlowDisk) {
-    finding.add_mend(Verdict::kWarning,
-                     "steps will wait for this disk; a local NVMe drive gives 2 GB/s and more");
+    finding.warn("steps will wait for this disk; a local NVMe drive gives 2 GB/s and more");
   } else if (!directory.warnings.empty() || (probe && !probe->warnings.empty())) {
-    finding.add_mend(Verdict::kWarning,
-                     (directory.warnings.empty() ? probe->warnings : directory.warnings).front());
+    finding.warn((directory.warnings.empty() ? probe->warnings : directory.warnings).front());
   }
   return finding;
 }
@@ -303,13 +305,12 @@ Finding check_torch(const FoundTorch& torch, const std::vector<std::string>& ser
   const std::string minor = minor_of(torch.version);
   if (torch.version.empty()) {
     finding.value = "unknown version, " + torch.path;
-    finding.add_mend(Verdict::kProblem, "use an official build of LibTorch " + list);
+    finding.fail("use an official build of LibTorch " + list);
   } else if (std::find(served.begin(), served.end(), minor) == served.end()) {
-    finding.add_mend(Verdict::kProblem,
-                     served.empty() ? "no core library is installed: install Spillway again"
-                                    : message("this Spillway serves LibTorch {}; a trainer with {} "
-                                              "needs a core for that (SPILLWAY_OTHER_CORES)",
-                                              list, minor));
+    finding.fail(served.empty() ? "no core library is installed: install Spillway again"
+                                : message("this Spillway serves LibTorch {}; a trainer with {} "
+                                          "needs a core for that (SPILLWAY_OTHER_CORES)",
+                                          list, minor));
   }
   return finding;
 }
@@ -331,6 +332,56 @@ Verdict worst(const std::vector<Finding>& findings) {
   Verdict verdict = Verdict::kOk;
   for (const Finding& finding : findings) verdict = std::max(verdict, finding.verdict);
   return verdict;
+}
+
+std::string report_text(const std::vector<Finding>& findings) {
+  std::ostringstream out;
+  std::size_t widest = 0;
+  for (const Finding& finding : findings) widest = std::max(widest, finding.subject.size());
+  for (const Finding& finding : findings) {
+    std::string verdict = name_of(finding.verdict);
+    verdict.resize(8, ' ');
+    out << verdict << finding.subject << std::string(widest - finding.subject.size() + 2, ' ')
+        << finding.value << '\n';
+    if (!finding.mend.empty())
+      out << std::string(widest + 10, ' ') << "-> " << finding.mend << '\n';
+  }
+  const auto count = [&](Verdict verdict) {
+    return static_cast<std::uint64_t>(
+        std::count_if(findings.begin(), findings.end(),
+                      [&](const Finding& finding) { return finding.verdict == verdict; }));
+  };
+  out << findings.size() << " checks: " << count(Verdict::kOk) << " ok, "
+      << counted(count(Verdict::kWarning), "warning") << ", "
+      << counted(count(Verdict::kProblem), "problem") << '\n';
+  return out.str();
+}
+
+void to_json(nlohmann::json& json, const Finding& finding) {
+  json = {finding.subject, finding.value, static_cast<int>(finding.verdict), finding.mend};
+}
+
+void from_json(const nlohmann::json& json, Finding& finding) {
+  finding = {json.at(0), json.at(1), static_cast<Verdict>(json.at(2).get<int>()), json.at(3)};
+}
+
+std::string report_json(const std::vector<Finding>& findings) {
+  return report_json(findings, nullptr);
+}
+
+std::string report_json(const std::vector<Finding>& findings, const nlohmann::ordered_json& job) {
+  nlohmann::ordered_json checks = nlohmann::ordered_json::array();
+  for (const Finding& finding : findings)
+    checks.push_back({{"subject", finding.subject},
+                      {"value", finding.value},
+                      {"verdict", name_of(finding.verdict)},
+                      {"mend", finding.mend}});
+  nlohmann::ordered_json json = {{"format", "spillway doctor"},
+                                 {"version", 1},
+                                 {"verdict", name_of(worst(findings))},
+                                 {"checks", std::move(checks)}};
+  if (!job.is_null()) json["job"] = job;
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace spillway::cli

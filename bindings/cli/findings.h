@@ -4,8 +4,11 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "installation.h"
+#include "spillway/base/error.h"
 #include "spillway/memory/frame_mapper.h"
 #include "spillway/runtime/settings/budget.h"
 #include "spillway/runtime/settings/settings.h"
@@ -26,6 +29,14 @@ struct Finding {
 
   /// Adds a next step, and makes the verdict as bad as this at least.
   void add_mend(Verdict least, const std::string& next);
+  template <typename... Args>
+  void warn(std::string_view pattern, const Args&... args) {
+    add_mend(Verdict::kWarning, message(pattern, args...));
+  }
+  template <typename... Args>
+  void fail(std::string_view pattern, const Args&... args) {
+    add_mend(Verdict::kProblem, message(pattern, args...));
+  }
 };
 
 // For another process of this program.
@@ -56,15 +67,6 @@ Finding check_disk(const runtime::ResolvedDirectory& directory,
 /// made.
 Finding check_working_folder(const std::string& path, bool tells_births);
 
-/// A LibTorch that was found, for programs of `user` ("python3", a program's path).
-struct FoundTorch {
-  std::string user;
-  std::string path;     ///< Path of libtorch_cpu.so.
-  std::string version;  ///< "2.11.0", or empty when it cannot be told.
-  /// The runtime of CUDA that it goes with (path of libcudart.so.13); empty: it is for the CPU
-  /// alone.
-  std::string cuda_runtime = {};
-};
 Finding check_torch(const FoundTorch& torch, const std::vector<std::string>& served);
 /// Where no program says which of them it uses: one that is served is enough.
 std::vector<Finding> check_installed_torches(const std::vector<FoundTorch>& torches,

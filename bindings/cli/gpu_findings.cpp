@@ -24,7 +24,7 @@ Finding check_gpu(const device::CudaDeviceFacts& gpu, const OpenedGpu& opened) {
   std::string& value = finding.value;
   if (!gpu.compute_capability.empty()) value += message(" ({})", gpu.compute_capability);
   if (!opened.refusal.empty()) {
-    finding.add_mend(Verdict::kWarning, message("it cannot be opened: {}", opened.refusal));
+    finding.warn("it cannot be opened: {}", opened.refusal);
     return finding;
   }
   value += message(", {} of {} free", opened.free, gpu.memory);
@@ -35,7 +35,7 @@ Finding check_gpu(const device::CudaDeviceFacts& gpu, const OpenedGpu& opened) {
   value += links_of(gpu);
   const auto warn = [&](const char* lack, const char* mend) {
     value += message(", no {}", lack);
-    finding.add_mend(Verdict::kWarning, mend);
+    finding.warn(mend);
   };
   if (gpu.capabilities.virtual_memory)
     value += ", virtual memory";
@@ -62,9 +62,9 @@ Finding check_budget_of(const device::CudaDeviceFacts& gpu, Bytes free,
     const auto resolved = budget_of(gpu, free, settings);
     finding.value = message("{} ({})", resolved.budget, resolved.origin);
     if (resolved.warnings.empty()) return finding;
-    finding.add_mend(Verdict::kWarning, resolved.warnings.front());
+    finding.warn(resolved.warnings.front());
   } catch (const ConfigError& error) {
-    finding.add_mend(Verdict::kProblem, error.what());
+    finding.fail(error.what());
   }
   return finding;
 }
@@ -83,7 +83,7 @@ std::vector<Finding> check_cuda(const device::CudaFacts& facts,
   try {
     runtime::check_named_gpus(settings, facts.devices.size());
   } catch (const ConfigError& error) {
-    findings.front().add_mend(Verdict::kProblem, error.what());
+    findings.front().fail(error.what());
   }
   for (std::size_t i = 0; i < opened.size(); ++i)
     findings.push_back(check_gpu(facts.devices[i], opened[i]));

@@ -35,10 +35,8 @@ inline constexpr std::string_view kFirstSteps =
 
 inline constexpr std::string_view kRunDescription =
     "Runs an unmodified LibTorch trainer, with unchanged results, and keeps the bytes of its "
-    "tensors "
-    "in memory within a budget. Tensors that do not fit spill to disk. The exit code is that of "
-    "the "
-    "program.";
+    "tensors in memory within a budget. Tensors that do not fit spill to disk. The exit code is "
+    "that of the program.";
 
 inline constexpr std::string_view kRunExamples =
     R"(Every option can also be set as SPILLWAY_<NAME> (SPILLWAY_QUEUE_DEPTH=32) or as a line of the
@@ -63,8 +61,7 @@ Exit codes: the program's own; 2 for wrong options or a program that Spillway ca
 
 inline constexpr std::string_view kDoctorDescription =
     "Checks whether this machine has what Spillway needs. Each line names one finding; a warning "
-    "or a "
-    "problem is followed by the way to fix it.";
+    "or a problem is followed by the way to fix it.";
 
 inline constexpr std::string_view kDoctorExamples =
     R"(Examples:
@@ -79,13 +76,11 @@ Exit codes: 0 no problem, 1 at least one problem, 2 wrong options.
 
 inline constexpr std::string_view kBenchDescription =
     "Measures the write and read bandwidth of a directory, each alone and both at the same time, "
-    "by "
-    "block size and by transfers in flight, with the code that spills tensors. The measured file "
-    "has "
-    "no name and is deleted afterwards. The result replaces an older one of the same directory in "
-    "the file of --rates; later runs plan with it. With --device it measures a GPU instead: copies "
-    "to and from pinned host memory, alone, both ways and beside work of the GPU, mapping of its "
-    "memory, and pinning; in seconds, on an emulated GPU in a minute or two.";
+    "by block size and by transfers in flight, with the code that spills tensors. The measured "
+    "file has no name and is deleted afterwards. The result replaces an older one of the same "
+    "directory in the file of --rates; later runs plan with it. With --device it measures a GPU "
+    "instead: copies to and from pinned host memory, alone, both ways and beside work of the GPU, "
+    "mapping of its memory, and pinning; in seconds, on an emulated GPU in a minute or two.";
 
 inline constexpr std::string_view kBenchExamples =
     R"(Examples:

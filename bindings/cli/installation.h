@@ -27,4 +27,22 @@ Installation find_installation(const std::string& command_path);
 /// /proc. Ask before the current folder changes.
 std::string own_path();
 
+/// A LibTorch that was found, for programs of `user` ("python3", a program's path).
+struct FoundTorch {
+  std::string user;
+  std::string path;     ///< Path of libtorch_cpu.so.
+  std::string version;  ///< "2.11.0", or empty when it cannot be told.
+  /// The runtime of CUDA that it goes with (path of libcudart.so.13); empty: it is for the CPU
+  /// alone.
+  std::string cuda_runtime = {};
+};
+
+/// The torch that a program called python… imports, or nothing. Starts it.
+std::vector<FoundTorch> find_torch_of_python(const std::string& program);
+
+/// Where people have LibTorch, without a program that says which: the folder that
+/// SPILLWAY_LIBTORCH_DIR names, the torch of `python3`, what the set-up has fetched. Starts
+/// python3.
+std::vector<FoundTorch> find_installed_torches();
+
 }  // namespace spillway::cli

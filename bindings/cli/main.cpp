@@ -1,36 +1,61 @@
+#include <unistd.h>
+
 #include <algorithm>
-#include <array>
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "bench_command.h"
+#include "child_output.h"
 #include "command_line.h"
-#include "dispatch_key_trial.h"
 #include "doctor_command.h"
 #include "exit_codes.h"
-#include "gpu_trial.h"
 #include "help_text.h"
 #include "installation.h"
-#include "link_bench.h"
-#include "planning_program.h"
 #include "profile_command.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
+#include "trials.h"
 
 namespace spillway::cli {
 namespace {
 
+namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-/// What plans and reads published traces is a program of its own.
+/// What makes the program, in the folder of a build or beside an installed command.
+std::string how_to_get_it(const fs::path& prefix) {
+  std::error_code error;
+  if (fs::exists(prefix / "CMakeCache.txt", error))
+    return message("build it: cmake --build {} --target spillway_planning_program",
+                   shell_word(prefix.string()));
+  return "build all of Spillway and install it there: cmake --build --preset release && cmake "
+         "--install build/release --prefix " +
+         shell_word(prefix.string());
+}
+
+/// Becomes the program that plans and reads published traces, beside this one: it takes longer to
+/// compile than all that runs a trainer, and nobody who runs one needs it. Throws ConfigError when
+/// it is not there, with how to get it, or cannot be started.
 [[noreturn]] void hand_to_planning(const std::string& command, Words words) {
-  words.insert(words.begin(), command);
-  become_planning_program(own_path(), std::move(words));
+  const fs::path folder = fs::path(own_path()).parent_path();
+  const std::string program = (folder / "spillway-planning").string();
+  words.insert(words.begin(), {program, command});
+  ::execv(program.c_str(), exec_arguments(words).data());
+  const int reason = errno;
+  if (reason == ENOENT)
+    throw ConfigError("there is no {}, which `spillway {}` needs ({})", shell_word(program),
+                      command, how_to_get_it(folder.parent_path()));
+  throw ConfigError("cannot start {}, which `spillway {}` needs: {}", shell_word(program), command,
+                    std::strerror(reason));
 }
 
 int run(const Words& words) {
@@ -168,9 +193,6 @@ int dispatch(const Words& words) {
   const std::string& command = words.front();
   const Words rest(words.begin() + 1, words.end());
   if (command == "run") return run(rest);
-  if (std::find(kPlanningCommands.begin(), kPlanningCommands.end(), command) !=
-      kPlanningCommands.end())
-    hand_to_planning(command, rest);
   if (command == "profile") return profile(rest);
   if (command == "doctor") return doctor(rest);
   if (command == "bench-io") return bench_io(rest);
@@ -186,6 +208,8 @@ int dispatch(const Words& words) {
     print_table();
     return kDone;
   }
+  for (const CommandSummary& other : kCommands)
+    if (command == other.name) hand_to_planning(command, rest);
   refuse_command(command);
 }
 

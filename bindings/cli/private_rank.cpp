@@ -136,6 +136,7 @@ Beside keep_alone(Beside given) {
   ::dup2(lines, 0);
   if (::dup2(rank_process, 1) < 0) ::close(1);
   ::dup2(shown, 2);
+  // Linux before 5.9 has no close_range.
   if (::syscall(SYS_close_range, kFirstFree, ~0U, 0) != 0)
     for (int number = kFirstFree; number < 1024; ++number) ::close(number);
   return {.rank_process = rank_process < 0 ? -1 : 1, .lines = 0, .shown = 2};

@@ -9,13 +9,11 @@ namespace {
 
 constexpr std::string_view kProfileDescription =
     "Runs a program as `spillway run` does, with the same options, and writes a profile of one "
-    "step "
-    "at its end: operators with names, shapes and times, tensors with sizes and lifetimes, and the "
-    "bandwidths of the disk. The step is of the most frequent kind, or of the kind that --kind "
-    "names; "
-    "times are medians over its repetitions. Stalls do not count as operator time, so a model that "
-    "does not fit can be profiled with --budget. --import converts a published trace to a profile "
-    "instead.";
+    "step at its end: operators with names, shapes and times, tensors with sizes and lifetimes, "
+    "and the bandwidths of the disk. The step is of the most frequent kind, or of the kind that "
+    "--kind names; times are medians over its repetitions. Stalls do not count as operator time, "
+    "so a model that does not fit can be profiled with --budget. --import converts a published "
+    "trace to a profile instead.";
 
 constexpr std::string_view kProfileExamples =
     R"(Traces that --import reads: dtr, operator logs of the prototype of Dynamic Tensor

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "child_output.h"
@@ -83,12 +84,16 @@ const Elf64_Ehdr* elf_header(const MappedFile& file) {
   return header;
 }
 
-std::string loader_of(const MappedFile& file, const Elf64_Ehdr& header) {
+std::span<const Elf64_Phdr> segments_of(const MappedFile& file, const Elf64_Ehdr& header) {
   const auto* segments = file.at<Elf64_Phdr>(header.e_phoff, header.e_phnum);
-  for (int i = 0; segments != nullptr && i < header.e_phnum; ++i) {
-    if (segments[i].p_type != PT_INTERP || segments[i].p_filesz == 0) continue;
-    const auto* name = file.at<char>(segments[i].p_offset, segments[i].p_filesz);
-    if (name != nullptr) return std::string(name, ::strnlen(name, segments[i].p_filesz));
+  return {segments, segments == nullptr ? 0U : header.e_phnum};
+}
+
+std::string loader_of(const MappedFile& file, const Elf64_Ehdr& header) {
+  for (const Elf64_Phdr& segment : segments_of(file, header)) {
+    if (segment.p_type != PT_INTERP || segment.p_filesz == 0) continue;
+    const auto* name = file.at<char>(segment.p_offset, segment.p_filesz);
+    if (name != nullptr) return std::string(name, ::strnlen(name, segment.p_filesz));
   }
   return {};
 }
@@ -297,9 +302,7 @@ preload::TorchVersion torch_version_of_file(const std::string& path) {
   const MappedFile file(path);
   const Elf64_Ehdr* header = elf_header(file);
   if (header == nullptr) return {};
-  const auto* segments = file.at<Elf64_Phdr>(header->e_phoff, header->e_phnum);
-  for (int i = 0; segments != nullptr && i < header->e_phnum; ++i) {
-    const Elf64_Phdr& segment = segments[i];
+  for (const Elf64_Phdr& segment : segments_of(file, *header)) {
     if (segment.p_type != PT_LOAD || (segment.p_flags & (PF_W | PF_X)) != 0) continue;
     const auto* bytes = file.at<char>(segment.p_offset, segment.p_filesz);
     if (bytes == nullptr) continue;

@@ -61,10 +61,9 @@ std::string ranks_text(const Ranks& ranks) {
   return text;
 }
 
-void warn(Finding& finding, const std::string& mend) {
-  if (!finding.mend.empty()) return;  // The first one of its kind is enough.
-  finding.verdict = Verdict::kWarning;
-  finding.mend = mend;
+template <typename... Args>
+void warn_once(Finding& finding, std::string_view pattern, const Args&... args) {
+  if (finding.mend.empty()) finding.warn(pattern, args...);  // The first one of its kind is enough.
 }
 
 /// "2", "1 to 4": what is the same everywhere, or from the least to the most.
@@ -98,22 +97,21 @@ Finding check_ranks(const JobFacts& job, const std::vector<HostRanks>& hosts) {
   for (const HostRanks& host : hosts)
     for (const std::uint32_t rank : host.ranks)
       if (job.ranks[rank].ranks_here != host.ranks.size())
-        warn(
-            finding,
-            message("the launcher tells rank {} of {} on {}, and {} are there: budgets and what is "
-                    "known of disks are shared out by the wrong number; set MPI_LOCALNRANKS={} "
-                    "for the ranks of that host",
-                    rank, counted(job.ranks[rank].ranks_here, "rank"), host.name, host.ranks.size(),
-                    host.ranks.size()));
+        warn_once(finding,
+                  "the launcher tells rank {} of {} on {}, and {} are there: budgets and what is "
+                  "known of disks are shared out by the wrong number; set MPI_LOCALNRANKS={} "
+                  "for the ranks of that host",
+                  rank, counted(job.ranks[rank].ranks_here, "rank"), host.name, host.ranks.size(),
+                  host.ranks.size());
   for (const HostRanks& host : hosts) {
     unsigned gpus = 0;
     for (const std::uint32_t rank : host.ranks) gpus = std::max(gpus, job.ranks[rank].gpus);
     if (gpus > 0 && host.ranks.size() > gpus)
-      warn(finding,
-           message("rank {} is number {} on {}, which has {}: a program on GPUs takes no more "
-                   "ranks there, unless they share one (CUDA_VISIBLE_DEVICES=0); to one on the CPU "
-                   "it does not matter",
-                   host.ranks[gpus], gpus + 1, host.name, counted(gpus, "GPU")));
+      warn_once(finding,
+                "rank {} is number {} on {}, which has {}: a program on GPUs takes no more "
+                "ranks there, unless they share one (CUDA_VISIBLE_DEVICES=0); to one on the CPU "
+                "it does not matter",
+                host.ranks[gpus], gpus + 1, host.name, counted(gpus, "GPU"));
   }
   return finding;
 }
@@ -180,10 +178,12 @@ Finding check_cores(const JobFacts& job, const std::vector<HostRanks>& hosts) {
     finding.value = message("unknown, with {} each", threads_text(threads));
   if (*std::max_element(threads.begin(), threads.end()) !=
       *std::min_element(threads.begin(), threads.end()))
-    warn(finding, "--split needs the same number of threads on all ranks: OMP_NUM_THREADS");
+    warn_once(finding, "--split needs the same number of threads on all ranks: OMP_NUM_THREADS");
   for (const HostRanks& host : hosts) {
-    if (const std::string crowd = crowded_cores(job, host); !crowd.empty()) warn(finding, crowd);
-    if (const std::string shared = shared_cores(job, host); !shared.empty()) warn(finding, shared);
+    if (const std::string crowd = crowded_cores(job, host); !crowd.empty())
+      warn_once(finding, crowd);
+    if (const std::string shared = shared_cores(job, host); !shared.empty())
+      warn_once(finding, shared);
   }
   return finding;
 }
@@ -218,8 +218,8 @@ std::optional<Finding> check_clocks(const JobFacts& job) {
                              offset_text(furthest->clock_offset_seconds));
   finding.value += message(" from {}", job.ranks[0].host);
   if (std::abs(furthest->clock_offset_seconds) > kFarClock)
-    warn(finding, message("the clock of {} is {} s off: let the hosts keep one time (chrony, ntpd)",
-                          far, std::round(std::abs(furthest->clock_offset_seconds))));
+    warn_once(finding, "the clock of {} is {} s off: let the hosts keep one time (chrony, ntpd)",
+              far, std::round(std::abs(furthest->clock_offset_seconds)));
   return finding;
 }
 
@@ -252,9 +252,9 @@ std::optional<Finding> check_links(const JobFacts& job, bool between_hosts) {
   finding.value +=
       message(" (medians of {} pairs; {} to {})", links.size(), slow->rate, fast->rate);
   if (slow->rate < typical.rate * kSlowLink)
-    warn(finding, message("{} ({} and {}) have {} only: all ranks wait for the slowest link",
-                          ranks_text({slow->from, slow->to}), job.ranks[slow->from].host,
-                          job.ranks[slow->to].host, slow->rate));
+    warn_once(finding, "{} ({} and {}) have {} only: all ranks wait for the slowest link",
+              ranks_text({slow->from, slow->to}), job.ranks[slow->from].host,
+              job.ranks[slow->to].host, slow->rate);
   return finding;
 }
 
@@ -276,9 +276,10 @@ Finding check_budgets(const JobFacts& job, const std::vector<HostRanks>& hosts) 
       usable = std::max(usable, job.ranks[rank].usable);
     }
     if (usable > Bytes() && sum > usable)
-      warn(finding, message("the budgets of {} on {} are {} together, and they may use {}: give "
-                            "less, or auto, which shares it out",
-                            counted(host.ranks.size(), "rank"), host.name, sum, usable));
+      warn_once(finding,
+                "the budgets of {} on {} are {} together, and they may use {}: give "
+                "less, or auto, which shares it out",
+                counted(host.ranks.size(), "rank"), host.name, sum, usable);
   }
   return finding;
 }

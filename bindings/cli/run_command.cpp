@@ -15,15 +15,13 @@
 
 #include "child_output.h"
 #include "exit_codes.h"
-#include "gpu_trial.h"
 #include "installation.h"
 #include "output_files.h"
 #include "private_rank.h"
 #include "program_file.h"
 #include "progress_line.h"
-#include "rank_gpu.h"
+#include "rank_environment.h"
 #include "setting_values.h"
-#include "shard_words.h"
 #include "spillway/base/error.h"
 #include "spillway/base/launcher.h"
 #include "spillway/base/log.h"
@@ -33,6 +31,7 @@
 #include "spillway/runtime/settings/spill_directories.h"
 #include "spillway/topology/disk_rates.h"
 #include "spillway/transport/mpi.h"
+#include "trials.h"
 
 namespace spillway::cli {
 namespace {

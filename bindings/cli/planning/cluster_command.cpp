@@ -1,14 +1,11 @@
-#include "planning/cluster_command.h"
+#include "planning/commands.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <ostream>
-#include <utility>
 
-#include "exit_codes.h"
 #include "output_files.h"
 #include "planning/cluster_file.h"
-#include "planning/machine_names.h"
 #include "planning/machine_report.h"
 #include "planning/stored_job.h"
 #include "spillway/base/error.h"
@@ -32,13 +29,12 @@ constexpr std::uint32_t kTracedRanks = 64;
 constexpr std::uint32_t kStepsWithHosts = 3;
 
 struct ClusterRun {
-  std::string plan_path;
+  const ClusterOptions& options;
   JobFile file;
-  Cluster cluster;
-  planner::Job job;
+  Cluster cluster{};
+  planner::Job job{};
   std::uint32_t pipelines = 1;
-  double speedup = 1.0;
-  JobTiming timing;
+  JobTiming timing{};
   double simulation_seconds = 0.0;
 
   std::uint32_t ranks() const {
@@ -85,14 +81,14 @@ void check_room(const ClusterRun& run) {
     throw PlanError(
         "{} holds {} on its fullest rank, and {} of {} has {} (spillway plan-job PROFILE "
         "--ranks COUNT --device-memory {} makes one that fits)",
-        run.plan_path, run.peak(), cluster.device.name, cluster.name, cluster.device.memory,
+        run.options.plan, run.peak(), cluster.device.name, cluster.name, cluster.device.memory,
         as_option(cluster.device.memory));
   const Bytes host = cluster.node.host_memory;
   if (host > Bytes(0) && run.timing.host_memory > host)
     throw PlanError(
         "{} swaps {} to the host of a node, and those of {} have {} ({}spillway plan-job "
         "PROFILE --ranks COUNT --host-memory {} makes one whose ranks swap less)",
-        run.plan_path, run.timing.host_memory, cluster.name, host,
+        run.options.plan, run.timing.host_memory, cluster.name, host,
         cluster.node.disks > 0 ? "--swap-to disks uses its disks, or " : "",
         as_option(host / cluster.node.devices));
 }
@@ -107,7 +103,7 @@ void speed_up(planner::StageCosts& stage, double factor) {
 
 ordered_json json_of(const ClusterRun& run) {
   const JobTiming& timing = run.timing;
-  return {{"path", run.plan_path},
+  return {{"path", run.options.plan},
           {"cluster", run.cluster.name},
           {"nodes", timing.nodes},
           {"ranks", run.ranks()},
@@ -116,7 +112,7 @@ ordered_json json_of(const ClusterRun& run) {
           {"update", name_in(kUpdatePlaces, run.job.update)},
           {"swaps_to", name_in(kSwapTargets, run.job.swap_target)},
           {"simulated_pipelines", timing.simulated_pipelines},
-          {"speedup", run.speedup},
+          {"speedup", run.options.speedup},
           {"step_seconds", timing.step_seconds},
           {"planned_step_seconds", run.file.step_seconds},
           {"bubble", timing.bubble},
@@ -126,7 +122,7 @@ ordered_json json_of(const ClusterRun& run) {
           {"peak_bytes", run.peak().count()},
           {"host_bytes", timing.host_memory.count()},
           {"useful_share", planner::useful_share(run.cluster.failures, timing.nodes)},
-          {"links", table_json(link_columns(timing), timing.links.size())},
+          {"links", table_json(link_table(timing))},
           {"events", timing.events},
           {"simulation_seconds", run.simulation_seconds}};
 }
@@ -144,42 +140,41 @@ std::string text_of(const ClusterRun& run) {
   const JobTiming& timing = run.timing;
   const Cluster& cluster = run.cluster;
   std::string text =
-      message("plan      {}: {} of {}\n", run.plan_path, counted(run.pipelines, "pipeline"),
-              counted(run.file.actions.ranks.size(), "rank"));
-  text += message("cluster   {}: {} of {} {}, {} of them with ranks; {}\n", cluster.name,
-                  counted(cluster.nodes, "node"), cluster.node.devices, cluster.device.name,
-                  timing.nodes, order_text(run.job.order));
-  text += run.speedup == 1.0
-              ? std::string("compute   takes as long as in the plan, whatever the device "
-                            "(--speedup FACTOR for a faster one)\n")
-              : message("compute   is {} times as fast as in the plan\n", run.speedup);
+      line("plan", "{}: {} of {}", run.options.plan, counted(run.pipelines, "pipeline"),
+           counted(run.file.actions.ranks.size(), "rank"));
+  text += line("cluster", "{}: {} of {} {}, {} of them with ranks; {}", cluster.name,
+               counted(cluster.nodes, "node"), cluster.node.devices, cluster.device.name,
+               timing.nodes, order_text(run.job.order));
+  text += run.options.speedup == 1.0
+              ? line("compute", "takes as long as in the plan, whatever the device (--speedup "
+                                "FACTOR for a faster one)")
+              : line("compute", "is {} times as fast as in the plan", run.options.speedup);
   if (run.job.update == planner::UpdatePlace::kHost)
     text +=
         "updates   on the hosts, which keep the states of the optimizer; the next step's forward "
         "of a stage waits for its own weights\n";
-  text += message("time      {} per step; the plan says {} by its own links\n",
-                  seconds_text(timing.step_seconds), seconds_text(run.file.step_seconds));
-  text +=
-      message("idle      {} of all ranks' time; a rank waits for {} of messages and "
-              "sums, and {} of swaps, at most\n",
-              percent_text(timing.bubble),
-              seconds_text(longest_wait(timing, &planner::JobRank::exposed_communication_seconds)),
-              seconds_text(longest_wait(timing, &planner::JobRank::exposed_swap_seconds)));
-  text += message("peak      {} of {} on the fullest rank\n", run.peak(), cluster.device.memory);
+  text += line("time", "{} per step; the plan says {} by its own links",
+               seconds_text(timing.step_seconds), seconds_text(run.file.step_seconds));
+  text += line("idle",
+               "{} of all ranks' time; a rank waits for {} of messages and "
+               "sums, and {} of swaps, at most",
+               percent_text(timing.bubble),
+               seconds_text(longest_wait(timing, &planner::JobRank::exposed_communication_seconds)),
+               seconds_text(longest_wait(timing, &planner::JobRank::exposed_swap_seconds)));
+  text += line("peak", "{} of {} on the fullest rank", run.peak(), cluster.device.memory);
   if (timing.host_memory > Bytes(0))
-    text +=
-        message("hosts     hold {} of what ranks swap or hosts update, {}, on the fullest node\n",
-                timing.host_memory,
-                cluster.node.host_memory > Bytes(0)
-                    ? message("of {}", cluster.node.host_memory)
-                    : std::string("of memory that the description leaves out"));
+    text += line("hosts", "hold {} of what ranks swap or hosts update, {}, on the fullest node",
+                 timing.host_memory,
+                 cluster.node.host_memory > Bytes(0)
+                     ? message("of {}", cluster.node.host_memory)
+                     : std::string("of memory that the description leaves out"));
   text += failures_text(cluster, timing.nodes);
-  text += message("simulated {} in {}, {}\n",
-                  timing.simulated_pipelines == run.pipelines
-                      ? std::string("every rank")
-                      : std::string("one pipeline, as all do the same at the same time"),
-                  seconds_text(run.simulation_seconds), counted(timing.events, "event"));
-  return text + '\n' + table_text(link_columns(timing), timing.links.size());
+  text += line("simulated", "{} in {}, {}",
+               timing.simulated_pipelines == run.pipelines
+                   ? std::string("every rank")
+                   : std::string("one pipeline, as all do the same at the same time"),
+               seconds_text(run.simulation_seconds), counted(timing.events, "event"));
+  return text + '\n' + table_text(link_table(timing));
 }
 
 /// How much slower than nominal devices are, in place of what the description says.
@@ -190,9 +185,10 @@ void straggle(const ClusterOptions& options, Cluster& cluster) {
   cluster.stragglers.spread = *options.stragglers;
 }
 
-planner::Job job_for(const ClusterOptions& options, const ClusterRun& run) {
+planner::Job job_for(const ClusterRun& run) {
+  const ClusterOptions& options = run.options;
   planner::Job job = planner::make_job(run.file.actions, run.file.costs, run.pipelines);
-  for (planner::StageCosts& stage : job.stages) speed_up(stage, run.speedup);
+  for (planner::StageCosts& stage : job.stages) speed_up(stage, run.options.speedup);
   job.order = options.placement;
   job.update = options.update;
   job.swap_target = options.swap_to.value_or(swap_target_of(run.file));
@@ -214,34 +210,26 @@ Cluster machine_for_run(const ClusterOptions& options, const JobFile& file) {
 
 }  // namespace
 
-int simulate_on_cluster(const ClusterOptions& options, std::ostream& out, const Clock& clock) {
+void simulate_on_cluster(const ClusterOptions& options, std::ostream& out, const Clock& clock) {
   check_outputs({{"PLAN", options.plan}, {"--cluster", options.cluster}},
                 {{"--trace", options.trace}});
-  ClusterRun run;
-  run.plan_path = options.plan;
-  run.file = stored_job(stored_job_text(run.plan_path), run.plan_path);
+  ClusterRun run{.options = options, .file = stored_job(options.plan)};
   run.cluster = machine_for_run(options, run.file);
   straggle(options, run.cluster);
   run.pipelines = pipelines_for(options, run.file);
-  run.speedup = options.speedup;
-  run.job = job_for(options, run);
+  run.job = job_for(run);
   const TimePoint begin = clock.now();
   run.timing = planner::simulate_job(run.job, run.cluster);
   run.simulation_seconds = seconds(clock.now() - begin);
   check_room(run);
   if (!options.trace.empty())
     topology::write_file_at_once(options.trace, planner::to_chrome_trace(run.timing));
-  if (options.json) {
-    out << json_text(json_of(run));
-    return kDone;
-  }
-  out << text_of(run);
-  if (!options.trace.empty())
+  out << (options.json ? json_text(json_of(run)) : text_of(run));
+  if (!options.trace.empty() && !options.json)
     out << message(
         "\ntrace of {} written to {}; open it in https://ui.perfetto.dev or chrome://tracing\n",
         counted(std::min<std::size_t>(kTracedRanks, run.timing.ranks.size()), "rank"),
         options.trace);
-  return kDone;
 }
 
 }  // namespace spillway::cli

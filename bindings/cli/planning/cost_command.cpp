@@ -1,4 +1,4 @@
-#include "planning/cost_command.h"
+#include "planning/commands.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,7 +6,6 @@
 #include <span>
 #include <sstream>
 
-#include "exit_codes.h"
 #include "planning/report_table.h"
 #include "setting_values.h"
 #include "spillway/base/error.h"
@@ -54,30 +53,30 @@ std::string stages_text(const std::vector<StageEstimate>& stages) {
   return text;
 }
 
-Columns stage_columns(const std::vector<StageEstimate>& stages) {
-  return {{"", "first", of(stages, &StageEstimate::first_layer, Figure::count)},
-          {"", "last", of(stages, &StageEstimate::last_layer, Figure::count)},
-          {"", "seconds", of(stages, &StageEstimate::seconds, Figure::seconds)},
-          {"", "memory_bytes", of(stages, &StageEstimate::memory, Figure::bytes)},
-          {"", "raw_memory_bytes", of(stages, &StageEstimate::raw_memory, Figure::bytes)}};
+Table stage_table(const std::vector<StageEstimate>& stages) {
+  return {stages.size(),
+          {{"", "first", of(stages, &StageEstimate::first_layer)},
+           {"", "last", of(stages, &StageEstimate::last_layer)},
+           {"", "seconds", of(stages, &StageEstimate::seconds)},
+           {"", "memory_bytes", of(stages, &StageEstimate::memory)},
+           {"", "raw_memory_bytes", of(stages, &StageEstimate::raw_memory)}}};
 }
 
 /// Of a refusal, only that.
-Columns columns_of(std::span<const CostCuts> cuts) {
+Table table_of(std::span<const CostCuts> cuts) {
   const auto stages = [](const std::vector<StageEstimate>& all) {
-    return Figure{stages_text(all), table_json(stage_columns(all), all.size())};
+    return Figure{stages_text(all), table_json(stage_table(all))};
   };
-  return {
-      {"partitioner", "partitioner", of(cuts, &CostCuts::partitioner, Figure::name)},
-      {"", "is_possible", of(cuts, &CostCuts::is_possible, Figure::flag)},
-      {"", "refusal", of(cuts, &CostCuts::refusal, Figure::name)},
-      {"stages", "stages", if_possible(cuts, &CostCuts::stages, stages)},
-      {"slowest stage", "step_seconds",
-       if_possible(cuts, &CostCuts::worst_seconds, Figure::seconds)},
-      {"idle", "bubble", if_possible(cuts, &CostCuts::bubble, Figure::share)},
-      {"", "bound", if_possible(cuts, &CostCuts::bound_seconds, Figure::seconds)},
-      {"above the best", "gap", if_possible(cuts, &CostCuts::gap, Figure::share)},
-      {"planned", "search_seconds", if_possible(cuts, &CostCuts::search_seconds, Figure::seconds)}};
+  return {cuts.size(),
+          {{"partitioner", "partitioner", of(cuts, &CostCuts::partitioner)},
+           {"", "is_possible", of(cuts, &CostCuts::is_possible)},
+           {"", "refusal", of(cuts, &CostCuts::refusal)},
+           {"stages", "stages", if_possible(cuts, &CostCuts::stages, stages)},
+           {"slowest stage", "step_seconds", if_possible(cuts, &CostCuts::worst_seconds)},
+           {"idle", "bubble", if_possible(cuts, &CostCuts::bubble, Figure::share)},
+           {"", "bound", if_possible(cuts, &CostCuts::bound_seconds)},
+           {"above the best", "gap", if_possible(cuts, &CostCuts::gap, Figure::share)},
+           {"planned", "search_seconds", if_possible(cuts, &CostCuts::search_seconds)}}};
 }
 
 std::string cost_cuts_text(std::span<const CostCuts> cuts) {
@@ -91,9 +90,8 @@ std::string cost_cuts_text(std::span<const CostCuts> cuts) {
       reasons += message("  {}: {}\n", each.partitioner, each.refusal);
     leaves_out |= each.stages.size() > kStagesShown;
   }
-  return table_text(
-             columns_of(possible), possible.size(),
-             {"partitioner", "slowest stage", "idle", "above the best", "planned", "stages"}) +
+  return table_text(table_of(possible), {"partitioner", "slowest stage", "idle", "above the best",
+                                         "planned", "stages"}) +
          (leaves_out ? "--json tells all stages\n" : "") +
          (reasons.empty() ? "" : "Why some are none:\n" + reasons);
 }
@@ -154,7 +152,7 @@ std::vector<double> costs_in(const std::string& text, const std::string& file) {
   return costs;
 }
 
-int cut_costs(const CostOptions& options, std::ostream& out, const Clock& clock) {
+void cut_costs(const CostOptions& options, std::ostream& out, const Clock& clock) {
   const std::string text = topology::text_of_file(options.costs);
   planner::PartitionProblem problem;
   try {
@@ -174,13 +172,8 @@ int cut_costs(const CostOptions& options, std::ostream& out, const Clock& clock)
       cuts.push_back(cut_with(each, costs, best ? best->worst : 0.0, clock));
   if (!options.compare && !cuts.front().refusal.empty())
     throw PlanError("{}: {}", options.partitioner, cuts.front().refusal);
-  if (!options.json) {
-    out << cost_cuts_text(cuts);
-    return kDone;
-  }
-  const ordered_json list = table_json(columns_of(cuts), cuts.size());
-  out << json_text(options.compare ? list : list.front());
-  return kDone;
+  const ordered_json list = table_json(table_of(cuts));
+  out << (options.json ? json_text(options.compare ? list : list.front()) : cost_cuts_text(cuts));
 }
 
 }  // namespace spillway::cli

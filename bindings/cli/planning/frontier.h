@@ -30,7 +30,7 @@ Frontier plan_frontier(
 std::string frontier_text(const PlanningStep& step, const ChosenRates& rates,
                           const Frontier& frontier);
 
-/// The picture of all plans.
+/// A self-contained SVG of all plans: step time against budget, the first strategy boldest.
 std::string frontier_svg(const PlanningStep& step, const ChosenRates& rates,
                          const Frontier& frontier);
 

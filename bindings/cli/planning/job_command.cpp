@@ -1,23 +1,19 @@
-#include "planning/job_command.h"
+#include "planning/commands.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
 
-#include "exit_codes.h"
+#include "planning/cluster_file.h"
 #include "planning/job_comparison.h"
-#include "planning/job_machine.h"
 #include "planning/job_report.h"
-#include "planning/plan_command.h"
-#include "planning/plan_report.h"
 #include "planning/stored_job.h"
 #include "planning/svg_drawing.h"
 #include "progress_line.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/planner/job/measured_model.h"
-#include "spillway/planner/machine/machine_share.h"
 
 namespace spillway::cli {
 
@@ -37,6 +33,56 @@ std::uint32_t sharers_of_disks(const JobOptions& options) {
                       "do)",
                       ranks);
   return std::min(*options.ranks_per_host, ranks);
+}
+
+/// What an option leaves of something that each device or node has.
+void leave(const char* option, Bytes size, Bytes& has, const std::string& what) {
+  if (size > has)
+    throw ConfigError("{} of {} is more than {} has: {} (leave it out, or give less)", option, size,
+                      what, has);
+  has = size;
+}
+
+void slow_down_link(const RateOptions& options, const profile::StepProfile& profile,
+                    Cluster& cluster) {
+  const RateOptions link{
+      .link_out = options.link_out, .link_in = options.link_in, .duplex = options.duplex};
+  const TransferRate rate = swap_rates(link, 1, profile).host;
+  TransferRate& has = cluster.node.pcie.rate;
+  if (rate > has)
+    throw ConfigError("--link-out {} and --link-in {} are more than a device of {} has to its "
+                      "host: {} (leave them out, or give less)",
+                      options.link_out->bytes_per_second() / 1e9,
+                      options.link_in->bytes_per_second() / 1e9, cluster.name, has);
+  has = rate;
+}
+
+void take_measured_disks(const RateOptions& options, const profile::StepProfile& profile,
+                         Cluster& cluster) {
+  const RateOptions disks{.rates = options.rates, .nvme = options.nvme};
+  const profile::TransferRates rates = choose_rates(disks, profile).rates;
+  cluster.node.disks = 1;
+  cluster.node.disk_write_rate = rates.write;
+  cluster.node.disk_read_rate = rates.read;
+}
+
+/// The machine behind --cluster, as the other options leave it to the job: less memory, a slower
+/// link to the host, measured disks. Throws ConfigError for what it does not have, and what
+/// `read_cluster` throws.
+Cluster machine_for(const JobOptions& options, const profile::StepProfile& profile) {
+  const RateOptions& rates = options.rates;
+  Cluster cluster = read_cluster(options.cluster);
+  if (options.request.device_memory != planner::kNoLimit)
+    leave("--device-memory", options.request.device_memory, cluster.device.memory,
+          message("a {} of {}", cluster.device.name, cluster.name));
+  if (rates.host_memory && cluster.node.host_memory > Bytes(0))
+    leave("--host-memory", *rates.host_memory, cluster.node.host_memory,
+          message("a node of {}", cluster.name));
+  else if (rates.host_memory)
+    cluster.node.host_memory = *rates.host_memory;
+  if (rates.link_out) slow_down_link(rates, profile, cluster);
+  if (rates.has_measured_disks()) take_measured_disks(rates, profile, cluster);
+  return cluster;
 }
 
 /// Whether branches may run in another order than the profile has them.
@@ -67,20 +113,6 @@ JobRequest request_of(const JobOptions& options, const SwapRates& swaps,
   request.guesses_forward = model.guesses_forward;
   check(request);
   return request;
-}
-
-int compare_jobs(const JobOptions& options, JobRequest request,
-                 const std::optional<Cluster>& cluster, std::ostream& out, const Clock& clock) {
-  const JobComparison compared = compared_jobs(request, cluster, clock);
-  // One bound for all rows, whatever data-parallel replicas they have.
-  if (cluster)
-    request =
-        planner::request_on(request, *cluster, compared.data_parallel, planner::SwapTarget::kHost);
-  if (options.json)
-    out << json_text(compared_json(request, compared));
-  else
-    out << job_comparison_text(request, options.profile, compared, cluster ? cluster->name : "");
-  return kDone;
 }
 
 /// On the machine, where one is named. What the hosts have no room for goes to disks, where some
@@ -140,7 +172,7 @@ void take_schedule(const std::string& text, planner::JobRequest& request) {
   request.variant = named.variant;
 }
 
-int plan_job(const JobOptions& options, std::ostream& out, const Clock& clock) {
+void plan_job(const JobOptions& options, std::ostream& out, const Clock& clock) {
   std::vector<NamedFile> read = files_read(options.profile, options.rates);
   read.push_back({"--cluster", options.cluster});
   if (!options.picture.empty()) check_picture_path(options.picture);
@@ -163,14 +195,10 @@ int plan_job(const JobOptions& options, std::ostream& out, const Clock& clock) {
               job.machine ? planner::to_text(job.machine->cluster) : "", options.out);
   if (!options.picture.empty())
     write_picture(job_picture(job.search.plan, options.profile), options.picture);
-  if (options.json) {
-    out << json_text(job_json(job));
-    return kDone;
-  }
-  out << job_text(job);
+  out << (options.json ? json_text(job_json(job)) : job_text(job));
+  if (options.json) return;
   if (!options.out.empty()) out << stored_text(job.search.plan, options.out);
   if (!options.picture.empty()) out << "\ndrawn in " << options.picture << '\n';
-  return kDone;
 }
 
 }  // namespace spillway::cli

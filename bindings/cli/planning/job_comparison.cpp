@@ -1,12 +1,16 @@
 #include "planning/job_comparison.h"
 
 #include <algorithm>
+#include <ostream>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "planning/job_report.h"
 #include "progress_line.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
+#include "spillway/planner/job/job_bound.h"
 #include "spillway/planner/machine/machine_search.h"
 #include "spillway/planner/machine/machine_share.h"
 
@@ -20,6 +24,33 @@ using planner::MachineAttempt;
 using planner::Partitioner;
 
 namespace {
+
+/// Step time of a plan on a machine whose links its ranks share.
+struct MachineStep {
+  double step_seconds = 0.0;
+  planner::SwapTarget swap_target = planner::SwapTarget::kHost;
+};
+
+/// One row of a comparison.
+struct ComparedJob {
+  planner::JobAttempt attempt;
+  double search_seconds = 0.0;
+  std::optional<MachineStep> on_machine{};  ///< Step of a plan that was simulated there.
+
+  /// What rows are put in order by.
+  double step_seconds() const {
+    return on_machine ? on_machine->step_seconds : attempt.step_seconds;
+  }
+};
+
+struct JobComparison {
+  std::uint32_t data_parallel = 1;  ///< Data-parallel replicas of all rows.
+  std::vector<ComparedJob> rows;    ///< Fastest first, those that are refused last.
+  bool has_best =
+      false;  ///< One more row: of any number of data-parallel replicas, if none is named.
+
+  bool is_best(std::size_t row) const { return has_best && row + 1 == rows.size(); }
+};
 
 bool is_shown_before(const ComparedJob& a, const ComparedJob& b) {
   if (a.attempt.is_possible() != b.attempt.is_possible()) return a.attempt.is_possible();
@@ -63,7 +94,7 @@ class Comparison {
         if (each.name != partitioner.name) compared.rows.push_back(made(each, choice).row);
     }
     std::stable_sort(compared.rows.begin(), compared.rows.end(), is_shown_before);
-    if (data_parallel.size() > 1) compared.best = best_of_any_data_parallel(asked);
+    if (data_parallel.size() > 1) add_best_of_any_data_parallel(asked, compared);
     progress_.clear();
     return compared;
   }
@@ -161,7 +192,7 @@ class Comparison {
     row.on_machine = MachineStep{timing.step_seconds, plan.swap_target};
   }
 
-  std::optional<ComparedJob> best_of_any_data_parallel(const JobRequest& asked) {
+  void add_best_of_any_data_parallel(const JobRequest& asked, JobComparison& compared) {
     const TimePoint begin = clock_.now();
     const planner::ShowChoice show = [&](const JobChoice& choice) {
       progress_.show(message("{} in {} data-parallel replicas",
@@ -172,16 +203,17 @@ class Comparison {
     // The rows say why there is none.
     if (machine_) {
       const auto found = planner::search_job_on(asked, *machine_, show);
-      if (!found) return std::nullopt;
+      if (!found) return;
       best.attempt = planner::figures_of(found->search.plan);
       best.on_machine = MachineStep{found->timing.step_seconds, found->swap_target};
     } else {
       const auto found = planner::search_job(asked, show);
-      if (!found) return std::nullopt;
+      if (!found) return;
       best.attempt = planner::figures_of(found->plan);
     }
     best.search_seconds = seconds(clock_.now() - begin);
-    return best;
+    compared.rows.push_back(std::move(best));
+    compared.has_best = true;
   }
 
   /// For the bound.
@@ -197,11 +229,98 @@ class Comparison {
   ProgressLine progress_;
 };
 
+JobRequest with_data_parallel(JobRequest request, std::uint32_t data_parallel) {
+  request.data_parallel = data_parallel;
+  return request;
+}
+
+/// What the rows have in common.
+std::string pipelines_text(const JobRequest& request, const JobComparison& compared) {
+  const std::uint32_t ranks = request.ranks / compared.data_parallel;
+  std::string text = compared.data_parallel == 1
+                         ? message("one pipeline over all {}", counted(ranks, "rank"))
+                         : message("{} data-parallel replicas of {}", compared.data_parallel,
+                                   counted(ranks, "rank"));
+  if (!compared.has_best) return text;
+  if (compared.data_parallel > 1) text += ", since no longer pipeline works";
+  return text + "; the last row is the best with any number of data-parallel replicas";
+}
+
+/// Those of the attempts, with the step on the machine behind the step by links of its own.
+Table compared_table(const JobRequest& request, const JobComparison& compared,
+                     std::span<const JobAttempt> attempts) {
+  const std::vector<ComparedJob>& rows = compared.rows;
+  const auto shared = [&](std::size_t i) -> std::optional<Figure> {
+    if (!rows[i].on_machine) return std::nullopt;
+    const auto& [step_seconds, swap_target] = *rows[i].on_machine;
+    return Figure{
+        seconds_text(step_seconds),
+        {{"step_seconds", step_seconds}, {"swaps_to", name_in(kSwapTargets, swap_target)}}};
+  };
+  const auto target = [&](std::size_t i) -> std::optional<Figure> {
+    if (!rows[i].on_machine) return std::nullopt;
+    return name_in(kSwapTargets, rows[i].on_machine->swap_target);
+  };
+  const auto bound = [&](std::size_t i) {
+    return planner::job_bound(
+        compared.is_best(i) ? request : with_data_parallel(request, compared.data_parallel));
+  };
+  const auto is_best = [&](std::size_t i) { return compared.is_best(i); };
+  Table table = attempt_table(attempts);
+  table.columns.insert(table.columns.end(),
+                       {{"shared", "machine", shared},
+                        {"swaps to", "", target},
+                        {"", "bound", bound},
+                        {"", "has_any_data_parallel", is_best},
+                        {"planned", "search_seconds", of(rows, &ComparedJob::search_seconds)}});
+  return table;
+}
+
+/// `machine`: on which the rows were run; empty without one.
+std::string comparison_text(const JobRequest& request, const std::string& path,
+                            const JobComparison& compared, std::span<const JobAttempt> attempts,
+                            const std::string& machine) {
+  std::string text = request_text(
+      request, path,
+      machine.empty() ? links_text(request, machine)
+                      : message("step: those that {} leaves a rank; shared: on the machine, where "
+                                "ranks share them",
+                                machine));
+  text +=
+      line("bound", "{}: no plan is faster on pipelines like these",
+           seconds_text(planner::job_bound(with_data_parallel(request, compared.data_parallel))));
+  text += line("compared", pipelines_text(request, compared));
+  std::vector<std::string_view> titles{"schedule", "partitioner", "data-parallel", "micro-batches",
+                                       "step"};
+  if (!machine.empty()) titles.emplace_back("shared");
+  titles.insert(titles.end(), {"bubble", "waits", "gap", "peak"});
+  if (!machine.empty()) titles.emplace_back("swaps to");
+  titles.emplace_back("planned");
+  text += '\n';
+  text += table_text(compared_table(request, compared, attempts), titles, kAllRows);
+  std::string reasons;
+  for (const JobAttempt& each : attempts)
+    if (!each.is_possible())
+      reasons += message("  {} with {}: {}\n", each.schedule, each.partitioner, each.refusal);
+  return reasons.empty() ? text : text + '\n' + with_reasons(reasons);
+}
+
 }  // namespace
 
-JobComparison compared_jobs(const JobRequest& request, const std::optional<Cluster>& machine,
-                            const Clock& clock) {
-  return Comparison(request, machine, clock).run();
+void compare_jobs(const JobOptions& options, JobRequest request,
+                  const std::optional<Cluster>& machine, std::ostream& out, const Clock& clock) {
+  const JobComparison compared = Comparison(request, machine, clock).run();
+  // One bound for all rows, whatever data-parallel replicas they have.
+  if (machine)
+    request =
+        planner::request_on(request, *machine, compared.data_parallel, planner::SwapTarget::kHost);
+  std::vector<JobAttempt> attempts;
+  for (const ComparedJob& row : compared.rows) attempts.push_back(row.attempt);
+  if (options.json)
+    out << json_text(table_json(compared_table(request, compared, attempts)));
+  else
+    out << comparison_text(request, options.profile, compared, attempts,
+                           machine ? machine->name : "");
 }
 
 }  // namespace spillway::cli

@@ -56,9 +56,8 @@ Exit codes: 0 no fault, 2 a fault, or a file that is no plan.
 
 constexpr std::string_view kRebalanceDescription =
     "Layers that a running job should move to neighbouring ranks at the end of a step, from a "
-    "newer "
-    "profile of the same model: in which rounds they move, and after how many steps that pays. "
-    "Ranks, schedule, memory and links stay as in the plan.";
+    "newer profile of the same model: in which rounds they move, and after how many steps that "
+    "pays. Ranks, schedule, memory and links stay as in the plan.";
 
 constexpr std::string_view kRebalanceExamples =
     R"(Options of memory and links say what the plan leaves open; other values than the plan's are

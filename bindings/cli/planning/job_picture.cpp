@@ -164,7 +164,7 @@ class JobDrawing {
     const AxisUnit unit = unit_for_seconds(most_seconds_);
     for (const double at : ticks(0.0, most_seconds_ / unit.size, 8)) {
       const double x = x_of(at * unit.size);
-      svg_.line(x, kTop - 6, x, bottom_, "stroke=\"#000\" stroke-opacity=\"0.08\"");
+      svg_.line(x, kTop - 6, x, bottom_, kGridStyle);
       svg_.label(x, bottom_ + 18, formatted("%.4g", at), "middle");
     }
     svg_.label((kLeft + kRight) / 2, bottom_ + 42, message("time in the step ({})", unit.name),

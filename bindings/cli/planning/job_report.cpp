@@ -1,10 +1,9 @@
 #include "planning/job_report.h"
 
+#include <algorithm>
 #include <cmath>
 
-#include "planning/job_comparison.h"
-#include "planning/job_tables.h"
-#include "planning/machine_names.h"
+#include "planning/machine_report.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/base/shown_text.h"
@@ -24,11 +23,11 @@ std::string batch_text(const JobPlan& plan, const JobRequest& request) {
   const std::string larger = "k profiled ones in one are taken to last k times as long and to hold "
                              "k times as much";
   if (share > 1)
-    return line("batch", message("in {}, each of {} profiled ones; {}",
-                                 counted(plan.micro_batches, "micro-batch"), share, larger));
+    return line("batch", "in {}, each of {} profiled ones; {}",
+                counted(plan.micro_batches, "micro-batch"), share, larger);
   if (request.micro_batches != 0) return {};
-  return line("batch", message("in {} as profiled; {}, and smaller ones were skipped",
-                               counted(plan.micro_batches, "micro-batch"), larger));
+  return line("batch", "in {} as profiled; {}, and smaller ones were skipped",
+              counted(plan.micro_batches, "micro-batch"), larger);
 }
 
 /// What hosts hold; nothing where nothing is swapped.
@@ -47,13 +46,13 @@ std::string hosts_text(const FoundJob& job) {
                     : message("{} on the disks of the fullest one, as swaps to its memory of {} "
                               "had no room there; {}",
                               held, job.host_memory, whose));
-  return line("hosts",
-              message("{}{} on the fullest one, summed over the peaks of its ranks; "
-                      "{}",
-                      held,
-                      job.host_memory == planner::kNoLimit ? std::string()
-                                                           : message(" of {}", job.host_memory),
-                      whose));
+  return line(
+      "hosts",
+      "{}{} on the fullest one, summed over the peaks of its ranks; "
+      "{}",
+      held,
+      job.host_memory == planner::kNoLimit ? std::string() : message(" of {}", job.host_memory),
+      whose);
 }
 
 /// Which order the branches have, and what it loses.
@@ -131,7 +130,30 @@ ordered_json order_json(const FoundJob& job) {
           {"downsets", order.downsets}};
 }
 
+/// The best attempt of each schedule as a table, fastest first, and why some are none; nothing
+/// where there is one attempt.
+std::string attempts_text(std::span<const planner::JobAttempt> attempts) {
+  if (attempts.size() < 2) return {};
+  std::vector<planner::JobAttempt> fastest;
+  for (const std::size_t each : planner::best_of_each(attempts)) fastest.push_back(attempts[each]);
+  std::stable_sort(fastest.begin(), fastest.end(),
+                   [](const planner::JobAttempt& a, const planner::JobAttempt& b) {
+                     if (a.is_possible() != b.is_possible()) return a.is_possible();
+                     return a.is_possible() && a.step_seconds < b.step_seconds;
+                   });
+  std::string reasons;
+  for (const planner::JobAttempt& each : fastest)
+    if (!each.is_possible()) reasons += message("  {}: {}\n", each.schedule, each.refusal);
+  return "\nAll schedules that were tried, each on its best number of data-parallel replicas:\n" +
+         table_text(attempt_table(fastest), {}, kAllRows) + with_reasons(reasons);
+}
+
 }  // namespace
+
+std::string with_reasons(const std::string& reasons) {
+  if (reasons.empty()) return {};
+  return "Reasons of those without a plan, unless they were pruned as slower:\n" + reasons;
+}
 
 std::string job_text(const FoundJob& job) {
   const JobPlan& plan = job.search.plan;
@@ -141,38 +163,38 @@ std::string job_text(const FoundJob& job) {
   std::string text = asked_text(job.options.asked);
   text += request_text(job.request, job.options.profile, links_text(job.request, machine));
   const bool is_whole = plan.data_parallel > 1 && plan.ranks == plan.data_parallel;
-  text += line("schedule",
-               message("{} ({}) on {} of {}{}", planner::schedule_text(plan.schedule, plan.variant),
-                       generator.summary, counted(plan.data_parallel, "pipeline"),
-                       counted(plan.ranks / plan.data_parallel, "rank"),
-                       is_whole ? ": each has the whole model (data parallel)" : ""));
+  text +=
+      line("schedule", "{} ({}) on {} of {}{}", planner::schedule_text(plan.schedule, plan.variant),
+           generator.summary, counted(plan.data_parallel, "pipeline"),
+           counted(plan.ranks / plan.data_parallel, "rank"),
+           is_whole ? ": each has the whole model (data parallel)" : "");
   text += batch_text(plan, job.request);
   const bool is_ours = partitioner.reading == planner::Reading::kOurs;
-  text += line("cuts", message("{} ({}; {})", plan.partitioner,
-                               is_ours ? "the fastest step among exact cuts, those that count "
-                                         "messages, and those of all partitioners"
-                                       : partitioner.summary,
-                               to_string(partitioner.reading)));
+  text += line("cuts", "{} ({}; {})", plan.partitioner,
+               is_ours ? "the fastest step among exact cuts, those that count "
+                         "messages, and those of all partitioners"
+                       : partitioner.summary,
+               to_string(partitioner.reading));
   text += line("order", order_text(job));
   text += line("time",
-               message("{} per step, {} per micro-batch on the slowest stage; "
-                       "micro-batches: {}",
-                       seconds_text(plan.step_seconds), seconds_text(plan.seconds_per_micro_batch),
-                       rate_text(plan.micro_batches_per_second())));
+               "{} per step, {} per micro-batch on the slowest stage; "
+               "micro-batches: {}",
+               seconds_text(plan.step_seconds), seconds_text(plan.seconds_per_micro_batch),
+               rate_text(plan.micro_batches_per_second()));
   const bool is_named = job.request.schedule != planner::kAnySchedule;
-  text +=
-      line("bound", message("{}: no plan is faster {}; this is {} above it; integrality gap "
-                            "{}{}",
-                            seconds_text(plan.bound_seconds),
-                            is_named ? "with this schedule on such pipelines" : "on so many ranks",
-                            percent_text(plan.gap()), percent_text(plan.rounding_gap),
-                            plan.rounding_gap > 0.0 ? ", as layers run again whole" : ""));
-  text += line("idle", message("{} of all ranks' time; a rank waits for {} of messages and {} of "
-                               "swaps at most",
-                               percent_text(plan.timing.bubble),
-                               seconds_text(plan.exposed_communication_seconds()),
-                               seconds_text(plan.exposed_swap_seconds())));
-  text += line("peak", message("{} on the fullest rank", plan.peak()));
+  text += line("bound",
+               "{}: no plan is faster {}; this is {} above it; integrality gap "
+               "{}{}",
+               seconds_text(plan.bound_seconds),
+               is_named ? "with this schedule on such pipelines" : "on so many ranks",
+               percent_text(plan.gap()), percent_text(plan.rounding_gap),
+               plan.rounding_gap > 0.0 ? ", as layers run again whole" : "");
+  text += line("idle",
+               "{} of all ranks' time; a rank waits for {} of messages and {} of "
+               "swaps at most",
+               percent_text(plan.timing.bubble), seconds_text(plan.exposed_communication_seconds()),
+               seconds_text(plan.exposed_swap_seconds()));
+  text += line("peak", "{} on the fullest rank", plan.peak());
   text += hosts_text(job);
   if (job.machine) text += machine_text(*job.machine);
   if (plan.memory_reduction == planner::JobMemoryReduction::kIdleOffload)
@@ -180,9 +202,8 @@ std::string job_text(const FoundJob& job) {
   if (!plan.not_tried.empty()) text += line("offload", plan.not_tried);
   text += line("planned", search_text(job));
   text += '\n';
-  text += table_text(stage_columns(job), plan.stages.size());
-  text += "\nWhat ranks hold at the moment of their peak:\n" +
-          table_text(rank_columns(plan), plan.memory.size());
+  text += table_text(stage_table(job));
+  text += "\nWhat ranks hold at the moment of their peak:\n" + table_text(rank_table(plan));
   if (job.machine) text += machine_tables(*job.machine);
   return text + attempts_text(job.search.attempts);
 }
@@ -203,8 +224,8 @@ ordered_json job_json(const FoundJob& job) {
   json["memory_reduction"] = planner::to_string(plan.memory_reduction);
   json["not_tried"] = plan.not_tried;
   json["order"] = order_json(job);
-  json["stages"] = table_json(stage_columns(job), plan.stages.size());
-  json["per_rank"] = table_json(rank_columns(plan), plan.memory.size());
+  json["stages"] = table_json(stage_table(job));
+  json["per_rank"] = table_json(rank_table(plan));
   json["hosts"] = hosts_json(job);
   if (job.machine) json["machine"] = machine_json(*job.machine);
   json["step_seconds"] = plan.step_seconds;
@@ -218,7 +239,7 @@ ordered_json job_json(const FoundJob& job) {
   json["bound"] = plan.bound_seconds;
   json["gap"] = plan.gap();
   json["search_seconds"] = job.search_seconds;
-  json["attempts"] = table_json(attempt_columns(job.search.attempts), job.search.attempts.size());
+  json["attempts"] = table_json(attempt_table(job.search.attempts));
   json["pruned"] = job.search.pruned;
   json["skipped"] = job.search.skipped;
   json["options"] = ordered_json::object();

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 
-#include "planning/job_command.h"
+#include "planning/commands.h"
 #include "planning/machine_report.h"
+#include "planning/report_table.h"
 #include "spillway/planner/job/job_file.h"
 #include "spillway/planner/job/job_search.h"
 
@@ -29,8 +31,33 @@ std::string job_text(const FoundJob& job);
 nlohmann::ordered_json job_json(const FoundJob& job);
 
 /// A self-contained SVG of one step: for each rank what it does when, and below it what it holds,
-/// with the memory of its device. Of more than 48 ranks, some in equal distances. Replicas that
+/// with the memory of its device. Of more than 64 ranks, some in equal distances. Replicas that
 /// share ranks are told apart by shade and by the labels of `micro_batch_label`.
 std::string job_picture(const planner::JobPlan& plan, const std::string& title);
+
+// What reports of plans for many ranks share.
+
+/// The request as lines: the model, the job, and `links`.
+std::string request_text(const planner::JobRequest& request, const std::string& path,
+                         const std::string& links);
+
+/// The links of each rank. `machine`: whose they are; empty without one.
+std::string links_text(const planner::JobRequest& request, const std::string& machine);
+
+/// Forward and backward of a micro-batch, all layers.
+double work_of(const planner::ModelChain& chain);
+
+// Tables, which text and JSON show.
+
+Table stage_table(const FoundJob& job);
+Table rank_table(const planner::JobPlan& plan);
+/// Of a plan that was refused, only that.
+Table attempt_table(std::span<const planner::JobAttempt> attempts);
+
+/// What stands below a table for plans that are none.
+std::string with_reasons(const std::string& reasons);
+
+/// Actions of a kind in the action list of a rank.
+std::uint64_t count_of(const planner::JobPlan& plan, std::size_t rank, planner::ActionKind kind);
 
 }  // namespace spillway::cli

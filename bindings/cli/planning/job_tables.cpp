@@ -1,8 +1,7 @@
-#include "planning/job_tables.h"
+#include "planning/job_report.h"
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
@@ -30,7 +29,7 @@ constexpr std::array<Named<Bytes HeldBytes::*>, 8> kClasses{{{"weights", &HeldBy
                                                              {"reserved", &HeldBytes::reserved}}};
 
 Figure classes(const HeldBytes& bytes) {
-  Figure figure;
+  Figure figure{{}, {}};
   for (const auto& [name, field] : kClasses)
     figure.json[std::string(name)] = (bytes.*field).count();
   return figure;
@@ -68,17 +67,17 @@ std::string work_text(const JobRequest& request) {
 
 std::string request_text(const JobRequest& request, const std::string& path,
                          const std::string& links) {
-  std::string text = line("model", message("{}, {}, {} for a micro-batch", path,
-                                           counted(request.chain.layers.size(), "layer"),
-                                           seconds_text(work_of(request.chain))));
+  std::string text =
+      line("model", "{}, {}, {} for a micro-batch", path,
+           counted(request.chain.layers.size(), "layer"), seconds_text(work_of(request.chain)));
   if (request.guesses_forward)
     text += line("guessed", "where forward ends, and which layers backward operators belong to, as "
                             "this profile does not tell (spillway profile records it)");
-  text += line("job", message("{}{}, {} per step", counted(request.ranks, "rank"),
-                              request.device_memory == planner::kNoLimit
-                                  ? std::string(" of any size (--device-memory limits it)")
-                                  : message(" of {}", request.device_memory),
-                              work_text(request)));
+  text += line("job", "{}{}, {} per step", counted(request.ranks, "rank"),
+               request.device_memory == planner::kNoLimit
+                   ? std::string(" of any size (--device-memory limits it)")
+                   : message(" of {}", request.device_memory),
+               work_text(request));
   return text + line("links", links);
 }
 
@@ -102,7 +101,7 @@ double work_of(const planner::ModelChain& chain) {
   return seconds;
 }
 
-Columns stage_columns(const FoundJob& job) {
+Table stage_table(const FoundJob& job) {
   const JobPlan& plan = job.search.plan;
   const std::vector<StageEstimate>& stages = plan.stages;
   using Stage = StageEstimate;
@@ -112,35 +111,33 @@ Columns stage_columns(const FoundJob& job) {
     const std::string& text = job.request.chain.layers[layer].name;
     return Figure{shown_text(text, kMostLettersOfLayer), text};
   };
-  const auto number = [](auto count) { return Figure{{}, count}; };
-  const auto rank = [&](std::size_t k) {
-    return Figure::count(plan.actions.rank_of(0, static_cast<std::uint32_t>(k)));
-  };
-  return {
-      {"stage", "", Figure::count},
-      {"rank", "rank", rank},
-      {"", "first", of(stages, &Stage::first_layer, Figure::count)},
-      {"", "last", of(stages, &Stage::last_layer, Figure::count)},
-      {"layers", "ranges", [&](auto k) { return layers(plan.order.layers, stages[k]); }},
-      {"time", "seconds", of(stages, &Stage::seconds, Figure::seconds)},
-      {"", "raw_seconds", of(stages, &Stage::raw_seconds, Figure::seconds)},
-      {"", "link_seconds", of(stages, &Stage::link_seconds, Figure::seconds)},
-      {"recomputed", "recompute_seconds", of(stages, &Stage::recompute_seconds, Figure::seconds)},
-      {"swapped", "swapped_bytes", of(stages, &Stage::swapped, Figure::bytes)},
-      {"held", "memory_bytes", of(stages, &Stage::memory, Figure::bytes)},
-      {"before", "raw_memory_bytes", of(stages, &Stage::raw_memory, Figure::bytes)},
-      {"parameters", "parameter_bytes", of(stages, &Stage::parameters, Figure::bytes)},
-      {"begins with", "first_name", of(stages, &Stage::first_layer, name)},
-      {"", "last_name", of(stages, &Stage::last_layer, name)},
-      {"", "before", of(plan.bytes_before, std::identity(), classes)},
-      {"", "after", of(plan.bytes_after, std::identity(), classes)},
-      {"", "in_flight", of(plan.held, &Held::in_flight, number)},
-      {"", "weight_versions", of(plan.held, &Held::weight_versions, number)},
-      {"", "state_copies", of(plan.held, &Held::state_copies, number)},
-      {"", "recomputed", of(stages, &Stage::recomputed, recomputed)}};
+  const auto rank = [&](auto k) { return plan.actions.rank_of(0, static_cast<std::uint32_t>(k)); };
+  const auto ranges = [&](const Stage& stage) { return layers(plan.order.layers, stage); };
+  return {stages.size(),
+          {{"stage", "", std::identity()},
+           {"rank", "rank", rank},
+           {"", "first", of(stages, &Stage::first_layer)},
+           {"", "last", of(stages, &Stage::last_layer)},
+           {"layers", "ranges", of(stages, ranges)},
+           {"time", "seconds", of(stages, &Stage::seconds)},
+           {"", "raw_seconds", of(stages, &Stage::raw_seconds)},
+           {"", "link_seconds", of(stages, &Stage::link_seconds)},
+           {"recomputed", "recompute_seconds", of(stages, &Stage::recompute_seconds)},
+           {"swapped", "swapped_bytes", of(stages, &Stage::swapped)},
+           {"held", "memory_bytes", of(stages, &Stage::memory)},
+           {"before", "raw_memory_bytes", of(stages, &Stage::raw_memory)},
+           {"parameters", "parameter_bytes", of(stages, &Stage::parameters)},
+           {"begins with", "first_name", of(stages, &Stage::first_layer, name)},
+           {"", "last_name", of(stages, &Stage::last_layer, name)},
+           {"", "before", of(plan.bytes_before, classes)},
+           {"", "after", of(plan.bytes_after, classes)},
+           {"", "in_flight", of(plan.held, &Held::in_flight)},
+           {"", "weight_versions", of(plan.held, &Held::weight_versions)},
+           {"", "state_copies", of(plan.held, &Held::state_copies)},
+           {"", "recomputed", of(stages, &Stage::recomputed, recomputed)}}};
 }
 
-Columns rank_columns(const JobPlan& plan) {
+Table rank_table(const JobPlan& plan) {
   const auto& times = plan.timing.ranks;
   const auto& memory = plan.memory;
   using Times = planner::RankTiming;
@@ -150,53 +147,50 @@ Columns rank_columns(const JobPlan& plan) {
     return Figure::share(step > 0.0 ? (step - busy) / step : 0.0);
   };
   const auto actions = [&](planner::ActionKind kind) {
-    return [&plan, kind](std::size_t rank) { return Figure::count(count_of(plan, rank, kind)); };
+    return [&plan, kind](std::size_t rank) { return count_of(plan, rank, kind); };
   };
-  Columns columns{
-      {"rank", "", Figure::count},
-      {"", "busy_seconds", of(times, &Times::busy_seconds, Figure::seconds)},
-      {"", "bubble", of(times, &Times::busy_seconds, bubble)},
-      {"", "exposed_communication_seconds",
-       of(times, &Times::exposed_communication_seconds, Figure::seconds)},
-      {"", "exposed_swap_seconds", of(times, &Times::exposed_swap_seconds, Figure::seconds)}};
+  Table table{
+      memory.size(),
+      {{"rank", "", std::identity()},
+       {"", "busy_seconds", of(times, &Times::busy_seconds)},
+       {"", "bubble", of(times, &Times::busy_seconds, bubble)},
+       {"", "exposed_communication_seconds", of(times, &Times::exposed_communication_seconds)},
+       {"", "exposed_swap_seconds", of(times, &Times::exposed_swap_seconds)}}};
   for (const auto& [name, field] : kClasses)
-    columns.push_back({name, "", of(memory, &Memory::held, [field = field](const HeldBytes& held) {
-                         return Figure::bytes(held.*field);
-                       })});
-  columns.insert(columns.end(),
-                 {{"peak", "peak_bytes", of(memory, &Memory::peak, Figure::bytes)},
-                  {"", "held", of(memory, &Memory::held, classes)},
-                  {"", "fixed_bytes", of(memory, &Memory::fixed, Figure::bytes)},
-                  {"", "host_bytes", of(memory, &Memory::host, Figure::bytes)},
-                  {"", "swap_actions", actions(planner::ActionKind::kSwapOut)},
-                  {"", "recompute_actions", actions(planner::ActionKind::kRecompute)}});
-  return columns;
+    table.columns.push_back(
+        {name, "", of(memory, [field = field](const Memory& each) { return each.held.*field; })});
+  table.columns.insert(table.columns.end(),
+                       {{"peak", "peak_bytes", of(memory, &Memory::peak)},
+                        {"", "held", of(memory, &Memory::held, classes)},
+                        {"", "fixed_bytes", of(memory, &Memory::fixed)},
+                        {"", "host_bytes", of(memory, &Memory::host)},
+                        {"", "swap_actions", actions(planner::ActionKind::kSwapOut)},
+                        {"", "recompute_actions", actions(planner::ActionKind::kRecompute)}});
+  return table;
 }
 
-Columns attempt_columns(std::span<const JobAttempt> attempts) {
+Table attempt_table(std::span<const JobAttempt> all) {
   using Attempt = JobAttempt;
-  const auto seconds = [=](double Attempt::*field) {
-    return if_possible(attempts, field, Figure::seconds);
-  };
   const auto schedule = [](const Attempt& each) {
     return Figure{planner::schedule_text(each.schedule, each.variant), each.schedule};
   };
-  return {
-      {"schedule", "schedule", of(attempts, std::identity(), schedule)},
-      {"", "variant", of(attempts, &Attempt::variant, Figure::name)},
-      {"partitioner", "partitioner", of(attempts, &Attempt::partitioner, Figure::name)},
-      {"data-parallel", "data_parallel", of(attempts, &Attempt::data_parallel, Figure::count)},
-      {"micro-batches", "micro_batches", of(attempts, &Attempt::micro_batches, Figure::count)},
-      {"", "is_possible", of(attempts, &Attempt::is_possible, Figure::flag)},
-      {"", "refusal", of(attempts, &Attempt::refusal, Figure::name)},
-      {"step", "step_seconds", seconds(&Attempt::step_seconds)},
-      {"", "seconds_per_micro_batch", seconds(&Attempt::seconds_per_micro_batch)},
-      {"bubble", "bubble", if_possible(attempts, &Attempt::bubble, Figure::share)},
-      {"waits", "exposed_communication_seconds", seconds(&Attempt::exposed_communication_seconds)},
-      {"gap", "gap", if_possible(attempts, &Attempt::gap, Figure::share)},
-      {"peak", "peak_bytes", if_possible(attempts, &Attempt::peak, Figure::bytes)},
-      {"", "reduces_memory", if_possible(attempts, &Attempt::reduces_memory, Figure::flag)},
-      {"", "not_tried", if_possible(attempts, &Attempt::not_tried, Figure::name)}};
+  return {all.size(),
+          {{"schedule", "schedule", of(all, schedule)},
+           {"", "variant", of(all, &Attempt::variant)},
+           {"partitioner", "partitioner", of(all, &Attempt::partitioner)},
+           {"data-parallel", "data_parallel", of(all, &Attempt::data_parallel)},
+           {"micro-batches", "micro_batches", of(all, &Attempt::micro_batches)},
+           {"", "is_possible", of(all, &Attempt::is_possible)},
+           {"", "refusal", of(all, &Attempt::refusal)},
+           {"step", "step_seconds", if_possible(all, &Attempt::step_seconds)},
+           {"", "seconds_per_micro_batch", if_possible(all, &Attempt::seconds_per_micro_batch)},
+           {"bubble", "bubble", if_possible(all, &Attempt::bubble, Figure::share)},
+           {"waits", "exposed_communication_seconds",
+            if_possible(all, &Attempt::exposed_communication_seconds)},
+           {"gap", "gap", if_possible(all, &Attempt::gap, Figure::share)},
+           {"peak", "peak_bytes", if_possible(all, &Attempt::peak)},
+           {"", "reduces_memory", if_possible(all, &Attempt::reduces_memory)},
+           {"", "not_tried", if_possible(all, &Attempt::not_tried)}}};
 }
 
 std::uint64_t count_of(const JobPlan& plan, std::size_t rank, planner::ActionKind kind) {

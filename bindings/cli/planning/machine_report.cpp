@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "planning/machine_names.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 
@@ -25,18 +24,19 @@ std::string speed_text(const Cluster& cluster) {
          "profile's (speed_over_profile)";
 }
 
-Columns run_columns(const std::vector<planner::MachineRun>& runs) {
-  const auto schedule = [&](std::size_t i) {
-    return Figure{planner::schedule_text(runs[i].schedule, runs[i].variant), runs[i].schedule};
+/// The first ones, at most so many.
+Table run_table(const std::vector<MachineRun>& runs, std::size_t most = kAllRows) {
+  const auto schedule = [](const MachineRun& run) {
+    return Figure{planner::schedule_text(run.schedule, run.variant), run.schedule};
   };
-  return {{"schedule", "schedule", schedule},
-          {"", "variant", of(runs, &MachineRun::variant, Figure::name)},
-          {"data-parallel", "data_parallel", of(runs, &MachineRun::data_parallel, Figure::count)},
-          {"swaps to", "swaps_to",
-           [&](auto i) { return Figure::name(name_in(kSwapTargets, runs[i].swap_target)); }},
-          {"step alone", "planned_step_seconds",
-           of(runs, &MachineRun::planned_step_seconds, Figure::seconds)},
-          {"step shared", "step_seconds", of(runs, &MachineRun::step_seconds, Figure::seconds)}};
+  const auto target = [](const MachineRun& run) { return name_in(kSwapTargets, run.swap_target); };
+  return {std::min(most, runs.size()),
+          {{"schedule", "schedule", of(runs, schedule)},
+           {"", "variant", of(runs, &MachineRun::variant)},
+           {"data-parallel", "data_parallel", of(runs, &MachineRun::data_parallel)},
+           {"swaps to", "swaps_to", of(runs, target)},
+           {"step alone", "planned_step_seconds", of(runs, &MachineRun::planned_step_seconds)},
+           {"step shared", "step_seconds", of(runs, &MachineRun::step_seconds)}}};
 }
 
 /// Of runs that go by one name, the fastest: the others are of other cuts, and read as the same.
@@ -62,42 +62,45 @@ double longest_wait(const JobTiming& timing, double planner::JobRank::*wait) {
 std::string failures_text(const Cluster& cluster, std::uint32_t nodes) {
   const double useful = planner::useful_share(cluster.failures, nodes);
   if (useful >= 1.0) return {};
-  return message("failures  leave {} of the time, with checkpoints every {} (best: {})\n",
-                 percent_text(useful), seconds_text(cluster.failures.checkpoint_interval_seconds),
-                 seconds_text(planner::best_checkpoint_interval(cluster.failures, nodes)));
+  return line("failures", "leave {} of the time, with checkpoints every {} (best: {})",
+              percent_text(useful), seconds_text(cluster.failures.checkpoint_interval_seconds),
+              seconds_text(planner::best_checkpoint_interval(cluster.failures, nodes)));
 }
 
-Columns link_columns(const JobTiming& timing) {
-  return {{"links", "class", [&](auto i) { return Figure::name(to_string(timing.links[i].kind)); }},
-          {"count", "count", of(timing.links, &LinkClassLoad::links, Figure::count)},
-          {"load", "mean_load", of(timing.links, &LinkClassLoad::mean, Figure::share)},
-          {"busiest", "busiest_load", of(timing.links, &LinkClassLoad::busiest, Figure::share)}};
+Table link_table(const JobTiming& timing) {
+  const std::vector<LinkClassLoad>& links = timing.links;
+  const auto kind = [](const LinkClassLoad& each) { return to_string(each.kind); };
+  return {links.size(),
+          {{"links", "class", of(links, kind)},
+           {"count", "count", of(links, &LinkClassLoad::links)},
+           {"load", "mean_load", of(links, &LinkClassLoad::mean, Figure::share)},
+           {"busiest", "busiest_load", of(links, &LinkClassLoad::busiest, Figure::share)}}};
 }
 
 std::string machine_text(const FoundMachine& machine) {
   const Cluster& cluster = machine.cluster;
   const JobTiming& timing = machine.timing;
   std::string text =
-      message("machine   {}: {} of its {} of {} {}\n", cluster.name, timing.nodes,
-              counted(cluster.nodes, "node"), cluster.node.devices, cluster.device.name);
-  text += message("times     {}\n", speed_text(cluster));
-  text +=
-      message("shared    {} per step where ranks share its links, {} idle; a rank waits for {} "
-              "of messages and sums, and {} of swaps, at most\n",
-              seconds_text(timing.step_seconds), percent_text(timing.bubble),
-              seconds_text(longest_wait(timing, &planner::JobRank::exposed_communication_seconds)),
-              seconds_text(longest_wait(timing, &planner::JobRank::exposed_swap_seconds)));
+      line("machine", "{}: {} of its {} of {} {}", cluster.name, timing.nodes,
+           counted(cluster.nodes, "node"), cluster.node.devices, cluster.device.name);
+  text += line("times", "{}", speed_text(cluster));
+  text += line("shared",
+               "{} per step where ranks share its links, {} idle; a rank waits for {} "
+               "of messages and sums, and {} of swaps, at most",
+               seconds_text(timing.step_seconds), percent_text(timing.bubble),
+               seconds_text(longest_wait(timing, &planner::JobRank::exposed_communication_seconds)),
+               seconds_text(longest_wait(timing, &planner::JobRank::exposed_swap_seconds)));
   return text + failures_text(cluster, timing.nodes);
 }
 
 std::string machine_tables(const FoundMachine& machine) {
   const JobTiming& timing = machine.timing;
-  const std::string text = '\n' + table_text(link_columns(timing), timing.links.size());
+  const std::string text = '\n' + table_text(link_table(timing));
   const std::vector<MachineRun> runs = fastest_of_each_name(machine.runs);
   if (runs.size() < 2) return text;
   constexpr std::size_t kShown = 12;
   return text + message("\nThe fastest of {} on the machine:\n", counted(runs.size(), "plan")) +
-         table_text(run_columns(runs), std::min(kShown, runs.size()));
+         table_text(run_table(runs, kShown));
 }
 
 ordered_json machine_json(const FoundMachine& machine) {
@@ -116,8 +119,8 @@ ordered_json machine_json(const FoundMachine& machine) {
        longest_wait(timing, &planner::JobRank::exposed_communication_seconds)},
       {"exposed_swap_seconds", longest_wait(timing, &planner::JobRank::exposed_swap_seconds)},
       {"useful_share", planner::useful_share(cluster.failures, timing.nodes)},
-      {"links", table_json(link_columns(timing), timing.links.size())},
-      {"runs", table_json(run_columns(machine.runs), machine.runs.size())}};
+      {"links", table_json(link_table(timing))},
+      {"runs", table_json(run_table(machine.runs))}};
   if (cluster.device.speed_over_profile > 0.0)
     json["speed_over_profile"] = cluster.device.speed_over_profile;
   return json;

@@ -1,12 +1,27 @@
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "planning/report_table.h"
+#include "spillway/base/named_values.h"
 #include "spillway/planner/cluster/job_simulation.h"
 #include "spillway/planner/machine/machine_search.h"
 
 namespace spillway::cli {
+
+// What users call them.
+
+inline constexpr std::array<Named<planner::PlacementOrder>, 3> kPlacements{
+    {{"pipeline", planner::PlacementOrder::kPipelineFirst},
+     {"folded", planner::PlacementOrder::kFolded},
+     {"data-parallel", planner::PlacementOrder::kDataParallelFirst}}};
+
+inline constexpr std::array<Named<planner::UpdatePlace>, 2> kUpdatePlaces{
+    {{"devices", planner::UpdatePlace::kDevice}, {"hosts", planner::UpdatePlace::kHost}}};
+
+inline constexpr std::array<Named<planner::SwapTarget>, 2> kSwapTargets{
+    {{"hosts", planner::SwapTarget::kHost}, {"disks", planner::SwapTarget::kDisk}}};
 
 /// The machine that a plan was made for, and what the plan does there.
 struct FoundMachine {
@@ -26,7 +41,7 @@ nlohmann::ordered_json machine_json(const FoundMachine& machine);
 double longest_wait(const planner::JobTiming& timing, double planner::JobRank::*wait);
 /// Share of the time that failures of so many nodes leave; empty where the description has none.
 std::string failures_text(const planner::Cluster& cluster, std::uint32_t nodes);
-/// The load of links by class; what is returned refers to `timing`.
-Columns link_columns(const planner::JobTiming& timing);
+/// The load of links by class.
+Table link_table(const planner::JobTiming& timing);
 
 }  // namespace spillway::cli

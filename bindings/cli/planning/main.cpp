@@ -7,14 +7,17 @@
 
 #include "command_line.h"
 #include "exit_codes.h"
-#include "planning/import_command.h"
+#include "output_files.h"
 #include "planning/planning_options.h"
 #include "planning/stored_job.h"
-#include "planning_program.h"
 #include "profile_options.h"
 #include "spillway/base/clock.h"
 #include "spillway/base/error.h"
+#include "spillway/base/named_values.h"
 #include "spillway/base/shown_text.h"
+#include "spillway/profile/import/trace_import.h"
+#include "spillway/runtime/reporting/profile_summary.h"
+#include "spillway/topology/atomic_file.h"
 
 namespace spillway::cli {
 namespace {
@@ -28,10 +31,8 @@ int carried_out(const Words& words) {
   CommandLine line = kLineOf(options);
   if (!line.parse(words)) return kDone;
   if constexpr (requires { options.asked; }) options.asked = line.given_outside(kOutput);
-  if constexpr (std::is_invocable_v<decltype(kCarryOut), Options&, std::ostream&>)
-    return kCarryOut(options, std::cout);
-  else
-    return kCarryOut(options, std::cout, SteadyClock());
+  kCarryOut(options, std::cout, SteadyClock());
+  return kDone;
 }
 
 /// The picture stood behind --frontier once.
@@ -75,38 +76,91 @@ int simulate(const Words& words) {
   job.plan = step.common.profile;
   const std::string of_jobs = line.given_in(kOptionsOfJobs);
   const bool is_job = is_stored_job(job.plan);
-  if (of_jobs.empty() && !is_job) return simulate_plan(step, std::cout, SteadyClock());
+  if (of_jobs.empty() && !is_job) {
+    simulate_plan(step, std::cout, SteadyClock());
+    return kDone;
+  }
   for (const char* group : {kOptionsOfSteps, kLinksAndDisks})
     if (const std::string given = line.given_in(group); !given.empty())
       refuse_mixture(given, of_jobs, job.plan, is_job);
   job.trace = step.trace;
   job.json = step.common.json;
-  return simulate_on_cluster(job, std::cout, SteadyClock());
+  simulate_on_cluster(job, std::cout, SteadyClock());
+  return kDone;
 }
 
+profile::StepProfile read_as(TraceFormat format, const std::string& file,
+                             const profile::PiperOptions& degrees) {
+  const std::string text = topology::text_of_file(file);
+  switch (format) {
+    case TraceFormat::kDtr: return profile::import_dtr(text, file);
+    case TraceFormat::kPipedream: return profile::import_pipedream(text, file);
+    case TraceFormat::kPiper: break;
+  }
+  return profile::import_piper(text, file, degrees);
+}
+
+/// What an importer says names file and place; this adds what to do.
+profile::StepProfile imported(TraceFormat format, const std::string& file,
+                              const profile::PiperOptions& degrees) {
+  try {
+    return read_as(format, file, degrees);
+  } catch (const ConfigError& error) {
+    throw ConfigError("{} (spillway profile --help says what each format is; name another one with "
+                      "--import {})",
+                      error.what(), alternatives(kTraceFormats));
+  }
+}
+
+/// Makes a profile of a published trace.
 int import(const Words& words) {
-  ProfileOptions given;
-  CommandLine line = profile_command_line(given);
+  ProfileOptions options;
+  CommandLine line = profile_command_line(options);
   if (!line.parse(words)) return kDone;
-  return import_profile(given);
+  const TraceFormat format = *options.format;
+  const std::string_view name = name_in(kTraceFormats, format);
+  if (options.trace.empty())
+    throw ConfigError("the trace to import is missing (spillway profile --import {} TRACE --out "
+                      "FILE)",
+                      name);
+  if (options.out.empty())
+    throw ConfigError("where to write the profile is missing (--out FILE.profile.json)");
+  profile::PiperOptions degrees;
+  degrees.tensor_parallel = options.tensor_parallel;
+  degrees.micro_batches = options.micro_batches;
+  if (format != TraceFormat::kPiper && (degrees.tensor_parallel > 1 || degrees.micro_batches > 1))
+    throw ConfigError("--tensor-parallel and --micro-batches are for piper, whose layers have "
+                      "several costs; those of {} have one",
+                      name);
+  check_outputs({{"TRACE", options.trace}}, {{"--out", options.out}});
+  const profile::StepProfile profile = imported(format, options.trace, degrees);
+  topology::write_file_at_once(options.out, profile::to_text(profile));
+  std::cout << options.out << ": " << runtime::describe(profile) << "; pages of "
+            << profile.page_size << '\n';
+  return kDone;
 }
 
-/// As kPlanningCommands has them, and the import of profiles.
-constexpr std::array<int (*)(const Words&), kPlanningCommands.size()> kCommands{
-    &plan,
-    &carried_out<&plan_job_line, &plan_job, JobOptions>,
-    &carried_out<&check_line, &check_plan, CheckOptions>,
-    &carried_out<&rebalance_line, &rebalance_plan, RebalanceOptions>,
-    &carried_out<&costs_line, &cut_costs, CostOptions>,
-    &simulate};
+struct Command {
+  std::string_view name;
+  int (*carry_out)(const Words& words);
+};
+
+/// Beside the import of profiles.
+constexpr std::array<Command, 6> kCommands{
+    {{"plan", &plan},
+     {"plan-job", &carried_out<&plan_job_line, &plan_job, JobOptions>},
+     {"check", &carried_out<&check_line, &check_plan, CheckOptions>},
+     {"rebalance", &carried_out<&rebalance_line, &rebalance_plan, RebalanceOptions>},
+     {"costs", &carried_out<&costs_line, &cut_costs, CostOptions>},
+     {"simulate", &simulate}}};
 
 int dispatch(const Words& words) {
   const std::string command = words.empty() ? "" : words.front();
   const Words rest(words.empty() ? words.end() : words.begin() + 1, words.end());
   std::string all;
-  for (std::size_t i = 0; i < kCommands.size(); ++i) {
-    if (command == kPlanningCommands[i]) return kCommands[i](rest);
-    all += message("`spillway {}`, ", kPlanningCommands[i]);
+  for (const Command& each : kCommands) {
+    if (command == each.name) return each.carry_out(rest);
+    all += message("`spillway {}`, ", each.name);
   }
   if (command == "profile") return import(rest);
   throw ConfigError("this program serves {}and `spillway profile --import` (see spillway --help)",

@@ -1,11 +1,10 @@
-#include "planning/plan_command.h"
+#include "planning/commands.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
-#include "exit_codes.h"
 #include "planning/frontier.h"
 #include "planning/plan_report.h"
 #include "planning/svg_drawing.h"
@@ -31,8 +30,8 @@ nlohmann::ordered_json json_of(const PlanningStep& step, const ChosenRates& rate
   return list;
 }
 
-int draw_frontier(const PlanOptions& options, const PlanningStep& step, const ChosenRates& rates,
-                  std::ostream& out, const Clock& clock) {
+void draw_frontier(const PlanOptions& options, const PlanningStep& step, const ChosenRates& rates,
+                   std::ostream& out, const Clock& clock) {
   ProgressLine progress;
   const Frontier frontier =
       plan_frontier(step, rates, options.common.bound, options.common.strategies, options.points,
@@ -42,18 +41,15 @@ int draw_frontier(const PlanOptions& options, const PlanningStep& step, const Ch
                     });
   progress.clear();
   if (!options.picture.empty()) write_picture(frontier_svg(step, rates, frontier), options.picture);
-  if (options.common.json) {
-    out << json_text(json_of(step, rates, frontier.plans));
-    return kDone;
-  }
-  out << frontier_text(step, rates, frontier);
-  if (!options.picture.empty()) out << "\ndrawn in " << options.picture << '\n';
-  return kDone;
+  out << (options.common.json ? json_text(json_of(step, rates, frontier.plans))
+                              : frontier_text(step, rates, frontier));
+  if (!options.picture.empty() && !options.common.json)
+    out << "\ndrawn in " << options.picture << '\n';
 }
 
-int compare_strategies(const PlanOptions& options, const PlanningStep& step,
-                       const ChosenRates& rates, Bytes budget, std::ostream& out,
-                       const Clock& clock) {
+void compare_strategies(const PlanOptions& options, const PlanningStep& step,
+                        const ChosenRates& rates, Bytes budget, std::ostream& out,
+                        const Clock& clock) {
   const PlanningCase planning =
       case_for(step, budget, limits_for(step, budget, rates), options.common.bound);
   std::vector<PlanFigures> plans;
@@ -72,7 +68,6 @@ int compare_strategies(const PlanOptions& options, const PlanningStep& step,
   });
   out << (options.common.json ? json_text(json_of(step, rates, plans))
                               : comparison_text(step, rates, plans));
-  return kDone;
 }
 
 }  // namespace
@@ -107,7 +102,7 @@ EvaluatedPlan plan_asked_for(const CommonOptions& options, const PlanningCase& p
   return evaluated;
 }
 
-int plan_from_profile(const PlanOptions& options, std::ostream& out, const Clock& clock) {
+void plan_from_profile(const PlanOptions& options, std::ostream& out, const Clock& clock) {
   const CommonOptions& common = options.common;
   if (!common.budget && !options.frontier)
     throw ConfigError("--budget is missing: name one (4GiB, 50%), or ask for all with --frontier");
@@ -130,17 +125,13 @@ int plan_from_profile(const PlanOptions& options, std::ostream& out, const Clock
     topology::write_file_at_once(
         options.out, planner::to_text(planner::describe_plan(evaluated.plan, planning.bound,
                                                              step.profile, limits, budget)));
-  if (common.json) {
-    out << json_text(figures_json(step, rates, evaluated.figures));
-    return kDone;
-  }
-  out << plan_text(step, rates, evaluated.figures);
-  if (!options.out.empty())
+  out << (common.json ? json_text(figures_json(step, rates, evaluated.figures))
+                      : plan_text(step, rates, evaluated.figures));
+  if (!options.out.empty() && !common.json)
     out << "plan stored in " << options.out << "; look at the step with: spillway simulate "
         << shell_word(common.profile) << " --plan " << shell_word(options.out) << " --trace "
         << shell_word(std::filesystem::path(options.out).replace_extension(".trace.json").string())
         << '\n';
-  return kDone;
 }
 
 }  // namespace spillway::cli

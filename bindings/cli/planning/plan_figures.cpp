@@ -98,10 +98,9 @@ PlanFigures figures_of(const PlanningCase& planning, const StepPlan& plan) {
   figures.strategy = plan.strategy;
   figures.budget = planning.budget;
   StepEvents events;
-  const planner::StepEstimate estimate =
-      planner::observe_step(plan.steps.tape, plan.swaps, limits, events);
+  planner::StepEstimate& estimate = figures;
+  estimate = planner::observe_step(plan.steps.tape, plan.swaps, limits, events);
   if (!estimate.is_complete) figures.refusal = "some operator finds no room";
-  figures.step_seconds = estimate.step_seconds;
   figures.bound_seconds = planning.bound.step_seconds;
   figures.bound = planning.bound;
   figures.written = estimate.written_pages * limits.page_size;
@@ -114,11 +113,7 @@ PlanFigures figures_of(const PlanningCase& planning, const StepPlan& plan) {
   // Each presence of a value beyond its first one was recomputed.
   figures.recomputed_values = plan.steps.tape.values.size() - step.profile.tape.values.size();
   figures.replayed_operators = plan.replays.size();
-  figures.stall_seconds = estimate.stall_seconds;
-  figures.interference_seconds = estimate.interference_seconds;
-  figures.demand_reads = estimate.demand_reads;
   figures.forced_out = estimate.forced_evictions * limits.page_size;
-  figures.is_settled = estimate.is_settled;
   find_causes(step, plan, events, figures);
   return figures;
 }

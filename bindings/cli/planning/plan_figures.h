@@ -22,13 +22,12 @@ struct StallCause {
   double seconds() const { return pages_seconds + room_seconds; }
 };
 
-/// A plan in numbers.
-struct PlanFigures {
+/// A plan in numbers: what the event model says of it, and more.
+struct PlanFigures : planner::StepEstimate {
   std::string strategy;
   std::string source;   ///< The paper or repository that the strategy follows; empty for ours.
   std::string refusal;  ///< Why the strategy has no plan for this budget: then nothing else holds.
   Bytes budget;
-  double step_seconds = 0.0;
   double bound_seconds = 0.0;
   planner::StepBound bound;  ///< The bound, with its cause.
   Bytes written, read, peak;
@@ -37,11 +36,7 @@ struct PlanFigures {
   double recompute_seconds = 0.0;
   std::uint64_t recomputed_values = 0;
   std::uint64_t replayed_operators = 0;
-  double stall_seconds = 0.0;
-  double interference_seconds = 0.0;
-  std::uint64_t demand_reads = 0;
   Bytes forced_out;
-  bool is_settled = true;  ///< All repetitions are equal; else these are the mean of several.
   double planning_seconds = 0.0;
   bool ran_out_of_memory = false;              ///< That is the refusal.
   bool cannot_replay = false;                  ///< Or that a replay would find other inputs.

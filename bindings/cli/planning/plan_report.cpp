@@ -141,13 +141,13 @@ ordered_json rates_json(const std::string& source, const profile::TransferRates&
 }
 
 Figure causes(const std::vector<StallCause>& causes, const char* what, const char* count) {
-  const Columns columns{
-      {"", what, of(causes, &StallCause::what, Figure::name)},
-      {"", "seconds", of(causes, &StallCause::seconds, Figure::seconds)},
-      {"", "for_tensors_seconds", of(causes, &StallCause::pages_seconds, Figure::seconds)},
-      {"", "for_room_seconds", of(causes, &StallCause::room_seconds, Figure::seconds)},
-      {"", count, of(causes, &StallCause::count, Figure::count)}};
-  return {{}, table_json(columns, std::min(causes.size(), kCausesKept))};
+  const Table table{std::min(causes.size(), kCausesKept),
+                    {{"", what, of(causes, &StallCause::what)},
+                     {"", "seconds", of(causes, &StallCause::seconds)},
+                     {"", "for_tensors_seconds", of(causes, &StallCause::pages_seconds)},
+                     {"", "for_room_seconds", of(causes, &StallCause::room_seconds)},
+                     {"", count, of(causes, &StallCause::count)}}};
+  return {{}, table_json(table)};
 }
 
 /// As `spillway run --budget` takes it: of a GPU for that one alone.
@@ -169,12 +169,12 @@ std::string smallest_of_runs(const PlanningStep& step) {
 
 std::string step_text(const PlanningStep& step, const ChosenRates& rates) {
   std::string text = line("step", origin_text(step));
-  text += line("needed", message("{} of tensors alive at once in the step", step.needed));
+  text += line("needed", "{} of tensors alive at once in the step", step.needed);
   const std::string small = small_text(step);
   if (!small.empty()) text += line("small", small);
-  text += line("smallest", message("--budget {}, set by {}{}", budget_of_run(step, step.smallest),
-                                   neediest_text(step), smallest_of_runs(step)));
-  return text + line("rates", message("{} ({})", rates_text(rates), source_text(rates)));
+  text += line("smallest", "--budget {}, set by {}{}", budget_of_run(step, step.smallest),
+               neediest_text(step), smallest_of_runs(step));
+  return text + line("rates", "{} ({})", rates_text(rates), source_text(rates));
 }
 
 std::string plan_text(const PlanningStep& step, const ChosenRates& rates,
@@ -182,11 +182,10 @@ std::string plan_text(const PlanningStep& step, const ChosenRates& rates,
   std::string text = step_text(step, rates);
   const double share = static_cast<double>(figures.budget.count()) /
                        static_cast<double>(std::max<std::uint64_t>(1, step.needed.count()));
-  text += line("budget", message("{}, {}; in a run: --budget {}", figures.budget,
-                                 figures.budget > step.needed
-                                     ? std::string("more than is needed, so all of it fits")
-                                     : percent_text(share) + " of what is needed",
-                                 budget_of_run(step, figures.budget)));
+  text += line("budget", "{}, {}; in a run: --budget {}", figures.budget,
+               figures.budget > step.needed ? std::string("more than is needed, so all of it fits")
+                                            : percent_text(share) + " of what is needed",
+               budget_of_run(step, figures.budget));
   text += line("strategy", figures.source.empty()
                                ? figures.strategy
                                : message("{}, after {}", figures.strategy, figures.source));
@@ -194,12 +193,10 @@ std::string plan_text(const PlanningStep& step, const ChosenRates& rates,
   text += line("bound", bound_text(step, figures));
   text += line("swapped", moved_text(step, rates, figures));
   text += line("recompute", recompute_text(figures));
-  text += line("peak", message("{} of tensors in memory", figures.peak));
+  text += line("peak", "{} of tensors in memory", figures.peak);
   if (figures.planning_seconds > 0.0)
-    text +=
-        line("planned",
-             message("in {}{}", seconds_text(figures.planning_seconds),
-                     figures.was_cut ? "; the search was cut, more --effort may find better" : ""));
+    text += line("planned", "in {}{}", seconds_text(figures.planning_seconds),
+                 figures.was_cut ? "; the search was cut, more --effort may find better" : "");
   text += causes_text("Operators that wait longest:", "operator", figures.stalls_by_operator);
   return text + causes_text("Tensors that they wait for:", "wait", figures.stalls_by_value);
 }
@@ -208,87 +205,77 @@ std::string comparison_text(const PlanningStep& step, const ChosenRates& rates,
                             std::span<const PlanFigures> plans) {
   std::string text = step_text(step, rates);
   if (!plans.empty())
-    text += line("budget", message("{}; in a run: --budget {}", plans.front().budget,
-                                   budget_of_run(step, plans.front().budget)));
+    text += line("budget", "{}; in a run: --budget {}", plans.front().budget,
+                 budget_of_run(step, plans.front().budget));
   std::string refusals;
   for (const PlanFigures& plan : plans)
     if (!plan.is_possible())
       refusals += message("{} has no plan here: {}\n", plan.strategy, plan.refusal);
   text += '\n';
-  text += table_text(
-      plan_columns(step, rates, plans), plans.size(),
-      {"strategy", "step", "x in-core", "gap", "out", "in", "recomputed", "peak", "planned"});
+  text += table_text(plan_table(step, rates, plans), {"strategy", "step", "x in-core", "gap", "out",
+                                                      "in", "recomputed", "peak", "planned"});
   if (!refusals.empty()) text += '\n' + refusals;
   return text + "\nspillway plan --help says what each strategy does, and after whom\n";
 }
 
-Columns plan_columns(const PlanningStep& step, const ChosenRates& rates,
-                     std::span<const PlanFigures> plans) {
+Table plan_table(const PlanningStep& step, const ChosenRates& rates,
+                 std::span<const PlanFigures> plans) {
   using Plan = PlanFigures;
-  const auto seconds = [=](double Plan::*field) {
-    return if_possible(plans, field, Figure::seconds);
-  };
-  const auto bytes = [=](auto part) { return if_possible(plans, part, Figure::bytes); };
-  const auto count = [=](std::uint64_t Plan::*field) {
-    return if_possible(plans, field, Figure::count);
-  };
-  const auto share = [=](auto part) { return if_possible(plans, part, Figure::share); };
   const auto of_needed = [needed = static_cast<double>(step.needed.count())](Bytes budget) {
     return Figure::share(static_cast<double>(budget.count()) / needed);
   };
   const auto of_incore = [incore = step.incore_seconds](double step_seconds) {
     return Figure{ratio_text(step_seconds, incore)};
   };
-  const auto bound_kind = [](const planner::StepBound& bound) {
-    return Figure::name(planner::name_of(bound.kind));
-  };
+  const auto bound_kind = [](const Plan& plan) { return planner::name_of(plan.bound.kind); };
+  const auto bound_recomputed = [](const Plan& plan) { return plan.bound.recomputed_share; };
+  const auto swapped = [](const Plan& plan) { return plan.written + plan.read; };
   const auto operators = [](const auto& all) { return causes(all, "operator", "operators"); };
   const auto values = [](const auto& all) { return causes(all, "value", "waits"); };
-  Columns columns{
-      {"strategy", "strategy", of(plans, &Plan::strategy, Figure::name)},
-      {"", "source", of(plans, &Plan::source, Figure::name)},
-      {"", "is_possible", of(plans, &Plan::is_possible, Figure::flag)},
-      {"", "refusal", of(plans, &Plan::refusal, Figure::name)},
-      {"budget", "budget_bytes", of(plans, &Plan::budget, Figure::bytes)},
-      {"share", "", of(plans, &Plan::budget, of_needed)},
-      {"planned", "planning_seconds", of(plans, &Plan::planning_seconds, Figure::seconds)},
-      {"", "search_was_cut", of(plans, &Plan::was_cut, Figure::flag)},
-      {"step", "step_seconds", seconds(&Plan::step_seconds)},
-      {"x in-core", "", if_possible(plans, &Plan::step_seconds, of_incore)},
-      {"bound", "bound_seconds", seconds(&Plan::bound_seconds)},
-      {"", "bound_kind", if_possible(plans, &Plan::bound, bound_kind)},
-      {"", "bound_recomputed_share",
-       share([](const Plan& plan) { return plan.bound.recomputed_share; })},
-      {"gap", "gap", share(&Plan::gap)},
-      {"peak", "peak_bytes", bytes(&Plan::peak)},
-      {"", "swapped_bytes", bytes([](const Plan& plan) { return plan.written + plan.read; })},
-      {"out", "swapped_out_bytes", bytes(&Plan::written)},
-      {"in", "swapped_in_bytes", bytes(&Plan::read)},
-      {"recomputed", "recompute_seconds", seconds(&Plan::recompute_seconds)},
-      {"", "recomputed_values", count(&Plan::recomputed_values)},
-      {"", "replayed_operators", count(&Plan::replayed_operators)},
-      {"", "stall_seconds", seconds(&Plan::stall_seconds)},
-      {"", "interference_seconds", seconds(&Plan::interference_seconds)},
-      {"", "demand_reads", count(&Plan::demand_reads)},
-      {"", "forced_out_bytes", bytes(&Plan::forced_out)},
-      {"", "is_settled", if_possible(plans, &Plan::is_settled, Figure::flag)},
-      {"", "stalls_by_operator", if_possible(plans, &Plan::stalls_by_operator, operators)},
-      {"", "stalls_by_value", if_possible(plans, &Plan::stalls_by_value, values)}};
-  if (!rates.far) return columns;
-  columns.insert(
-      columns.end(),
-      {{"", "host_out_bytes",
-        bytes([](const Plan& plan) { return plan.written - plan.far_written; })},
-       {"", "host_in_bytes", bytes([](const Plan& plan) { return plan.read - plan.far_read; })},
-       {"", "disk_out_bytes", bytes(&Plan::far_written)},
-       {"", "disk_in_bytes", bytes(&Plan::far_read)},
-       {"", "host_peak_bytes", bytes(&Plan::host_peak)}});
-  return columns;
+  Table table{plans.size(),
+              {{"strategy", "strategy", of(plans, &Plan::strategy)},
+               {"", "source", of(plans, &Plan::source)},
+               {"", "is_possible", of(plans, &Plan::is_possible)},
+               {"", "refusal", of(plans, &Plan::refusal)},
+               {"budget", "budget_bytes", of(plans, &Plan::budget)},
+               {"share", "", of(plans, &Plan::budget, of_needed)},
+               {"planned", "planning_seconds", of(plans, &Plan::planning_seconds)},
+               {"", "search_was_cut", of(plans, &Plan::was_cut)},
+               {"step", "step_seconds", if_possible(plans, &Plan::step_seconds)},
+               {"x in-core", "", if_possible(plans, &Plan::step_seconds, of_incore)},
+               {"bound", "bound_seconds", if_possible(plans, &Plan::bound_seconds)},
+               {"", "bound_kind", if_possible(plans, bound_kind)},
+               {"", "bound_recomputed_share", if_possible(plans, bound_recomputed, Figure::share)},
+               {"gap", "gap", if_possible(plans, &Plan::gap, Figure::share)},
+               {"peak", "peak_bytes", if_possible(plans, &Plan::peak)},
+               {"", "swapped_bytes", if_possible(plans, swapped)},
+               {"out", "swapped_out_bytes", if_possible(plans, &Plan::written)},
+               {"in", "swapped_in_bytes", if_possible(plans, &Plan::read)},
+               {"recomputed", "recompute_seconds", if_possible(plans, &Plan::recompute_seconds)},
+               {"", "recomputed_values", if_possible(plans, &Plan::recomputed_values)},
+               {"", "replayed_operators", if_possible(plans, &Plan::replayed_operators)},
+               {"", "stall_seconds", if_possible(plans, &Plan::stall_seconds)},
+               {"", "interference_seconds", if_possible(plans, &Plan::interference_seconds)},
+               {"", "demand_reads", if_possible(plans, &Plan::demand_reads)},
+               {"", "forced_out_bytes", if_possible(plans, &Plan::forced_out)},
+               {"", "is_settled", if_possible(plans, &Plan::is_settled)},
+               {"", "stalls_by_operator", if_possible(plans, &Plan::stalls_by_operator, operators)},
+               {"", "stalls_by_value", if_possible(plans, &Plan::stalls_by_value, values)}}};
+  if (!rates.far) return table;
+  const auto host_out = [](const Plan& plan) { return plan.written - plan.far_written; };
+  const auto host_in = [](const Plan& plan) { return plan.read - plan.far_read; };
+  table.columns.insert(table.columns.end(),
+                       {{"", "host_out_bytes", if_possible(plans, host_out)},
+                        {"", "host_in_bytes", if_possible(plans, host_in)},
+                        {"", "disk_out_bytes", if_possible(plans, &Plan::far_written)},
+                        {"", "disk_in_bytes", if_possible(plans, &Plan::far_read)},
+                        {"", "host_peak_bytes", if_possible(plans, &Plan::host_peak)}});
+  return table;
 }
 
 ordered_json figures_json(const PlanningStep& step, const ChosenRates& rates,
                           const PlanFigures& figures) {
-  ordered_json json = row_json(plan_columns(step, rates, {&figures, 1}), 0);
+  ordered_json json = row_json(plan_table(step, rates, {&figures, 1}), 0);
   json["needed_bytes"] = step.needed.count();
   json["small_bytes"] = step.profile.small_bytes.count();
   json["smallest_budget_bytes"] = step.smallest.count();

@@ -17,9 +17,9 @@ std::string plan_text(const PlanningStep& step, const ChosenRates& rates,
 std::string comparison_text(const PlanningStep& step, const ChosenRates& rates,
                             std::span<const PlanFigures> plans);
 
-/// The figures of several plans; of one that was refused, few. They refer to `plans`.
-Columns plan_columns(const PlanningStep& step, const ChosenRates& rates,
-                     std::span<const PlanFigures> plans);
+/// The figures of several plans; of one that was refused, few.
+Table plan_table(const PlanningStep& step, const ChosenRates& rates,
+                 std::span<const PlanFigures> plans);
 
 /// The lines about step and rates, which stand above every table.
 std::string step_text(const PlanningStep& step, const ChosenRates& rates);

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "planning/cluster_file.h"
-#include "planning/machine_names.h"
+#include "planning/machine_report.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/job/job_request.h"
 #include "spillway/planner/strategies.h"

@@ -1,12 +1,7 @@
 #pragma once
 
 #include "command_line.h"
-#include "planning/check_command.h"
-#include "planning/cluster_command.h"
-#include "planning/cost_command.h"
-#include "planning/job_command.h"
-#include "planning/rebalance_command.h"
-#include "planning/simulate_command.h"
+#include "planning/commands.h"
 
 namespace spillway::cli {
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "spillway/base/bytes.h"
@@ -174,20 +173,16 @@ Bytes host_memory_in(const RateOptions& options, const profile::StepProfile& pro
 }
 
 /// A GPU's operators run beside the disks of its host and are not slowed down by them.
-DisksBehind disks_behind(const RateOptions& options, const profile::StepProfile& profile) {
-  DisksBehind disks;
-  disks.host_memory = host_memory_in(options, profile);
-  ChosenRates chosen{{}, "given"};
-  if (options.disk_out) {
-    chosen.rates.write = *options.disk_out;
-    chosen.rates.read = *options.disk_in;
-  } else {
-    chosen = measured_rates(options, profile);
-  }
-  disks.rates = chosen.rates;
+DisksBehind disks_behind(ChosenRates disks, Bytes host_memory) {
   disks.rates.interference_seconds_per_byte = 0.0;
-  disks.source = chosen.source;
-  return disks;
+  return {disks.rates, host_memory, disks.source};
+}
+
+ChosenRates given_disks(const RateOptions& options) {
+  ChosenRates chosen{{}, "given"};
+  chosen.rates.write = *options.disk_out;
+  chosen.rates.read = *options.disk_in;
+  return chosen;
 }
 
 /// A run that has not moved anything that way, on a disk that nobody measured, records what plans
@@ -230,11 +225,13 @@ ChosenRates measured_tiers(const RateOptions& options, const profile::StepProfil
     chosen.source = link.source;
   }
   if (known.all().empty() && options.nvme.empty()) return chosen;
-  const ChosenRates disks = measured_rates(options, profile);
-  chosen.far->rates = disks.rates;
-  chosen.far->rates.interference_seconds_per_byte = 0.0;
-  chosen.far->source = disks.source;
+  chosen.far = disks_behind(measured_rates(options, profile), chosen.far->host_memory);
   return chosen;
+}
+
+/// While both directions are busy.
+TransferRate slower_way(const profile::TransferRates& rates) {
+  return std::min(rates.write, rates.read) * rates.duplex_share;
 }
 
 }  // namespace
@@ -259,17 +256,34 @@ std::vector<std::string> directories_in(const std::string& text) {
 
 ChosenRates choose_rates(const RateOptions& options, const profile::StepProfile& profile) {
   const bool has_link = options.link_out.has_value();
+  // A link that is named takes the place of all that was recorded.
   if (profile.disks && !has_link && !options.disk_out) return measured_tiers(options, profile);
   refuse_half_tiers(options);
   if (options.host_memory) {
     ChosenRates chosen = has_link ? given_rates(options) : measured_link(options);
-    chosen.far = disks_behind(options, profile);
+    const Bytes host_memory = host_memory_in(options, profile);
+    chosen.far = disks_behind(
+        options.disk_out ? given_disks(options) : measured_rates(options, profile), host_memory);
     return chosen;
   }
   if (has_link) return given_rates(options);
   if (options.has_measured_disks()) return measured_rates(options, profile);
   if (profile.rates) return rates_of_profile(*profile.rates);
   return {TransferRates{}, "guesses for a fair NVMe disk; see --rates and --link-out"};
+}
+
+SwapRates swap_rates(const RateOptions& options, std::uint32_t sharers,
+                     const profile::StepProfile& profile) {
+  const bool names_disks = options.has_measured_disks() || options.disk_out.has_value();
+  if (options.host_memory && names_disks) {
+    const ChosenRates chosen = choose_rates(options, profile);
+    const TransferRate host = slower_way(chosen.rates);
+    return {host, std::min(host, slower_way(chosen.far->rates) / sharers)};
+  }
+  if (!options.link_out && !names_disks) return {};
+  RateOptions link = options;
+  link.host_memory.reset();
+  return {slower_way(choose_rates(link, profile).rates) / (names_disks ? sharers : 1), {}};
 }
 
 std::optional<planner::FarTier> far_tier(const ChosenRates& rates, Bytes page_size) {

@@ -49,6 +49,17 @@ struct ChosenRates {
 /// measured; IoError for a file that is not there.
 ChosenRates choose_rates(const RateOptions& options, const profile::StepProfile& profile);
 
+/// What a rank moves each way while it moves both; none: nowhere.
+struct SwapRates {
+  TransferRate host;
+  TransferRate disk;  ///< Behind the host's memory, where that has an end and disks are named.
+};
+
+/// Of the options about a link, disks, which so many ranks share, and the memory between them.
+/// Throws as `choose_rates`.
+SwapRates swap_rates(const RateOptions& options, std::uint32_t sharers,
+                     const profile::StepProfile& profile);
+
 /// Directories as a run reads them. Throws ConfigError for those with sizes, which mean nothing
 /// here.
 std::vector<std::string> directories_in(const std::string& text);

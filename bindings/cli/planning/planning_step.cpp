@@ -1,6 +1,5 @@
 #include "planning/planning_step.h"
 
-#include <array>
 #include <cmath>
 #include <limits>
 #include <new>

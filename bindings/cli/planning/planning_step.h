@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <string>
-#include <string_view>
 
 #include "planning/planning_rates.h"
 #include "setting_values.h"

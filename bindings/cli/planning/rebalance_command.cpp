@@ -1,16 +1,15 @@
-#include "planning/rebalance_command.h"
+#include "planning/commands.h"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
 #include <vector>
 
-#include "exit_codes.h"
 #include "output_files.h"
-#include "planning/job_machine.h"
-#include "planning/job_tables.h"
+#include "planning/job_report.h"
 #include "planning/planning_step.h"
 #include "planning/stored_job.h"
 #include "progress_line.h"
@@ -35,12 +34,10 @@ namespace {
 
 /// A stored plan that was taken up with a new profile.
 struct RebalanceReport {
-  std::string profile;  ///< Path.
-  std::string path;     ///< Path of the stored plan.
-  std::optional<double> steps_left;
+  const RebalanceOptions& options;
   planner::JobFile stored;
-  planner::JobRequest request;
-  planner::RebalancedJob job;
+  planner::JobRequest request{};
+  planner::RebalancedJob job{};
   double search_seconds = 0.0;
 
   /// The moves to make; null where the stages stay.
@@ -55,7 +52,7 @@ const std::string& name_at(const RebalanceReport& report, LayerIndex place) {
   return report.request.chain.layers[planner::layer_at(report.stored.order, place)].name;
 }
 
-Figure range_figure(LayerIndex first, LayerIndex last) { return {message("{}-{}", first, last)}; }
+std::string range_text(LayerIndex first, LayerIndex last) { return message("{}-{}", first, last); }
 
 /// "aten::convolution #4 to aten::relu #5"
 std::string names_text(const RebalanceReport& report, const RankMove& move) {
@@ -69,10 +66,11 @@ std::string pays_text(const RebalanceReport& report, const RebalanceChoice& choi
   if (!report.job.before) return "pays at once: without it nothing runs";
   const double before = report.job.step_before();
   std::string text = message("pays after {}", steps_text(choice.pays_after(before).value_or(0.0)));
-  if (!report.steps_left) return text + " (--steps-left names how many are left)";
-  const double gained = *report.steps_left * (before - choice.step_seconds) - choice.move_seconds;
-  return text +
-         message(", and gains {} in {}", seconds_text(gained), steps_text(*report.steps_left));
+  if (!report.options.steps_left) return text + " (--steps-left names how many are left)";
+  const double gained =
+      *report.options.steps_left * (before - choice.step_seconds) - choice.move_seconds;
+  return text + message(", and gains {} in {}", seconds_text(gained),
+                        steps_text(*report.options.steps_left));
 }
 
 /// What a step took and takes, and what it costs to get there.
@@ -103,9 +101,9 @@ std::string stay_text(const RebalanceReport& report) {
   double soonest = report.job.choices.front().pays_after(report.job.step_before()).value_or(0.0);
   for (const RebalanceChoice& each : report.job.choices)
     soonest = std::min(soonest, each.pays_after(report.job.step_before()).value_or(soonest));
-  return message("nothing: the first move to pay does so after {}, and {} left",
-                 steps_text(soonest),
-                 steps_text(*report.steps_left) + (*report.steps_left == 1.0 ? " is" : " are"));
+  return message(
+      "nothing: the first move to pay does so after {}, and {} left", steps_text(soonest),
+      steps_text(*report.options.steps_left) + (*report.options.steps_left == 1 ? " is" : " are"));
 }
 
 std::string whole_text(const RebalanceReport& report, const RebalanceChoice& choice) {
@@ -121,91 +119,98 @@ std::string whole_text(const RebalanceReport& report, const RebalanceChoice& cho
   return text;
 }
 
+constexpr double kUnknown = std::numeric_limits<double>::infinity();
+
 /// Null for what is not known.
 Figure seconds_if_known(double seconds) {
-  return std::isfinite(seconds) ? Figure::seconds(seconds) : Figure{"-"};
+  return std::isfinite(seconds) ? Figure(seconds) : Figure("-", nullptr);
 }
 
 Figure pays_after(const RebalanceReport& report, const RebalanceChoice& choice) {
   const auto steps = choice.pays_after(report.job.step_before());
-  if (!steps) return {steps_text(0.0)};
+  if (!steps) return {steps_text(0.0), nullptr};
   return {steps_text(*steps), static_cast<std::uint64_t>(*steps)};
 }
 
-Columns move_columns(const RebalanceReport& report, const std::vector<RankMove>& moves) {
-  return {
-      {"round", "round", of(moves, &RankMove::round, Figure::count)},
-      {"from rank", "from_rank", of(moves, &RankMove::from_rank, Figure::count)},
-      {"to rank", "to_rank", of(moves, &RankMove::to_rank, Figure::count)},
-      {"layers", "",
-       [&](auto i) { return range_figure(moves[i].first_layer, moves[i].last_layer); }},
-      {"", "first", of(moves, &RankMove::first_layer, Figure::count)},
-      {"", "last", of(moves, &RankMove::last_layer, Figure::count)},
-      {"", "first_name",
-       [&](auto i) { return Figure::name(name_at(report, moves[i].first_layer)); }},
-      {"", "last_name", [&](auto i) { return Figure::name(name_at(report, moves[i].last_layer)); }},
-      {"bytes", "bytes", of(moves, &RankMove::bytes, Figure::bytes)},
-      {"time", "seconds", of(moves, &RankMove::seconds, Figure::seconds)},
-      {"which are", "", [&](auto i) { return Figure{names_text(report, moves[i])}; }}};
+Table move_table(const RebalanceReport& report, const std::vector<RankMove>& moves) {
+  using Move = RankMove;
+  const auto name = [&](LayerIndex place) { return name_at(report, place); };
+  const auto range = [](const Move& move) { return range_text(move.first_layer, move.last_layer); };
+  const auto names = [&](const Move& move) { return names_text(report, move); };
+  return {moves.size(),
+          {{"round", "round", of(moves, &Move::round)},
+           {"from rank", "from_rank", of(moves, &Move::from_rank)},
+           {"to rank", "to_rank", of(moves, &Move::to_rank)},
+           {"layers", "", of(moves, range)},
+           {"", "first", of(moves, &Move::first_layer)},
+           {"", "last", of(moves, &Move::last_layer)},
+           {"", "first_name", of(moves, &Move::first_layer, name)},
+           {"", "last_name", of(moves, &Move::last_layer, name)},
+           {"bytes", "bytes", of(moves, &Move::bytes)},
+           {"time", "seconds", of(moves, &Move::seconds)},
+           {"which are", "", of(moves, names)}}};
 }
 
-Columns stage_columns(const RebalanceReport& report) {
+Table stage_table(const RebalanceReport& report) {
+  using Stage = StageEstimate;
   const JobPlan& plan = report.job.plan;
-  const std::vector<StageEstimate>& stages = plan.stages;
+  const std::vector<Stage>& stages = plan.stages;
   const std::vector<JobFileStage>& stored = report.stored.stages;
-  const auto before = [&](std::size_t k) {
-    return report.job.before ? seconds_if_known(report.job.before->stages[k].seconds) : Figure{"-"};
+  const auto rank = [&](auto k) { return plan.actions.rank_of(0, static_cast<std::uint32_t>(k)); };
+  const auto range = [](const Stage& each) {
+    return range_text(each.first_layer, each.last_layer);
   };
-  return {{"stage", "", [](auto k) { return Figure::count(k); }},
-          {"rank", "rank",
-           [&](auto k) {
-             return Figure::count(plan.actions.rank_of(0, static_cast<std::uint32_t>(k)));
-           }},
-          {"layers", "",
-           [&](auto k) { return range_figure(stages[k].first_layer, stages[k].last_layer); }},
-          {"", "first", of(stages, &StageEstimate::first_layer, Figure::count)},
-          {"", "last", of(stages, &StageEstimate::last_layer, Figure::count)},
-          {"before", "", [&](auto k) { return range_figure(stored[k].first, stored[k].last); }},
-          {"", "first_before", of(stored, &JobFileStage::first, Figure::count)},
-          {"", "last_before", of(stored, &JobFileStage::last, Figure::count)},
-          {"time", "seconds", of(stages, &StageEstimate::seconds, Figure::seconds)},
-          {"before", "seconds_before", before},
-          {"held", "memory_bytes", of(stages, &StageEstimate::memory, Figure::bytes)}};
+  const auto old_range = [](const JobFileStage& each) { return range_text(each.first, each.last); };
+  const auto before = [&](std::size_t k) {
+    return seconds_if_known(report.job.before ? report.job.before->stages[k].seconds : kUnknown);
+  };
+  return {stages.size(),
+          {{"stage", "", std::identity()},
+           {"rank", "rank", rank},
+           {"layers", "", of(stages, range)},
+           {"", "first", of(stages, &Stage::first_layer)},
+           {"", "last", of(stages, &Stage::last_layer)},
+           {"before", "", of(stored, old_range)},
+           {"", "first_before", of(stored, &JobFileStage::first)},
+           {"", "last_before", of(stored, &JobFileStage::last)},
+           {"time", "seconds", of(stages, &Stage::seconds)},
+           {"before", "seconds_before", before},
+           {"held", "memory_bytes", of(stages, &Stage::memory)}}};
 }
 
-Columns choice_columns(const RebalanceReport& report) {
-  const std::vector<RebalanceChoice>& choices = report.job.choices;
-  return {
-      {"step", "step_seconds", of(choices, &RebalanceChoice::step_seconds, Figure::seconds)},
-      {"moves", "moved_bytes", of(choices, &RebalanceChoice::bytes, Figure::bytes)},
-      {"rounds", "rounds", of(choices, &RebalanceChoice::rounds, Figure::count)},
-      {"flush", "move_seconds", of(choices, &RebalanceChoice::move_seconds, Figure::seconds)},
-      {"pays after", "pays_after_steps", [&](auto i) { return pays_after(report, choices[i]); }}};
+Table choice_table(const RebalanceReport& report) {
+  using Choice = RebalanceChoice;
+  const std::vector<Choice>& choices = report.job.choices;
+  const auto pays = [&](const Choice& choice) { return pays_after(report, choice); };
+  return {choices.size(),
+          {{"step", "step_seconds", of(choices, &Choice::step_seconds)},
+           {"moves", "moved_bytes", of(choices, &Choice::bytes)},
+           {"rounds", "rounds", of(choices, &Choice::rounds)},
+           {"flush", "move_seconds", of(choices, &Choice::move_seconds)},
+           {"pays after", "pays_after_steps", of(choices, pays)}}};
 }
 
 /// The step before and after, each move, whether it pays, other choices, and the stages.
 std::string rebalance_text(const RebalanceReport& report) {
   const planner::JobRequest& request = report.request;
   const RebalanceChoice* const choice = report.chosen();
-  std::string text = line("model", message("{}, {}, {} for a micro-batch", report.profile,
-                                           counted(request.chain.layers.size(), "layer"),
-                                           seconds_text(work_of(request.chain))));
-  text += line("plan", message("{}: {} on {} of {}, {} per step", report.path,
-                               planner::schedule_text(request.schedule, request.variant),
-                               counted(request.data_parallel, "pipeline"),
-                               counted(report.stored.actions.rank_count(), "rank"),
-                               counted(request.micro_batches, "micro-batch")));
+  std::string text =
+      line("model", "{}, {}, {} for a micro-batch", report.options.profile,
+           counted(request.chain.layers.size(), "layer"), seconds_text(work_of(request.chain)));
+  text += line("plan", "{}: {} on {} of {}, {} per step", report.options.plan,
+               planner::schedule_text(request.schedule, request.variant),
+               counted(request.data_parallel, "pipeline"),
+               counted(report.stored.actions.rank_count(), "rank"),
+               counted(request.micro_batches, "micro-batch"));
   text += line("times", times_text(report));
   text += line("moves", choice ? whole_text(report, *choice) : stay_text(report));
-  text += line("peak", message("{} on the fullest rank", report.job.plan.peak()));
-  text += line("planned", message("in {}", seconds_text(report.search_seconds)));
-  if (choice)
-    text += "\nMoves:\n" + table_text(move_columns(report, choice->moves), choice->moves.size());
-  text += "\nStages, on the times of the new profile:\n" +
-          table_text(stage_columns(report), report.job.plan.stages.size());
+  text += line("peak", "{} on the fullest rank", report.job.plan.peak());
+  text += line("planned", "in {}", seconds_text(report.search_seconds));
+  if (choice) text += "\nMoves:\n" + table_text(move_table(report, choice->moves));
+  text += "\nStages, on the times of the new profile:\n" + table_text(stage_table(report));
   const std::size_t choices = report.job.choices.size();
   if (choices < (choice ? 2U : 1U)) return text;
-  return text + "\nAll choices:\n" + table_text(choice_columns(report), choices, {}, choices);
+  return text + "\nAll choices:\n" + table_text(choice_table(report), {}, kAllRows);
 }
 
 /// The keys that planning_output.md describes.
@@ -213,7 +218,7 @@ ordered_json rebalance_json(const RebalanceReport& report) {
   const planner::JobRequest& request = report.request;
   const RebalanceChoice* const choice = report.chosen();
   const double before = report.job.step_before();
-  ordered_json json = {{"plan", report.path},
+  ordered_json json = {{"plan", report.options.plan},
                        {"partitioner", request.partitioner},
                        {"schedule", planner::schedule_text(request.schedule, request.variant)},
                        {"ranks", request.ranks},
@@ -226,25 +231,24 @@ ordered_json rebalance_json(const RebalanceReport& report) {
                        {"step_seconds", report.job.plan.step_seconds},
                        {"bound", report.job.plan.bound_seconds},
                        {"peak_bytes", report.job.plan.peak().count()}};
-  json["steps_left"] = report.steps_left
-                           ? ordered_json(static_cast<std::uint64_t>(*report.steps_left))
-                           : ordered_json();
+  json["steps_left"] =
+      report.options.steps_left ? ordered_json(*report.options.steps_left) : ordered_json();
   json["pays"] = choice != nullptr;
   json["pays_after_steps"] = choice ? pays_after(report, *choice).json : ordered_json();
-  json["gained_seconds"] = choice && report.steps_left && report.job.before
-                               ? ordered_json(*report.steps_left * (before - choice->step_seconds) -
-                                              choice->move_seconds)
-                               : ordered_json();
+  json["gained_seconds"] =
+      choice && report.options.steps_left && report.job.before
+          ? ordered_json(*report.options.steps_left * (before - choice->step_seconds) -
+                         choice->move_seconds)
+          : ordered_json();
   json["moved_bytes"] = choice ? choice->bytes.count() : 0;
   json["move_seconds"] = choice ? choice->move_seconds : 0.0;
   json["rounds"] = choice ? choice->rounds : 0;
-  json["moves"] = choice ? table_json(move_columns(report, choice->moves), choice->moves.size())
-                         : ordered_json::array();
-  json["stages"] = table_json(stage_columns(report), report.job.plan.stages.size());
-  json["choices"] = table_json(choice_columns(report), report.job.choices.size());
+  json["moves"] = choice ? table_json(move_table(report, choice->moves)) : ordered_json::array();
+  json["stages"] = table_json(stage_table(report));
+  json["choices"] = table_json(choice_table(report));
   json["choices_without_room"] = report.job.without_room;
   json["search_seconds"] = report.search_seconds;
-  json["model"] = {{"path", report.profile},
+  json["model"] = {{"path", report.options.profile},
                    {"layers", request.chain.layers.size()},
                    {"micro_batch_seconds", work_of(request.chain)}};
   return json;
@@ -300,7 +304,7 @@ void hold_to_options(const RebalanceOptions& options, const planner::JobFile& st
 
 }  // namespace
 
-int rebalance_plan(const RebalanceOptions& options, std::ostream& out, const Clock& clock) {
+void rebalance_plan(const RebalanceOptions& options, std::ostream& out, const Clock& clock) {
   const std::string& path = options.plan;
   check_outputs({{"PLAN", path}, {"PROFILE", options.profile}}, {{"--out", options.out}});
   if (is_stored_job(options.profile) && !is_stored_job(path))
@@ -308,13 +312,9 @@ int rebalance_plan(const RebalanceOptions& options, std::ostream& out, const Clo
         "{} is a plan for many ranks, and stands in the place of the profile (spillway "
         "rebalance {} {})",
         options.profile, shell_word(options.profile), shell_word(path));
-  const planner::JobFile stored = stored_job(stored_job_text(path), path);
+  const planner::JobFile stored = stored_job(path);
   const profile::StepProfile profile = load_step(options.profile).profile;
-  RebalanceReport report;
-  report.profile = options.profile;
-  report.path = path;
-  if (options.steps_left) report.steps_left = *options.steps_left;
-  report.stored = stored;
+  RebalanceReport report{.options = options, .stored = stored};
   report.request =
       planner::request_of(stored, path, planner::measured_model(profile), options.profile);
   hold_to_options(options, stored, profile, report.request);
@@ -324,20 +324,15 @@ int rebalance_plan(const RebalanceOptions& options, std::ostream& out, const Clo
     progress.show(message("re-balancing {} on {}",
                           counted(report.request.chain.layers.size(), "layer"),
                           counted(report.request.ranks, "rank")));
-    report.job = planner::rebalance_job(report.request, report.steps_left);
+    report.job = planner::rebalance_job(report.request, options.steps_left);
     progress.clear();
   }
   report.search_seconds = seconds(clock.now() - begin);
   if (!options.out.empty())
     store_job(report.job.plan, report.request.chain, swap_target_of(stored), stored.cluster,
               options.out);
-  if (options.json) {
-    out << json_text(rebalance_json(report));
-    return kDone;
-  }
-  out << rebalance_text(report);
-  if (!options.out.empty()) out << stored_text(report.job.plan, options.out);
-  return kDone;
+  out << (options.json ? json_text(rebalance_json(report)) : rebalance_text(report));
+  if (!options.out.empty() && !options.json) out << stored_text(report.job.plan, options.out);
 }
 
 }  // namespace spillway::cli

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdio>
 
-#include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 
 namespace spillway::cli {
@@ -36,7 +35,7 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-std::vector<const Column*> shown(const Columns& columns,
+std::vector<const Column*> shown(const std::vector<Column>& columns,
                                  const std::vector<std::string_view>& titles) {
   std::vector<const Column*> chosen;
   if (titles.empty())
@@ -50,30 +49,27 @@ std::vector<const Column*> shown(const Columns& columns,
 
 }  // namespace
 
-Figure Figure::seconds(double seconds) { return {seconds_text(seconds), seconds}; }
-Figure Figure::bytes(Bytes size) { return {to_string(size), size.count()}; }
+Figure::Figure(double seconds) : Figure(seconds_text(seconds), seconds) {}
+Figure::Figure(Bytes size) : Figure(to_string(size), size.count()) {}
 Figure Figure::share(double share) { return {percent_text(share), share}; }
-Figure Figure::count(std::uint64_t count) { return {std::to_string(count), count}; }
-Figure Figure::name(std::string_view name) { return {std::string(name), name}; }
-Figure Figure::flag(bool is_set) { return {is_set ? "yes" : "no", is_set}; }
 
-std::string table_text(const Columns& columns, std::size_t rows,
-                       const std::vector<std::string_view>& titles, std::size_t most_shown) {
-  std::vector<std::vector<std::string>> cells(1 + std::min(rows, most_shown));
-  for (const Column* column : shown(columns, titles)) {
+std::string table_text(const Table& table, const std::vector<std::string_view>& titles,
+                       std::size_t most_shown) {
+  std::vector<std::vector<std::string>> cells(1 + std::min(table.rows, most_shown));
+  for (const Column* column : shown(table.columns, titles)) {
     cells.front().emplace_back(column->title);
     for (std::size_t row = 0; row + 1 < cells.size(); ++row) {
       const std::optional<Figure> figure = column->figure(row);
       cells[row + 1].push_back(figure ? figure->text : "-");
     }
   }
-  if (rows <= most_shown) return aligned(cells);
-  return aligned(cells) + message("and {} more; --json tells all\n", rows - most_shown);
+  if (table.rows <= most_shown) return aligned(cells);
+  return aligned(cells) + message("and {} more; --json tells all\n", table.rows - most_shown);
 }
 
-ordered_json row_json(const Columns& columns, std::size_t row) {
+ordered_json row_json(const Table& table, std::size_t row) {
   ordered_json json = ordered_json::object();
-  for (const Column& column : columns) {
+  for (const Column& column : table.columns) {
     if (column.key.empty()) continue;
     if (std::optional<Figure> figure = column.figure(row))
       json[std::string(column.key)] = std::move(figure->json);
@@ -81,13 +77,13 @@ ordered_json row_json(const Columns& columns, std::size_t row) {
   return json;
 }
 
-ordered_json table_json(const Columns& columns, std::size_t rows) {
+ordered_json table_json(const Table& table) {
   ordered_json list = ordered_json::array();
-  for (std::size_t row = 0; row < rows; ++row) list.push_back(row_json(columns, row));
+  for (std::size_t row = 0; row < table.rows; ++row) list.push_back(row_json(table, row));
   return list;
 }
 
-std::string line(std::string label, const std::string& text) {
+std::string labelled(std::string label, const std::string& text) {
   constexpr std::size_t kLabel = 10;
   label.resize(kLabel, ' ');
   return label + text + "\n";

@@ -1,10 +1,9 @@
-#include "planning/simulate_command.h"
+#include "planning/commands.h"
 
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
 
-#include "exit_codes.h"
 #include "planning/plan_report.h"
 #include "planning/step_trace.h"
 #include "planning/trace_overlay.h"
@@ -115,7 +114,7 @@ std::optional<profile::StepTrace> trace_of_run(const std::string& file, const Pl
 
 }  // namespace
 
-int simulate_plan(const SimulateOptions& options, std::ostream& out, const Clock& clock) {
+void simulate_plan(const SimulateOptions& options, std::ostream& out, const Clock& clock) {
   std::vector<NamedFile> read = files_read(options.common.profile, options.common.rates);
   read.push_back({"--plan", options.plan});
   read.push_back({"--beside", options.beside});
@@ -139,16 +138,15 @@ int simulate_plan(const SimulateOptions& options, std::ostream& out, const Clock
     json["model_seconds"] = model;
     if (beside) json["measured"] = overlay_json(step, *beside);
     out << json_text(json);
-    return kDone;
+    return;
   }
   out << plan_text(step, simulated.rates, simulated.figures)
-      << message("model     {} for one simulation of {}\n", seconds_text(model),
-                 counted(simulated.plan.steps.tape.ops.size(), "operator"));
+      << line("model", "{} for one simulation of {}", seconds_text(model),
+              counted(simulated.plan.steps.tape.ops.size(), "operator"));
   if (beside) out << overlay_text(step, *beside);
   if (!options.trace.empty())
     out << "trace written to " << options.trace << "; open it in https://ui.perfetto.dev or "
         << "chrome://tracing\n";
-  return kDone;
 }
 
 }  // namespace spillway::cli

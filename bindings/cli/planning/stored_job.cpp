@@ -3,12 +3,19 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <ostream>
 #include <string_view>
 
 #include "output_files.h"
+#include "planning/commands.h"
+#include "planning/report_table.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/base/file_format.h"
 #include "spillway/base/shown_text.h"
+#include "spillway/schedule/schedule_check.h"
 #include "spillway/schedule/schedule_csv.h"
 #include "spillway/topology/atomic_file.h"
 
@@ -29,14 +36,12 @@ std::string readers_text(const planner::JobPlan& plan) {
       plan.data_parallel);
 }
 
-}  // namespace
-
-std::string stored_job_text(const std::string& path) {
+std::string text_of(const std::string& path) {
   return topology::text_of_file(
       path, message("spillway plan-job PROFILE --ranks COUNT --out {}", shell_word(path)));
 }
 
-planner::JobFile stored_job(const std::string& text, const std::string& path) {
+planner::JobFile job_in(const std::string& text, const std::string& path) {
   if (is_action_csv(path))
     throw ConfigError(
         "{} has lists of actions alone, without memory and time (store the plan under "
@@ -47,6 +52,33 @@ planner::JobFile stored_job(const std::string& text, const std::string& path) {
   machine_of(file, path);
   return file;
 }
+
+/// What is told of a plan that passed.
+struct CheckedPlan {
+  planner::Schedule actions;
+  std::optional<planner::JobFile> file;
+};
+
+CheckedPlan checked(const std::string& path) {
+  const std::string text = text_of(path);
+  const auto first = text.find_first_not_of(" \t\r\n");
+  CheckedPlan plan;
+  const bool is_json =
+      path.ends_with(".json") || (first != std::string::npos && text[first] == '{');
+  if (!is_json) {
+    plan.actions = schedule::read_schedule_csv(text, path);
+    if (const auto fault = schedule::first_fault(plan.actions))
+      throw PlanError("{}: {}", path, to_string(*fault));
+    return plan;
+  }
+  plan.file = job_in(text, path);
+  plan.actions = plan.file->actions;
+  return plan;
+}
+
+}  // namespace
+
+planner::JobFile stored_job(const std::string& path) { return job_in(text_of(path), path); }
 
 bool is_stored_job(const std::string& path) {
   if (is_action_csv(path)) return true;
@@ -84,6 +116,38 @@ std::string stored_text(const planner::JobPlan& plan, const std::string& path) {
                  is_action_csv_path ? "actions" : "plan", path,
                  is_action_csv_path ? readers_text(plan) : "", is_action_csv_path ? "them" : "it",
                  shell_word(path));
+}
+
+void check_plan(const CheckOptions& options, std::ostream& out, const Clock& /*clock*/) {
+  const std::string& path = options.plan;
+  const CheckedPlan plan = checked(path);
+  std::uint64_t actions = 0;
+  for (const auto& list : plan.actions.ranks) actions += list.size();
+  if (options.json) {
+    nlohmann::ordered_json json = {{"path", path},
+                                   {"ranks", plan.actions.rank_count()},
+                                   {"stages", plan.actions.stages},
+                                   {"micro_batches", plan.actions.all_micro_batches()},
+                                   {"actions", actions},
+                                   {"knows_memory", plan.file.has_value()}};
+    if (plan.file) json["step_seconds"] = plan.file->step_seconds;
+    out << json_text(json);
+    return;
+  }
+  out << message("{}: {} of {}, {} and {}: nothing is missing, "
+                 "both sides of each message are in one order, and no deadlock even if every send "
+                 "waits for its receive\n",
+                 path, counted(actions, "action"), counted(plan.actions.rank_count(), "rank"),
+                 counted(plan.actions.stages, "stage"),
+                 counted(plan.actions.all_micro_batches(), "micro-batch"));
+  if (!plan.file)
+    out << "it says nothing of memory and time; plans that `spillway plan-job --out` wrote do\n";
+  else
+    out << message("{}; a step takes {}\n",
+                   plan.file->device_memory == planner::kNoLimit
+                       ? std::string("memory has no limit in it")
+                       : message("every rank stays within {}", plan.file->device_memory),
+                   seconds_text(plan.file->step_seconds));
 }
 
 }  // namespace spillway::cli

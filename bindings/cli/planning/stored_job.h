@@ -9,12 +9,9 @@
 
 namespace spillway::cli {
 
-/// The text of a plan for many ranks. Throws IoError that tells how to make one.
-std::string stored_job_text(const std::string& path);
-
-/// A plan that works. Throws what `parse_job_file` and `machine_of` throw, PlanError for what
-/// `job_fault` finds.
-planner::JobFile stored_job(const std::string& text, const std::string& path);
+/// A plan for many ranks that works. Throws IoError that tells how to make one, what
+/// `parse_job_file` and `machine_of` throw, and PlanError for what `job_fault` finds.
+planner::JobFile stored_job(const std::string& path);
 
 /// Whether there is a plan for many ranks in this file, or its lists of actions: by its first
 /// lines, and by the ending of its name. Not in one that cannot be read.

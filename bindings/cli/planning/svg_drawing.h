@@ -34,6 +34,9 @@ AxisUnit unit_for(Bytes largest);
 /// Seconds, or milliseconds below one.
 AxisUnit unit_for_seconds(double largest);
 
+/// Of a line across what is drawn, at a tick of an axis.
+inline constexpr const char* kGridStyle = "stroke=\"#000\" stroke-opacity=\"0.08\"";
+
 /// A self-contained picture in SVG, on white. Styles are attributes: "stroke=\"#222\"".
 class SvgDrawing {
  public:

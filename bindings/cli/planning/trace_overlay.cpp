@@ -106,15 +106,15 @@ std::vector<double> operator_seconds(const PlanningStep& step, const StepTrace& 
   return times;
 }
 
-Columns operator_columns(const PlanningStep& step, const TraceOverlay& overlay) {
+/// Of the largest differences, at most so many.
+Table operator_table(const PlanningStep& step, const TraceOverlay& overlay, std::size_t most) {
   const std::vector<OperatorTimes>& times = overlay.operators;
-  return {
-      {"differs most", "operator",
-       [&](auto i) { return Figure::name(operator_text(step, times[i].op)); }},
-      {"planned", "planned_seconds", of(times, &OperatorTimes::planned_seconds, Figure::seconds)},
-      {"measured", "measured_seconds",
-       of(times, &OperatorTimes::measured_seconds, Figure::seconds)},
-      {"number", "number", of(times, &OperatorTimes::op, Figure::count)}};
+  const auto text = [&](OpIndex op) { return operator_text(step, op); };
+  return {std::min(most, times.size()),
+          {{"differs most", "operator", of(times, &OperatorTimes::op, text)},
+           {"planned", "planned_seconds", of(times, &OperatorTimes::planned_seconds)},
+           {"measured", "measured_seconds", of(times, &OperatorTimes::measured_seconds)},
+           {"number", "number", of(times, &OperatorTimes::op)}}};
 }
 
 }  // namespace
@@ -152,15 +152,14 @@ TraceOverlay overlay(const PlanningStep& step, const StepTrace& predicted, const
 
 std::string overlay_text(const PlanningStep& step, const TraceOverlay& overlay) {
   std::string text =
-      message("measured  {} of the run: {}, planned {} ({})\n", overlay.step,
-              seconds_text(overlay.measured_seconds), seconds_text(overlay.planned_seconds),
-              signed_percent_text(overlay.measured_seconds / overlay.planned_seconds - 1.0));
+      line("measured", "{} of the run: {}, planned {} ({})", overlay.step,
+           seconds_text(overlay.measured_seconds), seconds_text(overlay.planned_seconds),
+           signed_percent_text(overlay.measured_seconds / overlay.planned_seconds - 1.0));
   if (overlay.spread_slowdown_seconds > 0.0)
     text += message("          {} of what is planned is the slowdown by transfers, in no operator "
                     "below\n",
                     seconds_text(overlay.spread_slowdown_seconds));
-  return text +
-         table_text(operator_columns(step, overlay), std::min(kShown, overlay.operators.size()));
+  return text + table_text(operator_table(step, overlay, kShown));
 }
 
 nlohmann::ordered_json overlay_json(const PlanningStep& step, const TraceOverlay& overlay) {
@@ -168,8 +167,7 @@ nlohmann::ordered_json overlay_json(const PlanningStep& step, const TraceOverlay
   return {{"step", overlay.step},
           {"step_seconds", overlay.measured_seconds},
           {"planned_slowdown_seconds", overlay.spread_slowdown_seconds},
-          {"largest_differences", table_json(operator_columns(step, overlay),
-                                             std::min(kMostListed, overlay.operators.size()))}};
+          {"largest_differences", table_json(operator_table(step, overlay, kMostListed))}};
 }
 
 }  // namespace spillway::cli

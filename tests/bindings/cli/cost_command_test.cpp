@@ -1,5 +1,3 @@
-#include "planning/cost_command.h"
-
 #include <gmock/gmock.h>
 
 #include <functional>

@@ -1,5 +1,3 @@
-#include "planning/job_command.h"
-
 #include <gmock/gmock.h>
 
 #include <map>

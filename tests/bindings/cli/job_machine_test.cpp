@@ -1,5 +1,3 @@
-#include "planning/job_machine.h"
-
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "rank_gpu.h"
+#include "rank_environment.h"
 
 #include <gtest/gtest.h>
 

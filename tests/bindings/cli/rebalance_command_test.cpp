@@ -1,5 +1,3 @@
-#include "planning/rebalance_command.h"
-
 #include <gmock/gmock.h>
 
 #include <cmath>

@@ -16,37 +16,37 @@ struct Row {
   bool is_possible() const { return is_there; }
 };
 
-Columns columns_of(std::span<const Row> rows) {
-  return {{"who", "name", of(rows, &Row::who, Figure::name)},
-          {"", "is_possible", of(rows, &Row::is_possible, Figure::flag)},
-          {"time", "seconds", if_possible(rows, &Row::taken, Figure::seconds)},
-          {"size", "", if_possible(rows, &Row::size, Figure::bytes)},
-          {"row", "", Figure::count}};
+Table table_of(std::span<const Row> rows) {
+  return {rows.size(),
+          {{"who", "name", of(rows, &Row::who)},
+           {"", "is_possible", of(rows, &Row::is_possible)},
+           {"time", "seconds", if_possible(rows, &Row::taken)},
+           {"size", "", if_possible(rows, &Row::size)},
+           {"row", "", std::identity()}}};
 }
 
 const std::vector<Row> kRows{{"first", 0.5, 3_MiB}, {"…", 0.0, Bytes(), false}, {"3", 2.0, 1_GiB}};
 
 TEST(ReportTable, ShowsFiguresUnderTheirTitles) {
-  EXPECT_EQ(table_text(columns_of(kRows), kRows.size()), "who      time      size  row\n"
-                                                         "first  500 ms  3.00 MiB    0\n"
-                                                         "…           -         -    1\n"
-                                                         "3      2.00 s  1.00 GiB    2\n");
+  EXPECT_EQ(table_text(table_of(kRows)), "who      time      size  row\n"
+                                         "first  500 ms  3.00 MiB    0\n"
+                                         "…           -         -    1\n"
+                                         "3      2.00 s  1.00 GiB    2\n");
 }
 
 TEST(ReportTable, ShowsChosenColumnsInTheirOrderAndTheFirstOfManyRows) {
-  EXPECT_EQ(table_text(columns_of(kRows), kRows.size(), {"row", "who"}, 2),
-            "row    who\n"
-            "0    first\n"
-            "1        …\n"
-            "and 1 more; --json tells all\n");
+  EXPECT_EQ(table_text(table_of(kRows), {"row", "who"}, 2), "row    who\n"
+                                                            "0    first\n"
+                                                            "1        …\n"
+                                                            "and 1 more; --json tells all\n");
 }
 
 TEST(ReportTable, TellsProgramsTheValuesAndLeavesOutWhatIsNot) {
-  EXPECT_EQ(json::parse(table_json(columns_of(kRows), kRows.size()).dump()),
+  EXPECT_EQ(json::parse(table_json(table_of(kRows)).dump()),
             json::parse(R"([{"name": "first", "is_possible": true, "seconds": 0.5},
                             {"name": "…", "is_possible": false},
                             {"name": "3", "is_possible": true, "seconds": 2.0}])"));
-  EXPECT_EQ(row_json(columns_of(kRows), 1).dump(), R"({"name":"…","is_possible":false})");
+  EXPECT_EQ(row_json(table_of(kRows), 1).dump(), R"({"name":"…","is_possible":false})");
 }
 
 TEST(RatioText, IsADashWhereThereIsNothingToDivideBy) {

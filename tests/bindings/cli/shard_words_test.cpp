@@ -1,4 +1,4 @@
-#include "shard_words.h"
+#include "rank_environment.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,5 @@
 #include "planning/trace_overlay.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,13 +10,14 @@
 #include "spillway/base/error.h"
 #include "spillway/planner/strategies.h"
 #include "support/chain_profile.h"
+#include "support/error_text.h"
+#include "support/golden_part.h"
 
 namespace spillway::cli {
 namespace {
 
 using profile::StepTrace;
 using profile::TraceSpan;
-using ::testing::HasSubstr;
 
 struct Predicted {
   PlanningStep step = to_step(chain_profile(), "chain.json");
@@ -97,9 +97,10 @@ TEST(TraceOverlay, NamesTheOperatorThatDiffersMost) {
   EXPECT_EQ(laid.operators.front().op, 3u);
   EXPECT_NEAR(laid.operators.front().difference(), 0.04, 1e-9);
   EXPECT_NEAR(laid.operators[1].difference(), 0.0, 1e-9);
+  // The others, without a difference, stand in any order.
   const std::string text = overlay_text(predicted.step, laid);
-  EXPECT_THAT(text, HasSubstr("measured  step 1 of the run: "));
-  EXPECT_THAT(text, HasSubstr("aten::convolution"));
+  GoldenPart golden;
+  golden.add(text.substr(0, text.find("\naten::", text.find("aten::"))));
   const auto json = overlay_json(predicted.step, laid);
   EXPECT_EQ(json.at("largest_differences").at(0).at("number"), 3);
 }
@@ -122,8 +123,10 @@ TEST(TraceOverlay, KeepsTheSlowdownApartFromOperators) {
     EXPECT_NEAR(each.difference(), 0.0, 1e-9) << each.op;
   }
   EXPECT_NEAR(planned + laid.spread_slowdown_seconds, laid.planned_seconds, 1e-9);
-  EXPECT_THAT(overlay_text(predicted.step, laid),
-              HasSubstr(" of what is planned is the slowdown by transfers, in no operator below"));
+  // Operators without a difference stand in any order.
+  const std::string text = overlay_text(predicted.step, laid);
+  GoldenPart golden;
+  golden.add(text.substr(0, text.find("differs most")));
   EXPECT_NEAR(overlay_json(predicted.step, laid).at("planned_slowdown_seconds"),
               predicted.slowdown_seconds, 1e-9);
 }
@@ -158,12 +161,9 @@ TEST(TraceOverlay, PassesOverStepsOfOtherKinds) {
   span_of_operator(run, "2", 1).name = "aten::of_a_validation";
   EXPECT_EQ(overlay(predicted.step, predicted.trace, run, "run.json").step, "step 1");
   span_of_operator(run, "2", 0).name = "aten::of_a_validation";
-  try {
-    overlay(predicted.step, predicted.trace, run, "run.json");
-    FAIL() << "accepted";
-  } catch (const PlanError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("run.json: of its 2 whole steps none has the"));
-  }
+  GoldenPart golden;
+  golden.add(
+      error_text<PlanError>([&] { overlay(predicted.step, predicted.trace, run, "run.json"); }));
 }
 
 }  // namespace

@@ -1,15 +1,29 @@
-#include "shard_words.h"
+#include "rank_environment.h"
 
 #include <array>
 #include <cstdlib>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "spillway/base/error.h"
-#include "spillway/base/launcher.h"
 #include "spillway/base/shown_text.h"
 
 namespace spillway::cli {
+
+std::optional<std::string> gpu_of_rank(const Launcher& launcher, const char* visible) {
+  if (launcher.ranks_here < 2 || !launcher.rank_here) return std::nullopt;
+  if (visible == nullptr) return std::to_string(*launcher.rank_here);
+  std::vector<std::string> gpus;
+  std::istringstream list(visible);
+  for (std::string gpu; std::getline(list, gpu, ',');) gpus.push_back(gpu);
+  if (gpus.size() < 2) return std::nullopt;
+  if (*launcher.rank_here >= gpus.size())
+    throw ConfigError("CUDA_VISIBLE_DEVICES names {} GPUs, and {} ranks run on this host: start no "
+                      "more ranks than GPUs, or let it name one GPU for each rank",
+                      gpus.size(), launcher.ranks_here);
+  return gpus[*launcher.rank_here];
+}
 
 Shard shard_of_this_process(const runtime::Settings& settings) {
   const auto launcher = find_launcher();

@@ -1,8 +1,10 @@
-#include "gpu_trial.h"
+#include "trials.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -10,12 +12,33 @@
 #include "exit_codes.h"
 #include "gpu_findings.h"
 #include "spillway/base/error.h"
+#include "spillway/preload/active.h"
+#include "spillway/preload/dispatch_key.h"
 
 namespace spillway::cli {
 namespace {
 
-constexpr unsigned kLongestLook = 120;  // Seconds; a driver without a daemon takes some for each.
+// Seconds; loading LibTorch from a slow disk takes some, and so does a driver without a daemon for
+// each GPU.
+constexpr unsigned kLongestTrial = 120;
+constexpr const char* kObserver = "record-function";
+
+// Marks the answer among what LibTorch may print.
+constexpr std::string_view kTaken = "dispatch key taken: ";
+constexpr std::string_view kRefused = "no dispatch key: ";
+
 constexpr std::string_view kFound = "found: ";
+
+/// A trial that has crashed, hung or said something else.
+Finding without_answer(const char* subject, const std::string& libraries,
+                       const ChildOutcome& outcome, const char* mend) {
+  return {subject,
+          message("the trial with {} ended with {}", libraries,
+                  outcome.ending.empty() ? "no answer" : outcome.ending),
+          Verdict::kProblem,
+          message("{}; the last it said: {}", mend,
+                  outcome.output.empty() ? "nothing" : last_line(outcome.output))};
+}
 
 OpenedGpu open_gpu(device::DeviceId id) {
   try {
@@ -79,6 +102,46 @@ std::string look_at_gpus(const device::CudaFacts& facts, const std::string& cuda
 
 }  // namespace
 
+Finding try_dispatch_key(const std::string& command, const std::string& torch,
+                         const std::string& core, const std::string& requested) {
+  const ChildOutcome outcome =
+      outcome_of({command, std::string(kTrialCommand), torch, core, requested});
+  const std::string taken = behind(kTaken, outcome.output);
+  if (outcome.ending.empty() && taken == kObserver && requested != kObserver)
+    return {"dispatch key", taken, Verdict::kWarning,
+            "every key is in use, so operators are only observed, which is slower: run without the "
+            "libraries that register on LibTorch's dispatcher"};
+  if (outcome.ending.empty() && !taken.empty()) return {"dispatch key", taken};
+  const std::string refused = behind(kRefused, outcome.output);
+  if (!refused.empty())
+    return {
+        "dispatch key", requested + " cannot be taken", Verdict::kProblem,
+        message("{} (choose another with SPILLWAY_DISPATCH_KEY or dispatch-key, such as auto, or "
+                "install LibTorch and Spillway again)",
+                refused)};
+  return without_answer("dispatch key", message("{} and {}", torch, core), outcome,
+                        "install that LibTorch and Spillway again");
+}
+
+int run_trial(const std::vector<std::string>& words) {
+  if (words.size() != 3) throw ConfigError("{} is not for users: spillway doctor", kTrialCommand);
+  ::alarm(kLongestTrial);
+  ::unsetenv(SPILLWAY_ACTIVE_VARIABLE);  // Or the core would start a run.
+  if (::dlopen(words[0].c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr)
+    answer(kRefused, message("LibTorch cannot be loaded: {}", ::dlerror()), kFoundProblem);
+  void* const core = ::dlopen(words[1].c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (core == nullptr)
+    answer(kRefused, message("the core library cannot be loaded: {}", ::dlerror()), kFoundProblem);
+  const auto try_key =
+      reinterpret_cast<SpillwayTryDispatchKey>(::dlsym(core, SPILLWAY_TRY_DISPATCH_KEY));
+  if (try_key == nullptr)
+    answer(kRefused, message("{} is of another version than this command", words[1]),
+           kFoundProblem);
+  std::array<char, 2048> text{};
+  const int code = try_key(words[2].c_str(), text.data(), text.size());
+  answer(code == 0 ? kTaken : kRefused, text.data(), code == 0 ? kDone : kFoundProblem);
+}
+
 FoundGpus try_gpus(const std::string& command, const std::string& cuda_runtime,
                    const runtime::NamedTexts& given) {
   const ChildOutcome outcome = outcome_of_trial(command, cuda_runtime, kAll, given);
@@ -87,13 +150,8 @@ FoundGpus try_gpus(const std::string& command, const std::string& cuda_runtime,
     const nlohmann::json all = nlohmann::json::parse(found);
     return {all.at("findings").get<std::vector<Finding>>(), all.at("gpus").get<std::size_t>()};
   }
-  return {
-      {{"CUDA",
-        message("the trial with {} ended with {}", cuda_runtime,
-                outcome.ending.empty() ? "no answer" : outcome.ending),
-        Verdict::kProblem,
-        message("nvidia-smi may tell what is wrong with the driver or a GPU; the last it said: {}",
-                outcome.output.empty() ? "nothing" : last_line(outcome.output))}}};
+  return {{without_answer("CUDA", cuda_runtime, outcome,
+                          "nvidia-smi may tell what is wrong with the driver or a GPU")}};
 }
 
 std::string objection_to_gpu_budgets(const std::string& command, const std::string& cuda_runtime,
@@ -109,7 +167,7 @@ int run_gpu_trial(const std::vector<std::string>& words) {
   for (std::size_t i = 2; i < words.size(); i += 2) given.emplace_back(words[i], words[i + 1]);
   const runtime::Settings settings =
       runtime::load_settings({given, runtime::spillway_environment()});
-  ::alarm(kLongestLook);
+  ::alarm(kLongestTrial);
   // As the program has it; what cannot be loaded is told by those that look for it next.
   ::dlopen(words[0].c_str(), RTLD_NOW | RTLD_GLOBAL);
   const device::CudaFacts facts = device::cuda_facts();
