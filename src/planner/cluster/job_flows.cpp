@@ -21,21 +21,6 @@ struct UpdatePhase {
   double bytes = 0.0;  ///< Bytes of each stream; parameters in the lane of the hosts' optimizers.
 };
 
-/// All-reduce between the devices that hold the stage; nothing for a single one.
-std::vector<UpdatePhase> reduction_phases(const Job& job, const StageCosts& stage,
-                                          const ClusterLinks& links,
-                                          const std::vector<std::uint32_t>& devices);
-
-/// The first lane of `host_update_phases` that brings weights back from the hosts.
-inline constexpr std::uint32_t kFirstLaneToDevices = 5;
-
-/// Lanes 0 to 6: reduce-scatter in the nodes, out to the hosts, reduce-scatter between these, the
-/// update of what each host has of the sum, all-gather between hosts, in to the devices, all-gather
-/// in the nodes.
-std::vector<UpdatePhase> host_update_phases(const Job& job, const StageCosts& stage,
-                                            const ClusterLinks& links,
-                                            const std::vector<std::uint32_t>& devices);
-
 using Group = std::vector<Endpoint>;
 
 /// Devices by their node.
@@ -99,6 +84,7 @@ UpdatePhase copies(std::uint32_t lane, bool is_out, const ClusterLinks& links,
   return all.phase(lane, bytes, links);
 }
 
+/// All-reduce between the devices that hold the stage; nothing for a single one.
 std::vector<UpdatePhase> reduction_phases(const Job& job, const StageCosts& stage,
                                           const ClusterLinks& links,
                                           const std::vector<std::uint32_t>& devices) {
@@ -115,6 +101,12 @@ std::vector<UpdatePhase> reduction_phases(const Job& job, const StageCosts& stag
   return phases;
 }
 
+/// The first lane of `host_update_phases` that brings weights back from the hosts.
+constexpr std::uint32_t kFirstLaneToDevices = 5;
+
+/// Lanes 0 to 6: reduce-scatter in the nodes, out to the hosts, reduce-scatter between these, the
+/// update of what each host has of the sum, all-gather between hosts, in to the devices, all-gather
+/// in the nodes.
 std::vector<UpdatePhase> host_update_phases(const Job& job, const StageCosts& stage,
                                             const ClusterLinks& links,
                                             const std::vector<std::uint32_t>& devices) {

@@ -165,7 +165,7 @@ PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule
   StageDevice device;
   device.memory = request.device_memory;
   device.reserved = request.reserved;
-  // Cuts may count on less than the link has, see `CutPlanner::plan`.
+  // Cuts may count on less than the link has, see `plan_under_cuts`.
   if (request.variant.memory_reduction != JobMemoryReduction::kRecompute)
     device.swap_rate = request.swap_rate * request.stage_swap_share;
   problem.devices.assign(ranks, device);

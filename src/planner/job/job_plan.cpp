@@ -146,7 +146,7 @@ std::vector<CutChoice> other_cuts(const JobRequest& request, const Partitioner& 
 OrRefusal<JobPlan> under_any_cuts(const JobRequest& request, const Partitioner& partitioner,
                                   const Schedule& compute, IncumbentSeconds incumbent,
                                   CutMemo& memo) {
-  OrRefusal<JobPlan> best = CutPlanner(request, partitioner, compute, incumbent, memo).plan();
+  OrRefusal<JobPlan> best = plan_under_cuts(request, partitioner, compute, incumbent, memo);
   if (partitioner.reading != Reading::kOurs || request.cut_effort == CutEffort::kExact ||
       !request.stages.begins.empty())
     return best;
@@ -159,7 +159,7 @@ OrRefusal<JobPlan> under_any_cuts(const JobRequest& request, const Partitioner& 
   for (const CutChoice& each : other_cuts(request, partitioner, compute, memo)) {
     JobRequest other = request;
     other.device_memory = each.device_memory;
-    OrRefusal<JobPlan> plan = CutPlanner(other, *each.partitioner, compute, incumbent, memo).plan();
+    OrRefusal<JobPlan> plan = plan_under_cuts(other, *each.partitioner, compute, incumbent, memo);
     if (!plan || (best && !is_faster(plan->step_seconds, best->step_seconds))) continue;
     best = std::move(plan);
     best->device_memory = request.device_memory;

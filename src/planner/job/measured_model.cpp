@@ -5,8 +5,6 @@
 #include <string_view>
 
 #include "layer_facts.h"
-#include "operator_roles.h"
-#include "recompute_closure.h"
 #include "spillway/base/error.h"
 #include "spillway/profile/autograd_links.h"
 #include "spillway/profile/op_sequence.h"

@@ -1,10 +1,9 @@
-#include "unit_graph.h"
+#include "order/unit_graph.h"
 
 #include <algorithm>
 #include <deque>
 
 #include "layer_figures.h"
-#include "order/unit_graph.h"
 
 namespace spillway::planner {
 namespace {
