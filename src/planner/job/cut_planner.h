@@ -1,7 +1,6 @@
 #pragma once
 
 #include "spillway/planner/job/job_plan.h"
-#include "spillway/planner/job/plan_memo.h"
 #include "spillway/planner/schedule/schedule_names.h"
 
 namespace spillway::planner {
