@@ -199,6 +199,7 @@ class PlanReader {
     for (const SwapColumn& column : kSwapColumns) {
       const std::int64_t least = column.may_be_none ? -1 : 0;
       const auto list = swaps.counts<std::uint32_t>(column.key, size, least, kMost32 - 1);
+      // The first column tells how many swaps there are; the others must have as many.
       choices.swaps.resize(size = list.size());
       for (std::size_t i = 0; i < size; ++i) choices.swaps[i].*column.field = list[i];
     }
@@ -206,6 +207,7 @@ class PlanReader {
     const auto keeps = swaps.counts<std::uint8_t>("keeps_copy", size, 0, 1);
     for (std::size_t i = 0; i < size; ++i) choices.swaps[i].keeps_copy = keeps[i] != 0;
     if (file_.far) read_far_pages(swaps);
+    // Without swaps there is no number that these lists could name.
     const std::size_t any = size == 0 ? 0 : kAny;
     const auto last = static_cast<std::int64_t>(size) - 1;
     choices.write_outs = swaps.counts<std::uint32_t>("write_outs", any, 0, last);
@@ -243,6 +245,7 @@ StepIdentity identity_of(const StepTape& tape) {
 
 SwapLimits PlanFile::limits() const {
   SwapLimits limits;
+  // Readers refuse a budget that is not larger.
   const std::uint64_t pages = (budget - small_bytes) / page_size;
   limits.budget_pages = static_cast<std::uint32_t>(
       std::min<std::uint64_t>(pages, std::numeric_limits<std::uint32_t>::max()));

@@ -176,6 +176,7 @@ std::vector<double> device_slowdowns(const Cluster& cluster) {
   const Stragglers& stragglers = cluster.stragglers;
   if (stragglers.law == StragglerLaw::kNone) return slowdowns;
   Draws draws(stragglers.seed);
+  // One draw is for all devices of a node, or for each.
   const std::uint32_t together = stragglers.is_by_node ? cluster.node.devices : 1;
   for (std::uint32_t first = 0; first < cluster.device_count(); first += together) {
     const bool is_slow = draws.next() < stragglers.share;

@@ -202,6 +202,7 @@ static std::vector<Bytes> peaks_of(const Job& job, const ScheduleTiming& nominal
                                    const ScheduleTiming& run) {
   std::vector<Bytes> peaks(nominal.ranks.size());
   for (std::size_t rank = 0; rank < peaks.size(); ++rank)
+    // With a limit ranks wait for room, and how long depends on the links that they really have.
     if (!job.memory) peaks[rank] = nominal.ranks[rank].peak_memory;
   for (std::size_t rank = 0; rank < run.ranks.size() && job.memory; ++rank) {
     Bytes& peak = peaks[rank % peaks.size()];
@@ -275,6 +276,7 @@ JobTiming simulate_job(const Job& job, const Cluster& cluster) {
   check_size(job, 1);
   const ClusterLinks links(cluster);
   const ScheduleCosts costs = nominal_costs(job, cluster);
+  // Its times are not used: it tells whether the lists come to their end, and what ranks hold.
   const ScheduleTiming nominal = time_schedule(
       job.update == UpdatePlace::kHost ? without_steps(job.schedule) : job.schedule, costs);
   check_repetitions(job, nominal);

@@ -168,6 +168,7 @@ std::optional<JobChoice> CandidateList::next() {
       if (is_admitted) return choice_;
     }
     if (phase_ == Phase::kOver) return std::nullopt;
+    // Only now: what a phase tries depends on what became of the phases before.
     begin(static_cast<Phase>(static_cast<int>(phase_) + 1));
   }
 }
@@ -175,6 +176,7 @@ std::optional<JobChoice> CandidateList::next() {
 bool CandidateList::add(JobAttempt made) {
   made.choice = choice_;
   if (phase_ == Phase::kAllCuts) {
+    // It was tried before, with its first cuts, so only what beats all is news.
     if (!made.is_possible() || !is_faster(made.step_seconds, best_seconds())) return go_on(nullptr);
   } else {
     if (made.is_pruned) ++trials_.pruned;
@@ -270,6 +272,7 @@ void CandidateList::begin(Phase phase) {
 void CandidateList::add_walk(JobChoice choice, std::uint32_t JobVariant::*option,
                              std::vector<std::uint32_t> values) {
   if (values.empty()) return;
+  // The last value first: it takes the most memory, and where that fits, nothing else is tried.
   const std::size_t count = values.size();
   walks_.push_back({.choice = choice,
                     .option = option,
@@ -286,6 +289,7 @@ void CandidateList::add_variants(std::uint32_t data_parallel) {
     if (generator.stages_per_rank == StagesPerRank::kAsRequested)
       add_chunks({&generator, data_parallel}, ranks);
   if (ranks < 2) return;  // Nothing to pipeline.
+  // As many slots as ranks hold what 1F1B holds, and are no faster.
   std::vector<std::uint32_t> slots(ranks - 1);
   std::iota(slots.begin(), slots.end(), 1U);
   for (const ScheduleGenerator& generator : schedule_generators()) {
@@ -301,6 +305,7 @@ void CandidateList::add_variants(std::uint32_t data_parallel) {
 /// Doubled as long as that is faster.
 void CandidateList::add_chunks(JobChoice choice, std::uint32_t ranks) {
   std::vector<std::uint32_t> values;
+  // Two are the default, which was tried.
   for (std::uint64_t chunks = 4; chunks * ranks <= request_.chain.layers.size(); chunks *= 2)
     values.push_back(static_cast<std::uint32_t>(chunks));
   if (values.empty()) return;
@@ -379,6 +384,8 @@ void CandidateList::add_fewer_micro_batches() {
 
 bool CandidateList::admits_default() {
   IncumbentSeconds& beat = choice_.incumbent;
+  // Of the same schedule, so that the result has the best plan of each. Idle-time offload takes the
+  // longest to look for, and has to beat all of them.
   beat.all = beat.deferred = best_seconds_of(*choice_.generator);
   if (beat.all < kNoTime) beat.offload = best_seconds();
   // What is as fast may take less memory.

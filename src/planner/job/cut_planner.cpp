@@ -34,6 +34,7 @@ Refusal too_full(const SegmentCosts& costs, const PartitionEstimate& estimate) {
 /// else than memory is in the way.
 OrRefusal<CutModel> least_memory_model(const JobRequest& request, const Schedule& schedule,
                                        std::optional<Cuts> cuts) {
+  // No step takes so long, so time limits nothing here.
   constexpr double kLongEnough = 1e12;
   OrRefusal<SegmentCosts> costs = costs_for(unlimited(request), schedule);
   if (!costs) return costs.refusal();
@@ -80,6 +81,7 @@ class StageBudgets {
   /// These cuts, which were found to fit with stages as `tight` has them.
   OrRefusal<CutModel> within(const JobPlan& tight, const Cuts& cuts) {
     for (std::uint32_t stage = 0; stage < compute_.stages; ++stage)
+      // Not more: with room to spare a stage keeps more, and its rank is too full again.
       problem_.devices[stage].memory = tight.stages[stage].memory;
     OrRefusal<SegmentCosts> costs = costs_of(problem_);
     if (!costs) return costs.refusal();
@@ -95,6 +97,7 @@ class StageBudgets {
       if (full.memory[rank].peak <= request_.device_memory) continue;
       const Bytes lack = full.memory[rank].peak - request_.device_memory;
       const std::size_t parts = std::min(by_rank_[rank].size(), kMostBudgetSteps);
+      // A byte more, since the quotient is rounded down.
       const Bytes part = Bytes(1) + lack * std::min(steps_, parts) / parts;
       for (const std::uint32_t stage : by_rank_[rank]) less[stage] = std::max(less[stage], part);
     }
@@ -133,6 +136,7 @@ class StageBudgets {
     std::vector<double> seconds;
     for (std::uint32_t k = 0; k + 1 < cuts.size(); ++k)
       seconds.push_back(costs.load({cuts[k], cuts[k + 1], k}).seconds);
+    // Before layers are chosen to be recomputed, which takes much longer.
     if (is_too_slow(seconds)) return too_slow;
     PartitionEstimate estimate = evaluate(costs, cuts);
     if (!estimate.fits) return too_full(costs, estimate);

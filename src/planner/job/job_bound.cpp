@@ -44,6 +44,7 @@ class ChainTimes {
         times.input = times.weight = layer.backward_seconds / 2;
         trained_ += times;
       }
+      // Where nothing is trained no optimizer runs.
       if (!layer.is_frozen && layer.parameters > Bytes(0)) update_seconds_ = update_seconds;
       if (may_reorder_ ? is_trained_[i] : i == lead)
         least_weight = std::min(least_weight, times.weight);
@@ -98,6 +99,7 @@ class ChainTimes {
     std::vector<std::vector<bool>> waits_for(count, std::vector<bool>(count, false));
     for (std::size_t i = 0; i < count; ++i) {
       for (const LayerIndex input : inputs[i]) {
+        // Edges lead to larger numbers, so all that an input waits for is known by now.
         waits_for[i][input] = true;
         for (LayerIndex j = 0; j < input; ++j)
           if (waits_for[input][j]) waits_for[i][j] = true;

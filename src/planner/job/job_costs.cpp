@@ -203,6 +203,7 @@ ScheduleCosts schedule_costs(const JobRequest& request, const SegmentCosts& cost
   result.reduce = request.reduce_link.value_or(request.link);
   result.shared_sums = request.shared_sums;
   if (!request.swap_rate.is_none()) result.host.rate = request.swap_rate;
+  // Known before the first stage is made: the time of the optimizer is shared by trained bytes.
   double all_trained = 0.0;
   for (std::uint32_t k = 0; k < estimate.stages.size(); ++k) {
     const Segment segment = segment_of(costs, estimate.stages[k], k);

@@ -42,6 +42,7 @@ std::vector<double> figures_of_first_stage(const PartitionProblem& problem) {
 }
 
 std::vector<double> figures_of(const PartitionProblem& problem, bool with_what_stages_hold) {
+  // The chain is the same for all that one memo keeps, so the rest of a problem is its key.
   std::vector<double> figures{static_cast<double>(problem.devices.size()),
                               problem.transfers_hide ? 1.0 : 0.0};
   for (const StageDevice& device : problem.devices) {

@@ -255,6 +255,7 @@ class Replanning {
   OrRefusal<Begins> fresh() const {
     JobRequest asked = request_;
     asked.chain = reordered(asked.chain, asked.stages.order);
+    // Only neighbours exchange layers, so the order of the running job stays.
     asked.chain.may_reorder = false;
     asked.stages = {};
     PlanMemo memo;

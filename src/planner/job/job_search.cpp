@@ -123,11 +123,13 @@ OrRefusal<JobSearch> search_job(const JobRequest& request, const ShowChoice& sho
   JobSearch search;
   JobRequest looked_at = request;
   if (is_only) {
+    // In full at once: there is no incumbent that would spare it.
     OrRefusal<JobPlan> plan = plan_choice(request, partitioner, choices[0], memo);
     if (!plan) return only_one_refused(request, partitioner, choices[0], plan.refusal());
     search.plan = std::move(*plan);
     search.attempts.push_back(figures_of(search.plan));
   } else {
+    // So much the list has tried with every candidate; the best plan is looked at again with all.
     looked_at.cut_effort = std::min(request.cut_effort, kFirstLook);
     std::optional<JobPlan> best;
     CandidateList candidates(request);

@@ -34,6 +34,7 @@ OpIndex latest_first_read(const StepProfile& profile) {
   for (OpIndex op = 0; op < profile.tape.ops.size(); ++op)
     for (const TapeUse& use : uses_of(profile.tape, op)) {
       const StorageClass kind = profile.class_of_value[use.value];
+      // Backward and update alone touch these, so forward is over.
       if (kind == StorageClass::kOptimizerState || kind == StorageClass::kGradient) return latest;
       if (kind != StorageClass::kParameter || use.writes || is_known[use.value]) continue;
       is_known[use.value] = true;
@@ -213,6 +214,7 @@ LayerIndex frozen_prefix(const profile::StepProfile& profile,
   std::vector<char> is_used(tape.values.size(), 0);
   for (OpIndex op = forward_end + 1; op < tape.ops.size(); ++op)
     for (const TapeUse& use : uses_of(tape, op)) is_used[use.value] = 1;
+  // All layers at first; each that is trained or needed later ends the prefix before it.
   LayerIndex stem = 0;
   for (const LayerIndex layer : layer_of_op)
     if (layer != kNoLayer) stem = std::max(stem, layer + 1);
@@ -241,6 +243,7 @@ std::vector<Bytes> update_transients(const StepProfile& profile, const OperatorR
   Bytes peak;  // Since the last write of a parameter.
   for (OpIndex op = 0; op < roles.of_op.size(); ++op) {
     if (!roles.is(op, Role::kUpdate)) {
+      // What the update has left may die in an operator that is none of it.
       alive -= leftovers.gone[op];
       continue;
     }
@@ -287,6 +290,7 @@ std::optional<double> RecomputeClosure::seconds_of(OpIndex op) const {
   while (!waiting.empty()) {
     const OpIndex next = waiting.back();
     waiting.pop_back();
+    // An operator runs again once, however many need it.
     if (!runs.insert(next).second) continue;
     if (runs.size() > kMostOperators || !tape_.ops[next].is_replayable) return std::nullopt;
     total += seconds(tape_.ops[next].time);

@@ -171,6 +171,7 @@ class ModelReader {
       const OpIndex birth = tape_.values[i].birth;
       LayerIndex owner = kNoLayer;
       if (birth != profile::kCarriedIn) owner = layer_of_op_[birth];
+      // No operator of forward has made it: it waits from the first layer on that reads it.
       if (owner == kNoLayer && !forward_users_[i].empty()) owner = forward_users_[i].front();
       if (owner == kNoLayer) continue;
       model_.chain.layers[owner].stash += held(i);

@@ -191,6 +191,7 @@ class Bisection {
   }
 
   std::optional<SolvedCuts> run() {
+    // Whether there are cuts at all; what they cost is the first upper end.
     if (!probe(kMostCost)) return std::nullopt;
     while (least_ < best_.worst) {
       const double middle = least_ + (best_.worst - least_) / 2;
@@ -241,6 +242,7 @@ class Bisection {
   }
 
   bool not_found(double at, double next_cost) {
+    // No cuts cost `at` or less, nor less than the cheapest segment that was too dear.
     least_ = std::max(std::nextafter(at, kNever), std::min(next_cost, best_.worst));
     return false;
   }

@@ -250,6 +250,7 @@ double time_of(SegmentLoad load, double recomputed, double saved, double excess)
   const double seconds = load.busy_seconds();
   const double left = excess - saved;
   if (left <= 0.0) return seconds;
+  // What recomputation leaves has to pass the link within the time of the stage.
   return rate > 0.0 ? std::max(seconds, left / rate) : kNever;
 }
 

@@ -126,6 +126,7 @@ class WeightFilling {
         done_(2 * std::size_t{schedule.stages} * schedule.micro_batches, kNotYet),
         awake_(schedule.rank_count()) {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      // The list is filled anew in this order, with weight gradients in between.
       ranks_[rank].order = std::move(schedule.ranks[rank]);
       schedule.ranks[rank].clear();
       for (const Action& action : ranks_[rank].order)

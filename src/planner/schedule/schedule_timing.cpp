@@ -29,6 +29,7 @@ class PrivateLinks final : public ScheduleLinks {
         sums_passed_(schedule.ranks.size(), 0.0) {}
 
   Transfer send(std::uint32_t from, std::uint32_t to, Bytes size, double now) override {
+    // Each direction of a pair is a channel of its own.
     double& free = channel_free_[std::uint64_t{from} << 32U | to];
     const double start = std::max(now, free);
     free = start + costs_.peer.rate.seconds_for(size);
@@ -37,6 +38,7 @@ class PrivateLinks final : public ScheduleLinks {
 
   Transfer copy(std::uint32_t rank, bool is_out, Bytes size, double since, Id after) override {
     double& free = host_free(rank, is_out);
+    // What comes back has to be out first, whenever its direction is free.
     const double earliest = after == kNone ? since : std::max(since, copy_ends_[after]);
     const double start = std::max(free, earliest);
     free = start + costs_.host.rate.seconds_for(size);
@@ -49,6 +51,7 @@ class PrivateLinks final : public ScheduleLinks {
   /// Sums of one rank come one after the other.
   Transfer sum(std::uint32_t stage, std::span<const std::uint32_t> members, double now) override {
     double start = now;
+    // A rank takes part in one sum at a time.
     for (const std::uint32_t rank : members) start = std::max(start, reduce_free_[rank]);
     const double ring = static_cast<double>(members.size()) * pipelines_;
     // Once around to sum, once around to hand out, an n-th of the bytes in each round.
@@ -173,6 +176,7 @@ static Schedule repeated(const Schedule& schedule, std::uint32_t repetitions) {
   for (std::uint32_t rank = 0; rank < schedule.rank_count(); ++rank)
     for (std::uint32_t i = 1; i < repetitions; ++i)
       for (Action action : schedule.ranks[rank]) {
+        // Else a stash of one repetition would be taken for that of another.
         if (action.micro_batch != kNoMicroBatch) action.micro_batch += i * schedule.micro_batches;
         lists.ranks[rank].push_back(action);
       }

@@ -156,6 +156,8 @@ class DownsetProgram {
     const double done = costs_.layer_seconds(set);
     const double left = costs_.layer_seconds(whole) - done;
     const double most = below_ * (1.0 + kRounding);
+    // The stages on each side together get done what they can at their speeds, in the time that is
+    // to be beaten.
     return done <= most * speed_before_[k + 1] &&
            (behind == 0 || left <= most * speed_behind + kRounding * done);
   }

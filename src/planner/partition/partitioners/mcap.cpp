@@ -30,10 +30,12 @@ double near_at(double distance, std::size_t dimensions) {
 class GaussianProcess {
  public:
   void add(std::vector<double> point, double value) {
+    // One more row of the factor; those of earlier points stay as they are.
     std::vector<double> near;
     for (const auto& each : points_) near.push_back(kernel(each, point));
     std::vector<double> row = forward(std::move(near));
     const double square = std::inner_product(row.begin(), row.end(), row.begin(), 0.0);
+    // Equal points would make the factor singular, were it not for the noise on the diagonal.
     row.push_back(std::sqrt(std::max(kNoise, 1.0 + kNoise - square)));
     factor_.push_back(std::move(row));
     points_.push_back(std::move(point));
@@ -43,6 +45,8 @@ class GaussianProcess {
     double variance = 0.0;
     for (const double each : values_) variance += (each - mean_) * (each - mean_) / count;
     deviation_ = variance > 0.0 ? std::sqrt(variance) : 1.0;
+    // All of them anew, as each value moves the mean and the deviation; the factor knows points
+    // alone.
     std::vector<double> normalised;
     for (const double each : values_) normalised.push_back((each - mean_) / deviation_);
     weights_ = forward(std::move(normalised));
