@@ -222,6 +222,7 @@ static std::optional<JobSpan::Lane> lane_of(const Job& job, const Action& action
     case ActionKind::kStep:
       return job.update == UpdatePlace::kHost ? JobSpan::Lane::kReduction : JobSpan::Lane::kCompute;
     default:
+      // The message has the span of its send.
       if (is_receive(action.kind)) return std::nullopt;
       return is_send(action.kind) ? JobSpan::Lane::kMessage : JobSpan::Lane::kCompute;
   }

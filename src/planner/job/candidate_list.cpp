@@ -91,6 +91,7 @@ JobAttempt attempt_of(const JobRequest& request, const Partitioner& partitioner,
   attempt.is_pruned = reason.cause == Refusal::Cause::kPruned;
   attempt.is_deferred = reason.cause == Refusal::Cause::kDeferred;
   if (attempt.is_deferred) attempt.step_seconds = reason.seconds;
+  // Only a lack of room has figures, which tell what devices would do.
   if (reason.cause != Refusal::Cause::kRoom) return attempt;
   attempt.missing = reason.needed - request.device_memory;
   attempt.fullest_rank = reason.rank;
@@ -130,6 +131,7 @@ std::vector<JobChoice> job_choices(const JobRequest& request) {
   else if (!is_open)
     data_parallel = {1};
   else
+    // All pipelines of a step have as many ranks and as many micro-batches.
     for (std::uint32_t count = 1; count <= std::min(request.ranks, micro_batches); ++count)
       if (request.ranks % count == 0 && micro_batches % count == 0) data_parallel.push_back(count);
   std::vector<JobChoice> choices;
@@ -257,6 +259,7 @@ void CandidateList::begin(Phase phase) {
   if (phase == Phase::kDeferred) {
     std::stable_sort(deferred_.begin(), deferred_.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
+    // The fastest with unlimited memory first: what it reaches rules out others behind it.
     for (const auto& each : std::exchange(deferred_, {})) walks_.push_back({each.second});
   }
   if (phase == Phase::kAllCuts && is_open && request_.cut_effort == CutEffort::kAll &&

@@ -117,6 +117,7 @@ void find_fixed(const JobRequest& request, JobPlan& plan) {
 /// What actions move, and what goes with it, as it is at the peak of a rank.
 void add_moved(const RankTiming& timing, HeldBytes& held) {
   held.weights += timing.peak_weights;
+  // Whole, whenever the peak is: gradients and states are there from the begin to the end.
   held.gradients = timing.gradients;
   held.optimizer = timing.optimizer_states;
   held.working += timing.peak_update;

@@ -33,6 +33,7 @@ StageCosts stage_costs(const JobRequest& request, const SegmentCosts& costs,
   // the first of them.
   result.input_gradient_seconds = backward / 2 + stage.recompute_seconds;
   result.weight_gradient_seconds = backward - backward / 2;
+  // Actions recompute a stage as a whole, not the layers that its cuts have chosen.
   result.recompute_seconds = result.forward_seconds;
   const double trained = costs.trained_bytes(segment.first, segment.end);
   if (all_trained > 0.0) result.step_seconds = request.update_seconds * trained / all_trained;
@@ -169,6 +170,7 @@ PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule
   if (request.variant.memory_reduction != JobMemoryReduction::kRecompute)
     device.swap_rate = request.swap_rate * request.stage_swap_share;
   problem.devices.assign(ranks, device);
+  // Between neighbours. `interleaved` adds the way from the last one back to the first.
   problem.links.assign(ranks - 1, request.link);
   if (chunks > 1) problem = interleaved(problem, chunks);
   const std::vector<HeldCounts> held = stage_factors(schedule);

@@ -152,6 +152,7 @@ std::vector<CutChoice> other_cuts(const JobRequest& request, const Partitioner& 
   const bool are_cut_once =
       request.device_memory == kNoLimit ||
       (compute.stages == compute.rank_count() && compute.replica_count() == 1);
+  // A plan starts from these two, so partitioners that agree on both lead to the same one.
   std::set<std::pair<Cuts, Cuts>> seen{{cuts_by(ours, without_limit), cuts_by(ours, within)}};
   std::vector<CutChoice> others;
   const auto add = [&](const Partitioner& other) {

@@ -42,6 +42,7 @@ void require_lists_of(const Schedule& made, const Schedule& stored, const std::s
         "{}: its stages do not lie on ranks as {} places them; re-balancing makes the "
         "action lists anew (plan anew)",
         name, stored.name);
+  // Copies of weights are no passes, so the comparison of these would not see them.
   const bool is_parked = schedule_in(stored.name).variant.second_copy == SecondCopy::kParked;
   if (is_parked != has_action(stored, ActionKind::kSwapInWeights))
     throw ConfigError("{}: its action lists park {}, unlike its schedule {} (plan anew)", name,
@@ -321,6 +322,7 @@ std::vector<Candidate> worthwhile(std::vector<Candidate> all) {
     };
     return key(a.choice) < key(b.choice);
   });
+  // Behind one that moves no more, and for no longer, only a faster one is worth having.
   std::vector<Candidate> kept;
   for (Candidate& each : all) {
     const bool is_superfluous = std::any_of(kept.begin(), kept.end(), [&](const Candidate& other) {

@@ -85,12 +85,14 @@ Refusal nothing_works(const JobRequest& request, const std::vector<JobAttempt>& 
 /// Why the only choice has no plan, with devices that would do where memory is the reason.
 Refusal only_one_refused(const JobRequest& request, const Partitioner& partitioner,
                          const JobChoice& choice, Refusal reason) {
+  // Whether memory is the reason at all: then some device is large enough.
   const bool may_help = request.device_memory != kNoLimit &&
                         first_that_works(request, partitioner, choice, {kNoLimit});
   if (!may_help) return reason;
   if (const auto enough =
           first_that_works(request, partitioner, choice, larger_memories(request.device_memory))) {
     reason.sentence += message("; devices of {} would do", *enough);
+    // On other devices it makes sense, so the request is not at fault.
     if (reason.cause == Refusal::Cause::kRequest) reason.cause = Refusal::Cause::kPlan;
   }
   return reason;

@@ -73,6 +73,7 @@ class CheapestCuts {
     for (std::uint32_t end = from; end <= to; ++end) {
       const std::uint32_t last = std::min(end, before.end());
       for (; known < last; ++known) {
+        // What is as dear and leaves the window sooner will never be the least.
         while (!cheapest.empty() && before.at(cheapest.back()) >= before.at(known))
           cheapest.pop_back();
         cheapest.push_back(known);

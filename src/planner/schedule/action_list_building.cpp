@@ -30,6 +30,7 @@ class GreedyOrder {
   }
 
   std::uint64_t run() {
+    // A forward and a backward of each micro-batch on each stage.
     std::uint64_t left = done_.size();
     for (std::uint64_t tick = 0; left > 0; ++tick) {
       bool has_moved = false;
