@@ -139,10 +139,11 @@ std::string reason_against_pool(MapperKind kind, Bytes size, std::uint64_t mappi
   const auto limit = pool_limit(kind, mappings_max);
   if (!limit || size <= *limit) return {};
   const std::uint64_t needed = size / kPageSize * mappings_per_frame(kind) + kMappingsOfOthers;
+  const std::string other =
+      *limit == Bytes() ? "" : message(", or give a budget of at most {}MiB", *limit / 1_MiB);
   return message("the mapper \"{}\" needs up to {} mappings for a budget of {}, and "
-                 "vm.max_map_count is {}; run `sysctl vm.max_map_count={}`, or give a budget of at "
-                 "most {}MiB",
-                 name_of(kind), needed, size, mappings_max, needed, *limit / 1_MiB);
+                 "vm.max_map_count is {}; run `sysctl vm.max_map_count={}`{}",
+                 name_of(kind), needed, size, mappings_max, needed, other);
 }
 
 bool serves_system_calls(MapperKind kind) { return kind == MapperKind::kUserfaultfd; }

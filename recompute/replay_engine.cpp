@@ -123,6 +123,8 @@ void ReplayEngine::before_write(const c10::StorageImpl& storage) {
 
 void ReplayEngine::before_write(const void* memory) { kept_->before_write(memory, 1); }
 
+bool ReplayEngine::heeds_writes() const { return kept_->refers_to_some(); }
+
 void ReplayEngine::before_call(const c10::OperatorHandle& op,
                                c10::ArrayRef<c10::IValue> arguments) {
   if (!kept_->refers_to_some()) return;

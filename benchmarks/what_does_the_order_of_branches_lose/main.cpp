@@ -10,8 +10,8 @@
 #include "branched_models.h"
 #include "spillway/base/error.h"
 #include "spillway/planner/job/measured_model.h"
+#include "spillway/planner/layer_order/layer_order.h"
 #include "spillway/planner/partition/cut_solvers.h"
-#include "spillway/planner/partition/layer_order.h"
 #include "spillway/profile/import/trace_import.h"
 #include "spillway/topology/atomic_file.h"
 

@@ -42,6 +42,7 @@ class CallRecorder {
   bool before_free(const void* memory) noexcept { return engine_.before_free(memory); }
   void before_write(const c10::StorageImpl& storage) { engine_.before_write(storage); }
   void before_write(const void* memory) { engine_.before_write(memory); }
+  bool heeds_writes() const { return engine_.heeds_writes(); }
   void before_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
     engine_.before_call(op, arguments);
   }

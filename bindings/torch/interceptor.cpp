@@ -697,6 +697,14 @@ void Interceptor::before_address(const void* address) {
   });
 }
 
+bool Interceptor::heeds_address(const void* address) noexcept {
+  bool heeds = false;
+  DeviceRuntimes::for_each_record([&](CallRecorder& records) { heeds |= records.heeds_writes(); });
+  DeviceRuntimes::for_each(
+      [&](runtime::Runtime& runtime) { heeds |= runtime.find(address).storage.is_some(); });
+  return heeds;
+}
+
 void Interceptor::tell_of_first_update(void (*tell)()) { at_first_update.store(tell); }
 
 void Interceptor::update_on_host() { HostUpdates::switch_on(key); }

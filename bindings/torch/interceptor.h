@@ -48,6 +48,8 @@ class Interceptor {
   static void before_pointer(const void* tensor, int writes);
   /// The same where only an address in the tensor is known. Not in a program that is split.
   static void before_address(const void* address);
+  /// Whether that may have something to do, and so wait for others. Lock-free.
+  static bool heeds_address(const void* address) noexcept;
 
   /// Calls it when an optimizer begins to write, once, on that thread.
   static void tell_of_first_update(void (*tell)());

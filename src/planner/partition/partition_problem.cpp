@@ -11,7 +11,7 @@ namespace {
 
 /// Far beyond what anybody measures, so that sums and products stay finite.
 constexpr double kMostFactor = 1e9;
-constexpr double kMostSeconds = 1e9;
+constexpr double kLongestLatency = 1e9;
 constexpr TransferRate kLeastRate{1e-9};
 constexpr TransferRate kMostSwapRate{1e30};
 
@@ -65,10 +65,10 @@ void check(const PartitionProblem& problem) {
                       stages, problem.links.size());
   for (std::size_t i = 0; i < problem.links.size(); ++i) {
     const LinkCosts& link = problem.links[i];
-    if (!(link.latency_seconds >= 0.0 && link.latency_seconds <= kMostSeconds))
+    if (!(link.latency_seconds >= 0.0 && link.latency_seconds <= kLongestLatency))
       throw ConfigError(
           "the link behind stage {} takes {} s; times are at least 0 and at most {} s", i,
-          link.latency_seconds, kMostSeconds);
+          link.latency_seconds, kLongestLatency);
     if (!(link.rate >= kLeastRate))
       throw ConfigError("the link behind stage {} carries {} bytes/s; give {} or more", i,
                         link.rate.bytes_per_second(), kLeastRate.bytes_per_second());

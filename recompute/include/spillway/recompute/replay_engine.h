@@ -78,6 +78,7 @@ class ReplayEngine {
   /// Announces that somebody is about to write, so that records keep what was there.
   void before_write(const c10::StorageImpl& storage);
   void before_write(const void* memory);  ///< The same to a block around that address.
+  bool heeds_writes() const;  ///< Whether `before_write` may have something to do. Lock-free.
   /// The same of all that an operator is about to write. After `record`, for every operator,
   /// recorded or not.
   void before_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);

@@ -11,6 +11,7 @@
 
 #include "spillway/base/bytes.h"
 #include "spillway/planner/job/job_request.h"
+#include "spillway/planner/layer_order/layer_order.h"
 #include "spillway/planner/partition/partition_estimate.h"
 #include "spillway/planner/partition/partitioners.h"
 #include "spillway/planner/schedule/generators.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "spillway/planner/job/job_variant.h"
-#include "spillway/planner/partition/layer_order.h"
+#include "spillway/planner/layer_order/layer_order.h"
 #include "spillway/planner/partition/partition_problem.h"
 #include "spillway/planner/schedule/schedule_timing.h"
 

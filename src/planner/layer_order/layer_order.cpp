@@ -1,15 +1,15 @@
-#include "spillway/planner/partition/layer_order.h"
+#include "spillway/planner/layer_order/layer_order.h"
 
 #include <algorithm>
 #include <numeric>
 #include <optional>
 #include <vector>
 
-#include "order/set_costs.h"
-#include "order/unit_graph.h"
+#include "set_costs.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/planner/partition/cut_solvers.h"
+#include "unit_graph.h"
 
 namespace spillway::planner {
 namespace {

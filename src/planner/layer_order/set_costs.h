@@ -2,10 +2,10 @@
 
 #include <vector>
 
+#include "downsets.h"
 #include "layer_figures.h"
-#include "order/downsets.h"
-#include "order/unit_graph.h"
 #include "stage_state.h"
+#include "unit_graph.h"
 
 namespace spillway::planner {
 

@@ -1,4 +1,4 @@
-#include "spillway/planner/partition/layer_order.h"
+#include "spillway/planner/layer_order/layer_order.h"
 
 #include <gmock/gmock.h>
 

@@ -1,11 +1,11 @@
-#include "order/downsets.h"
+#include "downsets.h"
 
 #include <gmock/gmock.h>
 
 #include <set>
 
 #include "branched_chains.h"
-#include "order/set_costs.h"
+#include "set_costs.h"
 #include "spillway/base/error.h"
 #include "support/sanitized.h"
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "order/unit_graph.h"
+#include "unit_graph.h"
 
 namespace spillway::planner {
 

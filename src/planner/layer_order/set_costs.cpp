@@ -1,4 +1,4 @@
-#include "order/set_costs.h"
+#include "set_costs.h"
 
 #include <algorithm>
 #include <numeric>

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "random_problems.h"
-#include "spillway/planner/partition/layer_order.h"
+#include "spillway/planner/layer_order/layer_order.h"
 
 namespace spillway::planner {
 

@@ -1,4 +1,4 @@
-#include "order/unit_graph.h"
+#include "unit_graph.h"
 
 #include <algorithm>
 #include <deque>

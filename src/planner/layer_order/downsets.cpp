@@ -1,4 +1,4 @@
-#include "order/downsets.h"
+#include "downsets.h"
 
 #include <algorithm>
 #include <bit>
