@@ -12,6 +12,12 @@
 #include "value_states.h"
 
 namespace spillway::planner {
+
+using profile::kCarriedIn;
+using profile::kNoValue;
+using profile::TapeOp;
+using profile::TapeValue;
+
 namespace {
 
 /// Mean over several repetitions; peaks are the largest. Complete if all are.
@@ -668,11 +674,6 @@ class Simulation {
 };
 
 }  // namespace
-
-using profile::kCarriedIn;
-using profile::kNoValue;
-using profile::TapeOp;
-using profile::TapeValue;
 
 StepEstimate estimate_step(const StepTape& tape, const SwapPlan& plan, const SwapLimits& limits) {
   if (limits.far) return Simulation<2>(tape, plan, limits, nullptr).run();

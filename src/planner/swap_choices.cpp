@@ -86,6 +86,7 @@ class ChoiceCheck {
   void check_order(const std::vector<std::uint32_t>& order, OpIndex PlannedSwap::*moment,
                    const char* what) const {
     std::vector<bool> is_there(choices_.swaps.size(), false);
+    // Lists by operator are made of these, and keep the order within one.
     OpIndex last = 0;
     for (const std::uint32_t i : order) {
       const bool is_new = i < is_there.size() && !is_there[i];

@@ -68,6 +68,7 @@ void check_node(const Cluster& cluster) {
   if (node.devices > kMostDevicesOfNode)
     throw ConfigError("cluster {}: a node cannot have {} devices (give 1 to {}, and more nodes)",
                       cluster.name, node.devices, kMostDevicesOfNode);
+  // In 64 bits, as the product of two counts need not fit into 32.
   if (std::uint64_t{cluster.nodes} * node.devices > kMostDevices)
     throw ConfigError("cluster {}: {} nodes of {} devices are more than {} devices (give fewer)",
                       cluster.name, cluster.nodes, node.devices, kMostDevices);
@@ -176,6 +177,7 @@ std::vector<double> device_slowdowns(const Cluster& cluster) {
   const Stragglers& stragglers = cluster.stragglers;
   if (stragglers.law == StragglerLaw::kNone) return slowdowns;
   Draws draws(stragglers.seed);
+  // One draw is for all devices of a node, or for each.
   const std::uint32_t together = stragglers.is_by_node ? cluster.node.devices : 1;
   for (std::uint32_t first = 0; first < cluster.device_count(); first += together) {
     const bool is_slow = draws.next() < stragglers.share;
@@ -193,6 +195,7 @@ double useful_share(const Failures& failures, std::uint32_t nodes) {
   const double segment = work + failures.checkpoint_seconds;
   // Without failures only checkpoints cost time.
   if (failures.node_mean_seconds == 0.0) return work / segment;
+  // A failure of any node stops the job.
   const double mean = failures.node_mean_seconds / nodes;
   // A segment is short beside the mean of good nodes, where exp(x) - 1 would have no digits left.
   return work / (mean * std::exp(failures.restart_seconds / mean) * std::expm1(segment / mean));

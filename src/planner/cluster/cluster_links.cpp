@@ -147,6 +147,8 @@ Route ClusterLinks::route(Endpoint from, Endpoint to) const {
   const ClusterNode& node = cluster_.node;
   Route route;
   if (node_of(from.device) != node_of(to.device)) {
+    // For the leaf of the sender; and for the spine and the leaf of the receiver, if that is
+    // another.
     const double hop = cluster_.network.switch_latency_seconds;
     const std::uint32_t out = nic_of(from.device);
     const std::uint32_t in = nic_of(to.device);

@@ -95,6 +95,7 @@ LinkCosts link_in(JsonObject& json, const char* key, const ReadNamed& read) {
 template <typename List>
 auto named_in(JsonObject& json, const char* key, const List& list) {
   try {
+    // The list knows which words there are, and not where in the file the wrong one stands.
     return value_named(shown_text(json.text(key)), list, "value");
   } catch (const ConfigError& error) {
     throw ConfigError("{}: {}", json.place(key), error.what());
@@ -105,6 +106,7 @@ ClusterDevice device_in(JsonObject json) {
   ClusterDevice device;
   device.name = name_in(json, "name");
   device.memory = size_in(json, "memory");
+  // 0 is what nobody knows of a device, see `ClusterDevice`.
   device.flops_per_second = number_or(json, "flops_per_second", 0.0);
   device.speed_over_profile = number_or(json, "speed_over_profile", 0.0);
   json.refuse_others();
@@ -118,6 +120,7 @@ ClusterNode node_in(JsonObject json, const ReadNamed& read) {
   node.pcie = link_in(json, "pcie", read);
   node.uplink = link_in(json, "uplink", read);
   if (json.has("nvlink")) node.nvlink = link_in(json, "nvlink", read);
+  // One node alone has no network, and need not name cards for it.
   if (json.has("nics")) {
     node.nics = count_in(json, "nics");
     node.nic = link_in(json, "nic", read);
@@ -125,6 +128,7 @@ ClusterNode node_in(JsonObject json, const ReadNamed& read) {
   if (json.has("host_memory")) node.host_memory = size_in(json, "host_memory");
   node.host_update_parameters_per_second =
       number_or(json, "host_update_parameters_per_second", 0.0);
+  // Rates go with a number of disks: without any they would say nothing.
   if (json.has("disks")) {
     node.disks = count_in(json, "disks");
     node.disk_read_rate = rate_in(json, "disk_read_bytes_per_second");

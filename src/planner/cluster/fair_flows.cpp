@@ -36,6 +36,7 @@ void FairFlows::touch(std::uint32_t link) {
 }
 
 void FairFlows::start(std::span<const LinkUse> route, double bytes, std::uint32_t tag, double now) {
+  // Numbers are used again: a job has far more transfers than are under way at a time.
   if (free_.empty()) {
     free_.push_back(static_cast<FlowId>(flows_.size()));
     flows_.emplace_back();

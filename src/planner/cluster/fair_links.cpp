@@ -20,6 +20,7 @@ FairLinks::FairLinks(FlowTable& flows, std::vector<std::vector<SumPhase>> phases
       lanes_(queues_of_.size()) {}
 
 FairLinks::Queue& FairLinks::queue_of(std::uint32_t rank, std::uint32_t to) {
+  // A rank has few of them, so looking through them is as quick as a table.
   for (Queue* queue : queues_of_[rank])
     if (queue->to == to) return *queue;
   const std::uint32_t ranks = flows_.ranks();

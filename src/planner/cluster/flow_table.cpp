@@ -1,9 +1,16 @@
 #include "flow_table.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <tuple>
 #include <utility>
+#include <vector>
+
+#include "spillway/planner/cluster/collectives.h"
+#include "spillway/planner/cluster/job_simulation.h"
+#include "spillway/schedule/boundary_stages.h"
+#include "spillway/schedule/weight_copies.h"
 
 namespace spillway::planner {
 
@@ -69,6 +76,179 @@ std::vector<Signature> signatures_of(const FlowTable& flows) {
   return signatures;
 }
 
+/// One step of how the gradients of a stage become its new weights. All members go on together.
+struct UpdatePhase {
+  /// Phases of one lane use the same engine: of two stages, one waits for the other.
+  std::uint32_t lane = 0;
+  CollectivePhase streams;
+  double bytes = 0.0;  ///< Bytes of each stream; parameters in the lane of the hosts' optimizers.
+};
+
+using Group = std::vector<Endpoint>;
+
+/// Devices by their node.
+std::vector<Group> groups_of(const ClusterLinks& links, const std::vector<std::uint32_t>& devices) {
+  std::map<std::uint32_t, Group> nodes;
+  for (const std::uint32_t device : devices) nodes[links.node_of(device)].push_back({device});
+  std::vector<Group> groups;
+  for (auto& [node, group] : nodes) groups.push_back(std::move(group));
+  return groups;
+}
+
+/// Routes that are used at the same time.
+class SideBySide {
+ public:
+  void add(const Route& route) {
+    for (const LinkUse& use : route.uses) uses_[use.link] += use.streams;
+    latency_ = std::max(latency_, route.latency_seconds);
+  }
+  void add(const CollectivePhase& phase) {
+    add(Route{phase.uses, phase.latency_seconds});
+    share_ = phase.bytes_per_stream;
+    pair_rate_ = std::min(pair_rate_, phase.pair_rate);
+  }
+  UpdatePhase phase(std::uint32_t lane, double bytes, const ClusterLinks& links) const {
+    UpdatePhase phase{lane, {1.0, latency_, pair_rate_, {}}, bytes * share_};
+    // Copies are not in step with each other; the fullest link is the last to be done.
+    if (pair_rate_.is_unlimited())
+      for (const auto& [link, streams] : uses_)
+        phase.streams.pair_rate =
+            std::min(phase.streams.pair_rate, TransferRate(links.rate(link) / streams));
+    for (const auto& [link, streams] : uses_) phase.streams.uses.push_back({link, streams});
+    return phase;
+  }
+
+ private:
+  std::map<std::uint32_t, double> uses_;
+  double latency_ = 0.0;
+  double share_ = 1.0;
+  TransferRate pair_rate_ =
+      TransferRate::unlimited();  // Of collectives; of copies it is that of their links.
+};
+
+/// One collective in each node, all at once. The groups are equally large.
+UpdatePhase within_nodes(std::uint32_t lane, CollectiveKind kind, const ClusterLinks& links,
+                         const std::vector<Group>& groups, double bytes) {
+  SideBySide all;
+  for (const Group& group : groups)
+    all.add(make_collective(kind, CollectiveAlgorithm::kRing, links, group).phases.front());
+  return all.phase(lane, bytes, links);
+}
+
+/// One stream between each device and its host.
+UpdatePhase copies(std::uint32_t lane, bool is_out, const ClusterLinks& links,
+                   const std::vector<Group>& groups, double bytes) {
+  SideBySide all;
+  for (const Group& group : groups)
+    for (const Endpoint& each : group) {
+      const Endpoint host{each.device, /*is_host=*/true};
+      all.add(is_out ? links.route(each, host) : links.route(host, each));
+    }
+  return all.phase(lane, bytes, links);
+}
+
+/// All-reduce between the devices that hold the stage; nothing for a single one.
+std::vector<UpdatePhase> reduction_phases(const Job& job, const StageCosts& stage,
+                                          const ClusterLinks& links,
+                                          const std::vector<std::uint32_t>& devices) {
+  const double bytes = count_of(stage.gradients);
+  Group members;
+  for (const std::uint32_t device : devices) members.push_back({device});
+  // The size of the stage decides: latencies make trees the better ones for small sums.
+  const Collective collective =
+      job.algorithm ? make_collective(CollectiveKind::kAllReduce, *job.algorithm, links, members)
+                    : fastest_collective(CollectiveKind::kAllReduce, links, members, bytes);
+  std::vector<UpdatePhase> phases;
+  for (const CollectivePhase& each : collective.phases)
+    phases.push_back({0, each, bytes * each.bytes_per_stream});
+  return phases;
+}
+
+/// The first lane of `host_update_phases` that brings weights back from the hosts.
+constexpr std::uint32_t kFirstLaneToDevices = 5;
+
+/// Lanes 0 to 6: reduce-scatter in the nodes, out to the hosts, reduce-scatter between these, the
+/// update of what each host has of the sum, all-gather between hosts, in to the devices, all-gather
+/// in the nodes.
+std::vector<UpdatePhase> host_update_phases(const Job& job, const StageCosts& stage,
+                                            const ClusterLinks& links,
+                                            const std::vector<std::uint32_t>& devices) {
+  const std::vector<Group> groups = groups_of(links, devices);
+  std::size_t group = groups.front().size();
+  for (const Group& each : groups)
+    if (each.size() != group) group = 1;  // Uneven: every device sends all of its gradients.
+  const double gradients = count_of(stage.gradients);
+  const double weights = count_of(stage.weights);
+  const auto shards = static_cast<double>(group);
+  const auto hosts = static_cast<double>(groups.size());
+  // Between hosts, each shard takes the network card beside its device.
+  Group between;
+  SideBySide updates;
+  for (const Group& each : groups) {
+    for (std::size_t i = 0; i < group; ++i) between.push_back({each[i].device, /*is_host=*/true});
+    updates.add(links.update_route(each.front().device));
+  }
+  const auto across = [&](CollectiveKind kind) {
+    return make_collective(kind, CollectiveAlgorithm::kHierarchical, links, between).phases;
+  };
+  std::vector<UpdatePhase> phases;
+  if (group > 1)
+    phases.push_back(within_nodes(0, CollectiveKind::kReduceScatter, links, groups, gradients));
+  // The sum within the node comes first, so that each byte passes the link to the host once.
+  phases.push_back(copies(1, /*is_out=*/true, links, groups, gradients / shards));
+  // Between the members of one host nothing moves, so those phases pass no link.
+  for (const CollectivePhase& each : across(CollectiveKind::kReduceScatter))
+    if (!each.uses.empty()) phases.push_back({2, each, gradients * each.bytes_per_stream});
+  // Hosts update by parameters per second, each its share of the sum.
+  phases.push_back(updates.phase(3, weights / job.bytes_per_parameter / hosts, links));
+  for (const CollectivePhase& each : across(CollectiveKind::kAllGather))
+    if (!each.uses.empty()) phases.push_back({4, each, weights * each.bytes_per_stream});
+  phases.push_back(copies(5, /*is_out=*/false, links, groups, weights / shards));
+  if (group > 1)
+    phases.push_back(within_nodes(6, CollectiveKind::kAllGather, links, groups, weights));
+  return phases;
+}
+
+std::vector<SumPhase> phases_of(const Job& job, std::uint32_t stage,
+                                const std::vector<std::uint32_t>& members, bool is_streamed,
+                                FlowTable& flows) {
+  std::vector<std::uint32_t> devices;
+  for (std::uint32_t pipeline = 0; pipeline < flows.pipelines(); ++pipeline)
+    for (const std::uint32_t rank : members) devices.push_back(flows.device(rank, pipeline));
+  const auto phases_on = job.update == UpdatePlace::kHost ? host_update_phases : reduction_phases;
+  std::vector<SumPhase> phases;
+  for (const UpdatePhase& each : phases_on(job, job.stages[stage], flows.links(), devices)) {
+    // Streamed weights stay on the host until the action list fetches them.
+    if (is_streamed && each.lane >= kFirstLaneToDevices) continue;
+    const double least =
+        each.streams.latency_seconds + each.streams.pair_rate.seconds_for(each.bytes);
+    phases.push_back({each.lane, flows.add_shared(each.streams), each.bytes, least});
+  }
+  return phases;
+}
+
+/// Messages and copies, also those of parts of a stash.
+void add_transfers(const Job& job, const WeightCopies& copies, bool has_messages,
+                   std::uint32_t rank, const Action& action, FlowTable& flows) {
+  const bool is_disk = job.swap_target == SwapTarget::kDisk;
+  const bool is_swapped = job.stages[action.stage].swapped > Bytes(0);
+  if (const auto stage = output_stage(job.schedule, action)) {
+    const std::uint32_t to = job.schedule.rank_of(action.replica, *stage);
+    // Lists without messages deliver outputs by the same links.
+    if (is_send(action.kind) || (!has_messages && to != rank)) flows.message(rank, to);
+  }
+  if (action.kind == ActionKind::kSendWeights || action.kind == ActionKind::kSendGradients) {
+    const auto& holders = copies.holders(action.stage);
+    flows.message(rank, holders[0] == rank ? holders[1] : holders[0]);
+  }
+  if (action.kind == ActionKind::kSwapOut || action.kind == ActionKind::kSwapOutWeights ||
+      (is_swapped && action.kind == ActionKind::kForward))
+    flows.copy(rank, /*is_out=*/true, is_disk);
+  if (action.kind == ActionKind::kSwapIn || action.kind == ActionKind::kSwapInWeights ||
+      (is_swapped && makes_input_gradient(action.kind)))
+    flows.copy(rank, /*is_out=*/false, is_disk);
+}
+
 }  // namespace
 
 LinkColours colours_of(const FlowTable& flows) {
@@ -119,6 +299,29 @@ LinkColours colours_of(const FlowTable& flows) {
     }
   }
   return colours;
+}
+
+std::vector<std::vector<SumPhase>> add_flows(const Job& job, FlowTable& flows) {
+  const Schedule& schedule = job.schedule;
+  const WeightCopies copies(schedule);
+  const bool has_messages = has_action(schedule, ActionKind::kSendForward);
+  // Where hosts update, steps are what is reduced in schedules without reductions.
+  const ActionKind sum =
+      job.update == UpdatePlace::kHost && !has_action(schedule, ActionKind::kReduce)
+          ? ActionKind::kStep
+          : ActionKind::kReduce;
+  std::vector<bool> is_summed(schedule.stages, false), is_streamed(schedule.stages, false);
+  for (std::uint32_t rank = 0; rank < schedule.rank_count(); ++rank)
+    for (const Action& action : schedule.ranks[rank]) {
+      add_transfers(job, copies, has_messages, rank, action, flows);
+      if (action.kind == sum) is_summed[action.stage] = true;
+      if (action.kind == ActionKind::kSwapInWeights) is_streamed[action.stage] = true;
+    }
+  std::vector<std::vector<SumPhase>> phases(schedule.stages);
+  for (std::uint32_t stage = 0; stage < schedule.stages; ++stage)
+    if (is_summed[stage])
+      phases[stage] = phases_of(job, stage, copies.reducers(stage), is_streamed[stage], flows);
+  return phases;
 }
 
 }  // namespace spillway::planner

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "fair_links.h"
 #include "flow_table.h"
-#include "job_loads.h"
 #include "spillway/base/error.h"
+#include "spillway/planner/schedule/rank_memory.h"
 
 namespace spillway::planner {
 namespace {
@@ -63,6 +64,68 @@ std::vector<std::uint32_t> nodes_of(const ClusterLinks& links,
   std::set<std::uint32_t> nodes;
   for (const std::uint32_t device : devices) nodes.insert(links.node_of(device));
   return {nodes.begin(), nodes.end()};
+}
+
+/// Of a stage that hosts update: all of its weights and gradients pass each of them, and each keeps
+/// its share of the optimizer's states.
+void add_updates(const Job& job, const ClusterLinks& links, std::span<const std::uint32_t> devices,
+                 std::map<std::uint32_t, Bytes>& hosts) {
+  const Schedule& schedule = job.schedule;
+  for (std::uint32_t stage = 0; stage < schedule.stages; ++stage) {
+    // Once for each node, however many of its devices have a copy of the stage.
+    std::set<std::uint32_t> nodes;
+    for (std::size_t first = 0; first < devices.size(); first += schedule.rank_count())
+      for (std::uint32_t replica = 0; replica < schedule.replica_count(); ++replica)
+        nodes.insert(links.node_of(devices[first + schedule.rank_of(replica, stage)]));
+    const StageCosts& costs = job.stages[stage];
+    for (const std::uint32_t node : nodes)
+      hosts[node] += costs.weights + costs.gradients + costs.optimizer_state / nodes.size();
+  }
+}
+
+/// Returns what `JobTiming::host_memory` tells. Devices are by rank, one pipeline after the other.
+Bytes fullest_host(const Job& job, const ClusterLinks& links,
+                   std::span<const std::uint32_t> devices) {
+  std::map<std::uint32_t, Bytes> hosts;
+  if (job.swap_target == SwapTarget::kHost) {
+    // Hosts that update have all weights anyway.
+    const std::vector<Bytes> swapped = job.update == UpdatePlace::kHost
+                                           ? stashes_on_host(job.schedule, job.stages)
+                                           : host_bytes(job.schedule, job.stages);
+    // Devices are in the order of ranks, one pipeline after the other.
+    for (std::size_t i = 0; i < devices.size(); ++i)
+      hosts[links.node_of(devices[i])] += swapped[i % swapped.size()];
+  }
+  if (job.update == UpdatePlace::kHost) add_updates(job, links, devices, hosts);
+  Bytes most;
+  for (const auto& [node, bytes] : hosts) most = std::max(most, bytes);
+  return most;
+}
+
+/// Loads by class of the links of these nodes, which are sorted. `carried` is by link.
+std::vector<LinkClassLoad> loads_of(const ClusterLinks& links, std::span<const std::uint32_t> nodes,
+                                    double seconds, std::span<const double> carried) {
+  std::vector<LinkClassLoad> loads(kLinkClasses);
+  std::vector<double> capacity(kLinkClasses, 0.0);
+  for (std::uint32_t link = 0; link < links.size(); ++link) {
+    // What the others have is no reserve of the job.
+    const NodeRange behind = links.nodes_behind(link);
+    const auto first = std::lower_bound(nodes.begin(), nodes.end(), behind.begin);
+    if (first == nodes.end() || *first >= behind.end) continue;
+    LinkClassLoad& load = loads[static_cast<std::size_t>(links.kind(link))];
+    load.kind = links.kind(link);
+    ++load.links;
+    load.carried += carried[link];
+    // The mean of a class is over what its links could have carried, as disks read and write at
+    // unlike rates.
+    const double most = links.rate(link) * seconds;
+    capacity[static_cast<std::size_t>(load.kind)] += most;
+    if (most > 0.0) load.busiest = std::max(load.busiest, carried[link] / most);
+  }
+  for (std::size_t kind = 0; kind < loads.size(); ++kind)
+    if (capacity[kind] > 0.0) loads[kind].mean = loads[kind].carried / capacity[kind];
+  std::erase_if(loads, [](const LinkClassLoad& load) { return load.links == 0; });
+  return loads;
 }
 
 /// Of the links of a colour, one carries what each of them does.
@@ -139,6 +202,7 @@ static std::vector<Bytes> peaks_of(const Job& job, const ScheduleTiming& nominal
                                    const ScheduleTiming& run) {
   std::vector<Bytes> peaks(nominal.ranks.size());
   for (std::size_t rank = 0; rank < peaks.size(); ++rank)
+    // With a limit ranks wait for room, and how long depends on the links that they really have.
     if (!job.memory) peaks[rank] = nominal.ranks[rank].peak_memory;
   for (std::size_t rank = 0; rank < run.ranks.size() && job.memory; ++rank) {
     Bytes& peak = peaks[rank % peaks.size()];
@@ -158,6 +222,7 @@ static std::optional<JobSpan::Lane> lane_of(const Job& job, const Action& action
     case ActionKind::kStep:
       return job.update == UpdatePlace::kHost ? JobSpan::Lane::kReduction : JobSpan::Lane::kCompute;
     default:
+      // The message has the span of its send.
       if (is_receive(action.kind)) return std::nullopt;
       return is_send(action.kind) ? JobSpan::Lane::kMessage : JobSpan::Lane::kCompute;
   }
@@ -212,6 +277,7 @@ JobTiming simulate_job(const Job& job, const Cluster& cluster) {
   check_size(job, 1);
   const ClusterLinks links(cluster);
   const ScheduleCosts costs = nominal_costs(job, cluster);
+  // Its times are not used: it tells whether the lists come to their end, and what ranks hold.
   const ScheduleTiming nominal = time_schedule(
       job.update == UpdatePlace::kHost ? without_steps(job.schedule) : job.schedule, costs);
   check_repetitions(job, nominal);

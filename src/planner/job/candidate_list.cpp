@@ -91,6 +91,7 @@ JobAttempt attempt_of(const JobRequest& request, const Partitioner& partitioner,
   attempt.is_pruned = reason.cause == Refusal::Cause::kPruned;
   attempt.is_deferred = reason.cause == Refusal::Cause::kDeferred;
   if (attempt.is_deferred) attempt.step_seconds = reason.seconds;
+  // Only a lack of room has figures, which tell what devices would do.
   if (reason.cause != Refusal::Cause::kRoom) return attempt;
   attempt.missing = reason.needed - request.device_memory;
   attempt.fullest_rank = reason.rank;
@@ -130,6 +131,7 @@ std::vector<JobChoice> job_choices(const JobRequest& request) {
   else if (!is_open)
     data_parallel = {1};
   else
+    // All pipelines of a step have as many ranks and as many micro-batches.
     for (std::uint32_t count = 1; count <= std::min(request.ranks, micro_batches); ++count)
       if (request.ranks % count == 0 && micro_batches % count == 0) data_parallel.push_back(count);
   std::vector<JobChoice> choices;
@@ -168,6 +170,7 @@ std::optional<JobChoice> CandidateList::next() {
       if (is_admitted) return choice_;
     }
     if (phase_ == Phase::kOver) return std::nullopt;
+    // Only now: what a phase tries depends on what became of the phases before.
     begin(static_cast<Phase>(static_cast<int>(phase_) + 1));
   }
 }
@@ -175,6 +178,7 @@ std::optional<JobChoice> CandidateList::next() {
 bool CandidateList::add(JobAttempt made) {
   made.choice = choice_;
   if (phase_ == Phase::kAllCuts) {
+    // It was tried before, with its first cuts, so only what beats all is news.
     if (!made.is_possible() || !is_faster(made.step_seconds, best_seconds())) return go_on(nullptr);
   } else {
     if (made.is_pruned) ++trials_.pruned;
@@ -255,6 +259,7 @@ void CandidateList::begin(Phase phase) {
   if (phase == Phase::kDeferred) {
     std::stable_sort(deferred_.begin(), deferred_.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
+    // The fastest with unlimited memory first: what it reaches rules out others behind it.
     for (const auto& each : std::exchange(deferred_, {})) walks_.push_back({each.second});
   }
   if (phase == Phase::kAllCuts && is_open && request_.cut_effort == CutEffort::kAll &&
@@ -270,6 +275,7 @@ void CandidateList::begin(Phase phase) {
 void CandidateList::add_walk(JobChoice choice, std::uint32_t JobVariant::*option,
                              std::vector<std::uint32_t> values) {
   if (values.empty()) return;
+  // The last value first: it takes the most memory, and where that fits, nothing else is tried.
   const std::size_t count = values.size();
   walks_.push_back({.choice = choice,
                     .option = option,
@@ -286,6 +292,7 @@ void CandidateList::add_variants(std::uint32_t data_parallel) {
     if (generator.stages_per_rank == StagesPerRank::kAsRequested)
       add_chunks({&generator, data_parallel}, ranks);
   if (ranks < 2) return;  // Nothing to pipeline.
+  // As many slots as ranks hold what 1F1B holds, and are no faster.
   std::vector<std::uint32_t> slots(ranks - 1);
   std::iota(slots.begin(), slots.end(), 1U);
   for (const ScheduleGenerator& generator : schedule_generators()) {
@@ -301,6 +308,7 @@ void CandidateList::add_variants(std::uint32_t data_parallel) {
 /// Doubled as long as that is faster.
 void CandidateList::add_chunks(JobChoice choice, std::uint32_t ranks) {
   std::vector<std::uint32_t> values;
+  // Two are the default, which was tried.
   for (std::uint64_t chunks = 4; chunks * ranks <= request_.chain.layers.size(); chunks *= 2)
     values.push_back(static_cast<std::uint32_t>(chunks));
   if (values.empty()) return;
@@ -379,6 +387,8 @@ void CandidateList::add_fewer_micro_batches() {
 
 bool CandidateList::admits_default() {
   IncumbentSeconds& beat = choice_.incumbent;
+  // Of the same schedule, so that the result has the best plan of each. Idle-time offload takes the
+  // longest to look for, and has to beat all of them.
   beat.all = beat.deferred = best_seconds_of(*choice_.generator);
   if (beat.all < kNoTime) beat.offload = best_seconds();
   // What is as fast may take less memory.

@@ -117,6 +117,7 @@ void find_fixed(const JobRequest& request, JobPlan& plan) {
 /// What actions move, and what goes with it, as it is at the peak of a rank.
 void add_moved(const RankTiming& timing, HeldBytes& held) {
   held.weights += timing.peak_weights;
+  // Whole, whenever the peak is: gradients and states are there from the begin to the end.
   held.gradients = timing.gradients;
   held.optimizer = timing.optimizer_states;
   held.working += timing.peak_update;
@@ -165,6 +166,8 @@ std::optional<Refusal> lack_of_room(const JobRequest& request, const JobPlan& pl
                                          : ", fewer micro-batches, or a link to swap to"),
         .rank = fullest,
         .needed = plan.peak()};
+  // Behind the devices: hosts hold what these give away, so their lack means something only where
+  // devices suffice.
   std::uint32_t swapping = 0;
   for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank)
     if (plan.memory[rank].host > plan.memory[swapping].host) swapping = rank;
@@ -193,6 +196,7 @@ OrRefusal<JobPlan> simulated(const JobRequest& request, const Partitioner& parti
   plan.device_memory = request.device_memory;
   plan.host_memory = request.host_memory;
   plan.stages = estimate.stages;
+  // The cuts were made with these; action lists that swap whole stashes will hold less.
   for (const StageDevice& device : costs.problem().devices) plan.held.push_back(device.held);
   plan.seconds_per_micro_batch = estimate.seconds;
   plan.rounding_gap = estimate.rounding_gap;

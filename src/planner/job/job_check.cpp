@@ -64,6 +64,7 @@ bool swaps_anything(const JobFile& file) {
 }
 
 std::optional<std::string> fault_of_host_link(const JobFile& file) {
+  // Without a link to hosts a plan has the one that takes no time, which it must not use.
   if (!file.costs.host.rate.is_unlimited() || !swaps_anything(file)) return std::nullopt;
   return "it swaps, and its links.host_link has a rate of 0: nothing moves there";
 }
@@ -88,6 +89,7 @@ std::optional<std::string> fault_of_figures(const JobFile& file) {
   std::vector<Bytes> peaks;
   for (std::size_t rank = 0; rank < timing.ranks.size(); ++rank) {
     peaks.push_back(timing.ranks[rank].peak_memory + file.fixed[rank]);
+    // Counted over its list a rank may fit, and hold more while copies take their time.
     if (peaks[rank] > file.device_memory)
       return message("rank {} holds {} at its peak, and its device has {}", rank, peaks[rank],
                      file.device_memory);
@@ -111,6 +113,8 @@ std::optional<std::string> fault_of_figures(const JobFile& file) {
 
 std::optional<std::string> job_fault(const JobFile& file) {
   try {
+    // Each check relies on the ones before: only lists without another fault can be counted
+    // through, and only those that can be carried out be simulated.
     if (auto fault = plan_fault(execution_of(file))) return fault;
     if (auto fault = fault_of_memory(file)) return fault;
     return fault_of_figures(file);

@@ -33,6 +33,7 @@ StageCosts stage_costs(const JobRequest& request, const SegmentCosts& costs,
   // the first of them.
   result.input_gradient_seconds = backward / 2 + stage.recompute_seconds;
   result.weight_gradient_seconds = backward - backward / 2;
+  // Actions recompute a stage as a whole, not the layers that its cuts have chosen.
   result.recompute_seconds = result.forward_seconds;
   const double trained = costs.trained_bytes(segment.first, segment.end);
   if (all_trained > 0.0) result.step_seconds = request.update_seconds * trained / all_trained;
@@ -165,10 +166,11 @@ PartitionProblem problem_for(const JobRequest& request, const Schedule& schedule
   StageDevice device;
   device.memory = request.device_memory;
   device.reserved = request.reserved;
-  // Cuts may count on less than the link has, see `CutPlanner::plan`.
+  // Cuts may count on less than the link has, see `plan_under_cuts`.
   if (request.variant.memory_reduction != JobMemoryReduction::kRecompute)
     device.swap_rate = request.swap_rate * request.stage_swap_share;
   problem.devices.assign(ranks, device);
+  // Between neighbours. `interleaved` adds the way from the last one back to the first.
   problem.links.assign(ranks - 1, request.link);
   if (chunks > 1) problem = interleaved(problem, chunks);
   const std::vector<HeldCounts> held = stage_factors(schedule);
@@ -203,6 +205,7 @@ ScheduleCosts schedule_costs(const JobRequest& request, const SegmentCosts& cost
   result.reduce = request.reduce_link.value_or(request.link);
   result.shared_sums = request.shared_sums;
   if (!request.swap_rate.is_none()) result.host.rate = request.swap_rate;
+  // Known before the first stage is made: the time of the optimizer is shared by trained bytes.
   double all_trained = 0.0;
   for (std::uint32_t k = 0; k < estimate.stages.size(); ++k) {
     const Segment segment = segment_of(costs, estimate.stages[k], k);

@@ -2,8 +2,8 @@
 
 #include <vector>
 
+#include "spillway/planner/job/job_plan.h"
 #include "spillway/planner/job/job_request.h"
-#include "spillway/planner/job/plan_memo.h"
 #include "spillway/planner/partition/partition_estimate.h"
 #include "spillway/planner/partition/partitioners.h"
 #include "spillway/planner/schedule/refusal.h"

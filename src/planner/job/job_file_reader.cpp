@@ -26,14 +26,19 @@ class JobReader {
       : name_(name), text_(text, name, JsonText::kAnyFormat), root_(text_.root()) {}
 
   JobFile read() {
+    // Ranks read the part that they execute by the same function, so what is accepted here is what
+    // they run.
     schedule::ExecutionText execution = schedule::read_execution_plan(root_, name_);
     take(std::move(execution.plan));
+    // Names are looked up now, while the file is at hand: a plan is made again by them, and an
+    // error of that moment would not name the file.
     file_.partitioner = root_.text("partitioner");
     require_known("partitioner",
                   [&] { partitioner_named(shown_text(file_.partitioner, kMostLettersOfName)); });
     require_known("schedule",
                   [&] { schedule_in(shown_text(file_.actions.name, kMostLettersOfName)); });
     file_.model.name_hash = root_.hexadecimal("layer_name_hash");
+    // What is left out has no limit; 0 would be a limit that nothing keeps to.
     if (root_.has("device_memory_bytes"))
       file_.device_memory = Bytes(root_.count("device_memory_bytes", 1, kMost53));
     if (root_.has("host_memory_bytes"))
@@ -80,6 +85,7 @@ class JobReader {
       taken.last = stage.last;
       taken.begins_with = stage.first_operator;
       taken.operators_before = stage.operators_before;
+      // Ranks need the layers alone. Which of its points each one takes is read with the stage.
       for (const LayerIndex layer : stage.recomputed) taken.recomputed.push_back({layer, 0});
       StageCosts& costs = file_.costs.stages.emplace_back();
       costs.stash = stage.stash;
@@ -88,6 +94,8 @@ class JobReader {
     file_.data_parallel = plan.actions.data_parallel;
     const std::uint64_t micro_batches = plan.actions.all_micro_batches() * file_.data_parallel;
     file_.micro_batches = static_cast<std::uint32_t>(micro_batches);
+    // The file counts the work of a step in batches of the profile, ranks in such batches per
+    // micro-batch.
     file_.batch = file_.micro_batches * plan.micro_batch_size;
     file_.actions = std::move(plan.actions);
   }
@@ -111,6 +119,7 @@ class JobReader {
     StageCosts& costs = file_.costs.stages[k];
     for (const auto& each : kTimes) costs.*each.field = stage.number(each.key, 0.0, kMostSeconds);
     for (const auto& each : kSizes) costs.*each.field = Bytes(stage.count(each.key, 0, kMost53));
+    // What is swapped is a part of what a micro-batch keeps.
     if (costs.swapped > read.whole_stash)
       throw ConfigError("{} is {}, and all that a micro-batch keeps there is {}",
                         stage.place("swapped_bytes"), costs.swapped, read.whole_stash);
@@ -119,6 +128,7 @@ class JobReader {
 
   static TransferRate read_rate(JsonObject& object) {
     const TransferRate rate(object.number("bytes_per_second", 0.0, kMostRate));
+    // As it is written: JSON has no infinity, so 0 stands for a link that takes no time for bytes.
     return rate.is_none() ? TransferRate::unlimited() : rate;
   }
 
@@ -158,6 +168,7 @@ class JobReader {
     const double gap = gap_of(file_.step_seconds, file_.bound_seconds);
     const double told_gap = figures.number("gap", 0.0, std::numeric_limits<double>::max());
     figures.refuse_others();
+    // A step below the bound would disprove it, so one of the two was changed.
     if (is_faster(file_.step_seconds, file_.bound_seconds))
       refuse("its figures say that a step takes {}, and that none takes less than {}",
              seconds_text(file_.step_seconds), seconds_text(file_.bound_seconds));

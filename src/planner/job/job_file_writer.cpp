@@ -102,6 +102,8 @@ LayerIndex begin_of(const StageEstimate& stage, const NameAt& name_at) {
 template <typename NameAt>
 std::uint32_t operators_before(LayerIndex place, const NameAt& name_at) {
   const std::string_view name = schedule::operator_of_layer(name_at(place));
+  // Names come again along a model, so a rank finds the operator by its name and by how many of
+  // that name run before.
   std::uint32_t before = 0;
   for (LayerIndex i = 0; i < place; ++i)
     before += schedule::operator_of_layer(name_at(i)) == name ? 1 : 0;
@@ -191,6 +193,7 @@ std::string to_text(const JobFile& file) {
   document["ranks"] = file.actions.rank_count() * file.data_parallel;
   document["data_parallel"] = file.data_parallel;
   document["micro_batches"] = file.micro_batches;
+  // Left out, it is the number of micro-batches.
   if (file.batch != file.micro_batches) document["batch"] = file.batch;
   if (file.device_memory != kNoLimit) document["device_memory_bytes"] = file.device_memory.count();
   if (file.host_memory != kNoLimit) document["host_memory_bytes"] = file.host_memory.count();
@@ -202,8 +205,10 @@ std::string to_text(const JobFile& file) {
   document["stages"] = stages_json(file);
   document["kept_input_share"] = file.costs.shares.input;
   if (file.costs.memory) document["copies_wait_bytes"] = file.costs.memory->count();
+  // All three are written, also where they are equal: a reader takes each for itself.
   document["links"] = ordered_json::object();
   for (const auto& each : kLinks) document["links"][each.key] = link_json(file.costs.*each.field);
+  // A link without an end holds up no sum, and is none.
   if (const SharedSums& shared = file.costs.shared_sums; !shared.rate.is_unlimited())
     document["links"]["shared_sums"] = {{"ranks", shared.ranks},
                                         {"bytes_per_second", shared.rate.bytes_per_second()}};

@@ -28,6 +28,36 @@ struct CutChoice {
   Bytes device_memory;
 };
 
+/// What a stage holds is no matter where devices have no end.
+bool is_endless(const PartitionProblem& problem) {
+  return std::all_of(problem.devices.begin(), problem.devices.end(),
+                     [](const StageDevice& device) { return device.memory == kNoLimit; });
+}
+
+std::vector<double> figures_of_first_stage(const PartitionProblem& problem) {
+  const HeldCounts& held = problem.devices.front().held;
+  return {static_cast<double>(problem.devices.size()),
+          static_cast<double>(problem.devices.front().reserved.count()), held.in_flight,
+          held.weight_versions, held.state_copies};
+}
+
+std::vector<double> figures_of(const PartitionProblem& problem, bool with_what_stages_hold) {
+  // The chain is the same for all that one memo keeps, so the rest of a problem is its key.
+  std::vector<double> figures{static_cast<double>(problem.devices.size()),
+                              problem.transfers_hide ? 1.0 : 0.0};
+  for (const StageDevice& device : problem.devices) {
+    figures.push_back(device.slowdown);
+    figures.push_back(static_cast<double>(device.memory.count()));
+    if (with_what_stages_hold)
+      figures.insert(figures.end(), {static_cast<double>(device.reserved.count()),
+                                     device.swap_rate.bytes_per_second(), device.held.in_flight,
+                                     device.held.weight_versions, device.held.state_copies});
+  }
+  for (const LinkCosts& link : problem.links)
+    figures.insert(figures.end(), {link.rate.bytes_per_second(), link.latency_seconds});
+  return figures;
+}
+
 /// The exact cuts for stages that send nothing while they compute; fractions of layers do here.
 std::optional<Cuts> cut_with_messages(const SegmentCosts& costs) {
   PartitionProblem problem = costs.problem();
@@ -122,6 +152,7 @@ std::vector<CutChoice> other_cuts(const JobRequest& request, const Partitioner& 
   const bool are_cut_once =
       request.device_memory == kNoLimit ||
       (compute.stages == compute.rank_count() && compute.replica_count() == 1);
+  // A plan starts from these two, so partitioners that agree on both lead to the same one.
   std::set<std::pair<Cuts, Cuts>> seen{{cuts_by(ours, without_limit), cuts_by(ours, within)}};
   std::vector<CutChoice> others;
   const auto add = [&](const Partitioner& other) {
@@ -146,7 +177,7 @@ std::vector<CutChoice> other_cuts(const JobRequest& request, const Partitioner& 
 OrRefusal<JobPlan> under_any_cuts(const JobRequest& request, const Partitioner& partitioner,
                                   const Schedule& compute, IncumbentSeconds incumbent,
                                   CutMemo& memo) {
-  OrRefusal<JobPlan> best = CutPlanner(request, partitioner, compute, incumbent, memo).plan();
+  OrRefusal<JobPlan> best = plan_under_cuts(request, partitioner, compute, incumbent, memo);
   if (partitioner.reading != Reading::kOurs || request.cut_effort == CutEffort::kExact ||
       !request.stages.begins.empty())
     return best;
@@ -159,7 +190,7 @@ OrRefusal<JobPlan> under_any_cuts(const JobRequest& request, const Partitioner& 
   for (const CutChoice& each : other_cuts(request, partitioner, compute, memo)) {
     JobRequest other = request;
     other.device_memory = each.device_memory;
-    OrRefusal<JobPlan> plan = CutPlanner(other, *each.partitioner, compute, incumbent, memo).plan();
+    OrRefusal<JobPlan> plan = plan_under_cuts(other, *each.partitioner, compute, incumbent, memo);
     if (!plan || (best && !is_faster(plan->step_seconds, best->step_seconds))) continue;
     best = std::move(plan);
     best->device_memory = request.device_memory;
@@ -186,6 +217,25 @@ bool may_be_faster_without_swaps(const JobRequest& asked) {
 }
 
 }  // namespace
+
+const OrderChoice& CutMemo::order(const PartitionProblem& problem, const OrderEffort& effort) {
+  std::pair key{effort.steps, figures_of(problem, !is_endless(problem))};
+  const auto known = orders_.find(key);
+  if (known != orders_.end()) return known->second;
+  return orders_.emplace(std::move(key), choose_order(problem, effort)).first->second;
+}
+
+const std::optional<Cuts>& CutMemo::cuts(const Partitioner& partitioner,
+                                         const SegmentCosts& costs) {
+  // Others look at what is held wherever they cut.
+  const bool is_time_alone = partitioner.reading == Reading::kOurs && is_endless(costs.problem());
+  std::pair key{&partitioner, partitioner.sees_first_stage_alone
+                                  ? figures_of_first_stage(costs.problem())
+                                  : figures_of(costs.problem(), !is_time_alone)};
+  const auto known = cuts_.find(key);
+  if (known != cuts_.end()) return known->second;
+  return cuts_.emplace(std::move(key), partitioner.find(costs)).first->second;
+}
 
 Bytes JobPlan::peak() const {
   Bytes most;

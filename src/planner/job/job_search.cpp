@@ -85,12 +85,14 @@ Refusal nothing_works(const JobRequest& request, const std::vector<JobAttempt>& 
 /// Why the only choice has no plan, with devices that would do where memory is the reason.
 Refusal only_one_refused(const JobRequest& request, const Partitioner& partitioner,
                          const JobChoice& choice, Refusal reason) {
+  // Whether memory is the reason at all: then some device is large enough.
   const bool may_help = request.device_memory != kNoLimit &&
                         first_that_works(request, partitioner, choice, {kNoLimit});
   if (!may_help) return reason;
   if (const auto enough =
           first_that_works(request, partitioner, choice, larger_memories(request.device_memory))) {
     reason.sentence += message("; devices of {} would do", *enough);
+    // On other devices it makes sense, so the request is not at fault.
     if (reason.cause == Refusal::Cause::kRequest) reason.cause = Refusal::Cause::kPlan;
   }
   return reason;
@@ -123,11 +125,13 @@ OrRefusal<JobSearch> search_job(const JobRequest& request, const ShowChoice& sho
   JobSearch search;
   JobRequest looked_at = request;
   if (is_only) {
+    // In full at once: there is no incumbent that would spare it.
     OrRefusal<JobPlan> plan = plan_choice(request, partitioner, choices[0], memo);
     if (!plan) return only_one_refused(request, partitioner, choices[0], plan.refusal());
     search.plan = std::move(*plan);
     search.attempts.push_back(figures_of(search.plan));
   } else {
+    // So much the list has tried with every candidate; the best plan is looked at again with all.
     looked_at.cut_effort = std::min(request.cut_effort, kFirstLook);
     std::optional<JobPlan> best;
     CandidateList candidates(request);

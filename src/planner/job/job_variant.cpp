@@ -39,6 +39,7 @@ std::string schedules_with(const CountWord& word) {
   std::string_view last;
   for (const ScheduleGenerator& generator : schedule_generators()) {
     if (!word.is_open(generator)) continue;
+    // One behind: the last name of all is joined by "and".
     if (!last.empty()) (text += text.empty() ? "" : ", ") += last;
     last = generator.name;
   }
@@ -83,6 +84,8 @@ class VariantReader {
     const std::size_t sign = word.find('=');
     if (sign != std::string_view::npos)
       return read_count(word.substr(0, sign), word.substr(sign + 1));
+    // Words of one kind exclude each other; those of two kinds do not, as copies of weights and
+    // stashes are held in ways of their own.
     for (const auto& each : kSecondCopies)
       if (each.name == word) return set_second_copy(each.value);
     for (const auto& each : kMemoryReductions)
@@ -102,6 +105,7 @@ class VariantReader {
     std::uint32_t count = 0;
     const char* const end = digits.data() + digits.size();
     const auto [stop, status] = std::from_chars(digits.data(), end, count);
+    // 0 would leave the option open, which is said by leaving it out.
     if (status != std::errc() || stop != end || count == 0 || count > kMostOfAnything)
       refuse("{} is a number from 1 to {}, not '{}'", name, kMostOfAnything, shown_text(digits));
     std::uint32_t& field = variant_.*known->field;
@@ -188,6 +192,7 @@ ScheduleRequest schedule_request_for(const ScheduleGenerator& generator, const J
   schedule_request.stages_per_rank = variant.chunks != 0 ? variant.chunks : kChunks;
   // Half of what the first rank of 1F1B holds.
   schedule_request.slots = variant.slots != 0 ? variant.slots : (ranks + 1) / 2;
+  // 0 stays: the generators know best how many passes they make by themselves.
   schedule_request.replicas = variant.replicas;
   return schedule_request;
 }

@@ -5,8 +5,6 @@
 #include <string_view>
 
 #include "layer_facts.h"
-#include "operator_roles.h"
-#include "recompute_closure.h"
 #include "spillway/base/error.h"
 #include "spillway/profile/autograd_links.h"
 #include "spillway/profile/op_sequence.h"
@@ -173,6 +171,7 @@ class ModelReader {
       const OpIndex birth = tape_.values[i].birth;
       LayerIndex owner = kNoLayer;
       if (birth != profile::kCarriedIn) owner = layer_of_op_[birth];
+      // No operator of forward has made it: it waits from the first layer on that reads it.
       if (owner == kNoLayer && !forward_users_[i].empty()) owner = forward_users_[i].front();
       if (owner == kNoLayer) continue;
       model_.chain.layers[owner].stash += held(i);
@@ -242,6 +241,7 @@ class ModelReader {
   void add_working_peak(LayerIndex layer, OpIndex op) {
     Bytes peak = tape_.ops[op].inside_peak_pages * profile_.page_size;
     for (const TapeUse& use : uses_of(tape_, op))
+      // What waits for backward counts as stash, and what was carried in as parameters or data.
       if (is_kept_[use.value] == 0 && tape_.values[use.value].birth != profile::kCarriedIn)
         peak += held(use.value);
     Bytes& most = model_.chain.layers[layer].working_peak;
@@ -284,6 +284,7 @@ class ModelReader {
       if (!layer.is_frozen) trained.push_back(&layer);
     std::uint64_t left = profile_.small_parameter_bytes.count();
     for (std::size_t i = 0; i < trained.size(); ++i) {
+      // Of what is left, so that all shares add up to the byte.
       const std::uint64_t share = left / (trained.size() - i);
       trained[i]->parameters += Bytes(share);
       left -= share;

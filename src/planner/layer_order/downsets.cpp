@@ -29,6 +29,8 @@ struct Entry {
 };
 
 std::uint64_t key_of(std::uint32_t unit) {
+  // The mixing of SplitMix64: sums of spread numbers seldom meet, and those that do are told apart
+  // by their bits.
   std::uint64_t mixed = (unit + std::uint64_t{1}) * 0x9e3779b97f4a7c15ULL;
   mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9ULL;
   mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebULL;
@@ -69,6 +71,7 @@ class LevelSearch {
     begin_next();
     for (std::size_t from = 0; from < level_.size(); ++from) {
       const Entry& entry = level_[from];
+      // The last ones became ready last, and go on where the set has grown.
       const std::size_t known = entry.ready.size();
       for (std::size_t i = known - std::min(known, kMostContinued); i < known; ++i)
         add(from, entry.ready[i]);
@@ -163,6 +166,7 @@ bool Downsets::collect_all(const UnitGraph& graph, const std::vector<UnitOrder>&
   LevelSearch search(graph, orders);
   keep(search.level());
   for (std::uint32_t size = 0; size < graph.units(); ++size) {
+    // What the smaller sizes have left.
     if (!search.grow_all(most - std::min<std::size_t>(most, count()))) return false;
     keep(search.level());
   }

@@ -34,6 +34,7 @@ void UnitCosts::add_ties() {
   const auto& first = graph_.first_layer;
   for (std::uint32_t tie = 0; tie < problem_.chain.ties.size(); ++tie)
     for (const LayerIndex layer : problem_.chain.ties[tie].layers) {
+      // The unit with the last first layer that is not behind this one.
       const auto behind = std::upper_bound(first.begin(), first.end(), layer);
       units_[static_cast<std::size_t>(behind - first.begin()) - 1].ties.push_back(tie);
     }
@@ -96,6 +97,8 @@ double UnitCosts::bound_seconds() const {
     speed += 1.0 / stage.slowdown;
     rate += stage.swap_rate;
     memory += stage.memory - stage.reserved;
+    // The least of all stages, so that the device which stands for all of them holds no more than
+    // they do.
     all.in_flight = std::min(all.in_flight, stage.held.in_flight);
     versions = std::min(versions, stage.held.weight_versions);
     copies = std::min(copies, stage.held.state_copies);
@@ -142,6 +145,7 @@ double SetCosts::kept_bytes(std::uint32_t small, const UnitCosts::Units& between
     for (const UnitInput& input : graph.read[unit])
       if (input.is_kept && sets_.has(small, graph.tensors[input.tensor].producer))
         kept.push_back(input.tensor);
+  // A tensor that several units of the stage keep is there once.
   std::sort(kept.begin(), kept.end());
   double bytes = 0.0;
   for (std::size_t i = 0; i < kept.size(); ++i)
@@ -155,6 +159,7 @@ void SetCosts::add_memory(SegmentLoad& load, std::uint32_t small, std::uint32_t 
   const UnitLoad& to = sums_[large];
   const SumPair twice = units_.spared(between);
   const double kept = kept_bytes(small, between);
+  // What comes in and is not kept is only read or passed on, in one buffer whatever is in flight.
   const double relayed = sets_.crossing_bytes(small) - kept;
   load.stash_bytes = to.stash - from.stash + kept;
   load.fixed_bytes = stage.reserved + stage.held.state_copies * (to.fixed - from.fixed - twice.a) +

@@ -4,7 +4,6 @@
 #include <deque>
 
 #include "layer_figures.h"
-#include "unit_graph.h"
 
 namespace spillway::planner {
 namespace {
@@ -31,6 +30,7 @@ Units sorted(const Edges& inputs, const Edges& readers, Pick pick) {
     missing.push_back(static_cast<std::uint32_t>(inputs[unit].size()));
     if (missing.back() == 0) freed.push_back(unit);
   }
+  // A queue for branches in step, a stack for one branch after the other.
   std::deque<std::uint32_t> ready;
   Units order;
   while (order.size() < inputs.size()) {
@@ -49,6 +49,7 @@ Units sorted(const Edges& inputs, const Edges& readers, Pick pick) {
 
 Units from_the_end(const UnitGraph& graph) {
   const std::uint32_t count = graph.units();
+  // Numbered from the end, so that edges against their direction lead to larger numbers, too.
   const auto mirrored = [&](const Edges& edges) {
     Edges other(count);
     for (std::uint32_t unit = 0; unit < count; ++unit)
@@ -78,6 +79,7 @@ class NarrowOrder {
       missing.push_back(static_cast<std::uint32_t>(graph_.inputs[unit].size()));
       if (missing.back() == 0) ready.push_back(unit);
     }
+    // The smallest stands last, where equals are taken from.
     std::reverse(ready.begin(), ready.end());
     Units order;
     while (!ready.empty()) {
@@ -143,6 +145,7 @@ UnitGraph::UnitGraph(const ModelChain& chain)
 
 bool UnitGraph::has_one_order() const {
   for (std::uint32_t unit = 1; unit < units(); ++unit)
+    // Inputs ascend, so the last one tells.
     if (inputs[unit].empty() || inputs[unit].back() != unit - 1) return false;
   return true;
 }
@@ -164,9 +167,11 @@ void UnitGraph::add_tensors(const ModelChain& chain) {
       // Within a unit it never crosses a cut.
       if (unit == tensor.producer) continue;
       tensor.readers.push_back(unit);
+      // Layers that lead frozen have no backward that would need it again.
       if (consumer >= lead) keepers.push_back(unit);
     }
     if (tensor.readers.empty()) continue;
+    // Several layers of a unit may read it, and a unit receives it once.
     sort_once(tensor.readers);
     sort_once(keepers);
     const auto index = static_cast<std::uint32_t>(tensors.size());
@@ -190,15 +195,19 @@ void UnitGraph::add_edges(const ModelChain& chain) {
 
 void UnitGraph::keep_lead(const ModelChain& chain) {
   if (lead == chain.layers.size()) {
+    // Nothing is trained: all layers lead, and keep their order.
     for (std::uint32_t unit = 1; unit < units(); ++unit) inputs[unit].push_back(unit - 1);
     return;
   }
   const std::uint32_t trained = unit_of_layer_[lead];  // The first one that has a trained layer.
   const std::uint32_t last_frozen = lead > 0 ? unit_of_layer_[lead - 1] : 0;
   for (std::uint32_t unit = 1; unit < units(); ++unit) {
+    // Units that lead run one behind the other, and everything else behind the last of them.
     if (lead > 0) inputs[unit].push_back(std::min(unit - 1, last_frozen));
     // In front of it all layers lead frozen already.
     if (unit <= trained) continue;
+    // A frozen layer before the first trained one would lead as well, and change what backward
+    // costs.
     for (LayerIndex i = first_layer[unit]; i < first_layer[unit + 1]; ++i)
       if (chain.layers[i].is_frozen) inputs[unit].push_back(trained);
   }
@@ -207,6 +216,7 @@ void UnitGraph::keep_lead(const ModelChain& chain) {
 std::vector<UnitOrder> unit_orders(const UnitGraph& graph) {
   std::vector<UnitOrder> orders;
   const auto add = [&](std::string_view name, Units units) {
+    // Each order costs a search for its cuts.
     const auto is_same = [&](const UnitOrder& other) { return other.units == units; };
     if (std::none_of(orders.begin(), orders.end(), is_same))
       orders.push_back({name, std::move(units)});

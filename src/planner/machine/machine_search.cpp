@@ -56,6 +56,7 @@ class Requests {
 MachineAttempt attempt_on(Requests& requests, const Cluster& cluster,
                           const Partitioner& partitioner, const JobChoice& choice) {
   MachineAttempt made;
+  // Hosts first: disks are slower, and worth asking for only where a host lacks room.
   for (const SwapTarget target : {SwapTarget::kHost, SwapTarget::kDisk}) {
     const JobRequest& request = requests.on(choice.data_parallel, target);
     OrRefusal<JobPlan> plan = plan_choice(request, partitioner, choice, requests.memo());
@@ -104,6 +105,8 @@ class Finalists {
     });
     all_.insert(behind, std::move(made));
     for (std::size_t i = all_.size(); i-- > kSimulated;)
+      // What stands behind the first ones may have got there by this one, so all of them are asked
+      // again.
       if (!is_worth_it(i)) all_.erase(all_.begin() + static_cast<std::ptrdiff_t>(i));
   }
 
@@ -131,6 +134,8 @@ void choose(Requests& requests, const Cluster& cluster,
   std::uint64_t actions_of_others = 0;
   for (std::size_t i = 0; i < finalists.size(); ++i) {
     const MachineAttempt& each = finalists[i];
+    // The first ones always run, since their order by private links may be wrong; the others only
+    // where their bound leaves a chance.
     if (best && i >= kSimulated) {
       const JobRequest& request = requests.on(each.attempt.data_parallel, each.swap_target);
       if (!is_faster(pipeline_bound(request, each.attempt.choice), found.timing.step_seconds))

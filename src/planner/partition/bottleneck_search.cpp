@@ -55,20 +55,18 @@ struct ReachableCuts {
   std::vector<ReachedCuts> reached;
 };
 
+/// Of the limit: what upper bounds may take where the exact cost shall be within it, rounded.
+constexpr double kSurely = 1.0 - 1e-9;
+
 /// Cuts whose segments cost at most `at`, whatever way costs change with the segment. Keeps, stage
 /// by stage, the cuts that can be reached: a stage ends at j when it can begin at some i from which
 /// its segment costs at most `at`. What the bounds of the costs rule out is not looked at: cuts
 /// behind the filling from the left or before that from the right, and beginnings whose segment is
 /// too long for the lower bound.
-ReachableCuts reachable_cuts(const SegmentGoal& goal, const CutRange& range, double at,
-                             const KnownCuts& known = {});
-
-/// Of the limit: what upper bounds may take where the exact cost shall be within it, rounded.
-constexpr double kSurely = 1.0 - 1e-9;
-
-class Search {
+class ReachableCutsSearch {
  public:
-  Search(const SegmentGoal& goal, const CutRange& range, double at, const KnownCuts& known)
+  ReachableCutsSearch(const SegmentGoal& goal, const CutRange& range, double at,
+                      const KnownCuts& known)
       : goal_(goal), range_(range), at_(at), known_(known) {}
 
   ReachableCuts run() {
@@ -181,11 +179,6 @@ class Search {
   std::vector<ReachedCuts> reached_;  ///< By cut before each stage, and behind the last one.
 };
 
-ReachableCuts reachable_cuts(const SegmentGoal& goal, const CutRange& range, double at,
-                             const KnownCuts& known) {
-  return Search(goal, range, at, known).run();
-}
-
 /// More than any time or memory of problems that are not refused, with room to multiply.
 constexpr double kMostCost = 1e60;
 
@@ -198,6 +191,7 @@ class Bisection {
   }
 
   std::optional<SolvedCuts> run() {
+    // Whether there are cuts at all; what they cost is the first upper end.
     if (!probe(kMostCost)) return std::nullopt;
     while (least_ < best_.worst) {
       const double middle = least_ + (best_.worst - least_) / 2;
@@ -231,7 +225,7 @@ class Bisection {
   }
 
   bool probe_reachable(double at) {
-    ReachableCuts reachable = reachable_cuts(goal_, range_, at, known_);
+    ReachableCuts reachable = ReachableCutsSearch(goal_, range_, at, known_).run();
     if (!reachable.reached.empty())
       // The next probe lies between, and need not look again at what both agree on.
       (reachable.cuts ? known_.at_more : known_.at_less) = std::move(reachable.reached);
@@ -248,6 +242,7 @@ class Bisection {
   }
 
   bool not_found(double at, double next_cost) {
+    // No cuts cost `at` or less, nor less than the cheapest segment that was too dear.
     least_ = std::max(std::nextafter(at, kNever), std::min(next_cost, best_.worst));
     return false;
   }

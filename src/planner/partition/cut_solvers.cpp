@@ -30,6 +30,7 @@ double table_steps(const CutRange& range) {
 std::optional<SolvedCuts> balanced_by_table(const SegmentGoal& goal, const CutRange& range) {
   const std::uint32_t units = range.units();
   const std::uint32_t stages = range.stages();
+  // Known beforehand: most segments cost more, and need no list of costs.
   const auto worst = least_bottleneck(goal, range);
   if (!worst) return std::nullopt;
   std::vector<std::vector<Way>> ways(stages + 1, std::vector<Way>(units + 1));
@@ -46,6 +47,7 @@ std::optional<SolvedCuts> balanced_by_table(const SegmentGoal& goal, const CutRa
         // Whatever the other stages cost, such cuts are not the least ones.
         if (cost > worst->worst) continue;
         std::vector<double> costs = with(before.costs, cost);
+        // As in dictionaries, the worst cost first. Of equal ways the first one stays.
         if (!best.costs.empty() && !(costs < best.costs)) continue;
         best.costs = std::move(costs);
         best.begin = begin;

@@ -9,6 +9,7 @@ template <typename Fits>
 std::uint32_t last_fit(std::uint32_t low, std::uint32_t high, std::uint32_t guess,
                        const Fits& fits) {
   if (low >= high) return low;
+  // `low` is known to fit, so the first look is behind it.
   guess = std::clamp(guess, low + 1, high);
   std::uint32_t bad = high + 1;
   if (fits(guess)) {

@@ -47,6 +47,7 @@ void UnitLoad::add(const ModelLayer& layer, bool leads_frozen) {
   versioned += bytes.b;
   buffers += as_double(layer.buffers);
   seconds += layer.forward_seconds;
+  // No gradient goes there, so nothing is kept for one.
   if (leads_frozen) return;
   seconds += layer.backward_seconds;
   stash += as_double(layer.stash);
@@ -58,6 +59,7 @@ std::vector<SumPair> useful_points(const ModelLayer& layer) {
   std::vector<SumPair> all{{0.0, 0.0}};
   for (const RecomputePoint& point : layer.recompute)
     all.push_back({point.seconds, stash - static_cast<double>(point.stash.count())});
+  // Of points that take equally long the one that saves most comes first, and beats the others.
   std::stable_sort(all.begin(), all.end(), [](const SumPair& one, const SumPair& other) {
     return one.a != other.a ? one.a < other.a : one.b > other.b;
   });
@@ -94,6 +96,8 @@ RankedSums sums_by_density(const std::vector<SumPair>& items) {
   std::stable_sort(order.begin(), order.end(), [&](std::uint32_t one, std::uint32_t other) {
     return density[one] > density[other];
   });
+  // Ranks, and not a list in their order: items stay where their layers are, so that those of a
+  // segment are one stretch.
   std::vector<std::uint32_t> rank(items.size());
   for (std::uint32_t i = 0; i < order.size(); ++i) rank[order[i]] = i;
   return {std::move(rank), items};

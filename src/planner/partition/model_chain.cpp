@@ -18,6 +18,7 @@ constexpr double kMostSeconds = 1e9;
 constexpr double kMostRatio = 1e6;
 
 void check_seconds(double seconds, const std::string& layer, const char* what) {
+  // That is what stands in a layer that nobody has measured (`kNotMeasured`).
   if (std::isnan(seconds))
     throw ConfigError("{} has no {}; measure it, or write 0 for what takes no time", layer, what);
   if (seconds < 0.0 || seconds > kMostSeconds)
@@ -35,6 +36,7 @@ void check_layer(const ModelChain& chain, LayerIndex index) {
                       layer.static_ratio);
   for (const RecomputePoint& point : layer.recompute) {
     check_seconds(point.seconds, name, "recompute time");
+    // It would take time and save nothing, so it can only be a slip.
     if (point.stash > layer.stash)
       throw ConfigError(
           "{} would keep {} when recomputed, more than its stash of {}; drop that point", name,
@@ -54,12 +56,14 @@ void check_tie(const ModelChain& chain, std::size_t index) {
     throw ConfigError("tie {} names {} layers; it takes two to share weights, so drop it", index,
                       layers.size());
   for (const LayerIndex layer : layers) check_exists(chain, layer, "tie", index);
+  // So a layer that is named twice stands beside itself.
   std::sort(layers.begin(), layers.end());
   const ModelLayer& first = chain.layers[layers[0]];
   for (std::size_t k = 1; k < layers.size(); ++k) {
     if (layers[k] == layers[k - 1])
       throw ConfigError("tie {} names layer {} twice; name each layer once", index, layers[k]);
     const ModelLayer& other = chain.layers[layers[k]];
+    // What a stage with both spares is counted by one of the two, gradients and states included.
     if (first.is_frozen != other.is_frozen || first.static_ratio != other.static_ratio)
       throw ConfigError("tie {} shares weights of {} and {}, which are trained differently; give "
                         "both the same static ratio, and freeze both or none",
@@ -118,6 +122,7 @@ void check(const ModelChain& chain) {
   }
   check_ties(chain);
   for (std::size_t i = 0; i < chain.together.size(); ++i) {
+    // The first layer exists where the last one does and is not before it.
     check_exists(chain, chain.together[i].last, "group", i);
     if (chain.together[i].first > chain.together[i].last)
       throw ConfigError("group {} goes from layer {} back to layer {}; swap its ends", i,

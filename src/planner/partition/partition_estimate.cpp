@@ -79,6 +79,7 @@ PartitionEstimate evaluate_memory(const SegmentCosts& costs, const Cuts& cuts, d
   PartitionEstimate estimate;
   estimate.fluid_bytes = bottleneck_of(MemoryGoal(costs, seconds), whole(costs), cuts);
   estimate.fits = estimate.fluid_bytes < kNever;
+  // Not `estimate.memory`, which is in whole bytes.
   double worst = 0.0;
   for (std::uint32_t k = 0; k < costs.stages(); ++k) {
     const Segment segment{cuts[k], cuts[k + 1], k};

@@ -104,6 +104,7 @@ PartitionProblem interleaved(const PartitionProblem& problem, std::uint32_t chun
     }
     all.links.insert(all.links.end(), problem.links.begin(), problem.links.end());
   }
+  // Too many stages for the layers, and shares that do not hold what is reserved, show only now.
   check(all);
   return all;
 }

@@ -13,6 +13,7 @@ double SegmentLoad::excess_bytes(double bytes) const {
   if (bytes == kNever) return 0.0;
   // Swaps and recomputation take stash away and nothing else.
   if (fixed_bytes > bytes) return kNever;
+  // Of one micro-batch, as swaps and recomputation count.
   return stash_bytes - (bytes - fixed_bytes) / in_flight;
 }
 
@@ -68,6 +69,7 @@ double SegmentCosts::held_parameter_bytes(std::uint32_t first, std::uint32_t end
   return all - tied.ending_before(tied.starting_before(first), tied.count(), end).a;
 }
 double SegmentCosts::trained_bytes(std::uint32_t first, std::uint32_t end) const {
+  // Only what is trained has a copy for each version, see `static_pair`.
   return state_->static_pair_of(first, end).b;
 }
 double SegmentCosts::buffer_bytes(std::uint32_t first, std::uint32_t end) const {
@@ -136,6 +138,7 @@ SegmentLoad SegmentCosts::load(Segment segment, Borders borders) const {
     load.stash_bytes += state.largest_crossing;
     load.fixed_bytes += state.largest_relayed;
   }
+  // Bounds take the fewest directions that a cut may have, and the most.
   const auto ways = [&](std::uint32_t cut) {
     if (borders == Borders::kExact) return state.directions(cut);
     return borders == Borders::kNone ? 1.0 : 2.0;
@@ -181,6 +184,7 @@ double SegmentCosts::State::saved_bytes(Segment segment, double slack) const {
   bool has_next = false;
   const SumPair sum = here.items->take(
       here.first, here.end, [&](const SumPair& taken) { return taken.a <= room; }, next, has_next);
+  // A part of the item that does not fit whole. It takes some time, or it would have fitted.
   return has_next ? sum.b + next.b * (room - sum.a) / next.a : sum.b;
 }
 

@@ -12,6 +12,8 @@ SpanSums::SpanSums(std::vector<Span> spans, std::uint32_t units) {
   if (spans.empty()) return;
   std::stable_sort(spans.begin(), spans.end(),
                    [](const Span& one, const Span& other) { return one.start < other.start; });
+  // Positions by starts and ranks by ends: what starts in one range and ends before a cut is then a
+  // stretch of positions below a rank.
   const auto count = static_cast<std::uint32_t>(spans.size());
   std::vector<std::uint32_t> by_end(count);
   std::iota(by_end.begin(), by_end.end(), 0U);
@@ -62,6 +64,7 @@ void SegmentCosts::State::add_units() {
   before.emplace_back();
   parameters.push_back(0.0);
   for (std::size_t unit = 0; unit + 1 < first_layer.size(); ++unit) {
+    // Running sums: figures of any segment are one difference.
     UnitSums sums = before.back();
     parameters.push_back(parameters.back());
     peak.push_back(0.0);
@@ -103,11 +106,13 @@ void SegmentCosts::State::add_borders() {
     // As differences over cuts: a tensor crosses all of them from its producer to its last reader.
     crossing[producer + 1] += bytes;
     crossing[last + 1] -= bytes;
+    // No backward needs it, so it is never a part of a stash.
     if (keepers.empty()) {
       untrained[producer + 1] += bytes;
       untrained[last + 1] -= bytes;
     }
     std::sort(keepers.begin(), keepers.end());
+    // Stages between one reader that keeps it and the next one only pass it on.
     std::uint32_t from = producer;
     for (const std::uint32_t reader : keepers) {
       // Between two readers in a row no stage can only pass it on.
@@ -127,6 +132,7 @@ void SegmentCosts::State::add_borders() {
     before[unit].untrained = unkept += untrained[unit];
     passing += relayed[unit];
     largest_crossing = std::max(largest_crossing, over);
+    // Upper bounds of segments whose borders nobody has looked at (`Borders::kLargest`).
     largest_relayed = std::max(largest_relayed, passing + unkept);
   }
   long_pieces = SpanSums(std::move(pieces), units);
@@ -140,10 +146,13 @@ void SegmentCosts::State::add_ties() {
   for (const TiedWeights& tie : problem.chain.ties) {
     std::vector<LayerIndex> layers = tie.layers;
     std::sort(layers.begin(), layers.end());
+    // Neighbours in pairs: of n such layers in a segment n - 1 pairs lie inside it, and each spares
+    // one copy of what they share.
     for (std::size_t i = 1; i < layers.size(); ++i) {
       const SumPair spared = static_pair(problem.chain.layers[layers[i]], as_double(tie.bytes));
       const std::uint32_t unit = unit_of(layers[i]);
       const std::uint32_t other = unit_of(layers[i - 1]);
+      // Also within a unit, since the sums of parameters have all layers.
       parameter_pairs.push_back({other, unit, {as_double(tie.bytes), 0.0}});
       // Inside a unit they are always together, so what they share can be taken off at once.
       if (other != unit) {
@@ -170,6 +179,7 @@ std::vector<StageConstants> stage_constants(const PartitionProblem& problem) {
     StageConstants stage;
     stage.slowdown = device.slowdown;
     stage.reserved = as_double(device.reserved);
+    // Else it stays infinite, so that comparisons need no case of their own.
     if (device.memory != kNoLimit) stage.memory = as_double(device.memory);
     stage.held = device.held;
     stage.swap_rate = device.swap_rate;

@@ -57,6 +57,7 @@ double whole_seconds(const SegmentCosts& costs, Segment segment, double below, E
 
 double whole_seconds(const SegmentCosts& costs, const Cuts& cuts, double below, Effort& effort) {
   effort.spend(kSetsPerSegment * costs.stages());
+  // Whole layers take no less time than fractions of them.
   if (effort.is_spent() || bottleneck_of(TimeGoal(costs), whole(costs), cuts) >= below)
     return kNever;
   double worst = 0.0;
@@ -80,6 +81,7 @@ std::optional<Cuts> fastest_whole_layer_cuts(const SegmentCosts& costs, double s
   std::vector<Ends> ends{Ends{0, {0.0}, {0}}};
   for (std::uint32_t k = 0; k < costs.stages(); ++k) {
     const bool is_last = k + 1 == costs.stages();
+    // One unit at least is for each stage up to here.
     const std::uint32_t from = is_last ? costs.units() : std::max(earliest.cuts[k + 1], k + 1);
     const std::uint32_t to = is_last ? costs.units() : latest.cuts[k + 1];
     ends.push_back(ends_of(costs, k, ends.back(), from, to, seconds, effort));

@@ -30,6 +30,7 @@ class GreedyOrder {
   }
 
   std::uint64_t run() {
+    // A forward and a backward of each micro-batch on each stage.
     std::uint64_t left = done_.size();
     for (std::uint64_t tick = 0; left > 0; ++tick) {
       bool has_moved = false;
@@ -126,6 +127,7 @@ class WeightFilling {
         done_(2 * std::size_t{schedule.stages} * schedule.micro_batches, kNotYet),
         awake_(schedule.rank_count()) {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      // The list is filled anew in this order, with weight gradients in between.
       ranks_[rank].order = std::move(schedule.ranks[rank]);
       schedule.ranks[rank].clear();
       for (const Action& action : ranks_[rank].order)

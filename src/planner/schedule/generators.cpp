@@ -1,5 +1,7 @@
 #include "spillway/planner/schedule/generators.h"
 
+#include <initializer_list>
+#include <utility>
 #include <vector>
 
 #include "spillway/base/error.h"
@@ -11,11 +13,6 @@ namespace {
 // Far beyond any machine; lists of all ranks together stay below some gigabytes.
 constexpr std::uint32_t kMostRanks = 1U << 16U;
 constexpr std::uint64_t kMostCells = std::uint64_t{1} << 26U;
-
-struct NamedCount {
-  std::string_view name;
-  std::uint32_t count = 0;
-};
 
 std::uint32_t stages_of_a_rank(const ScheduleGenerator& generator, const ScheduleRequest& request) {
   switch (generator.stages_per_rank) {
@@ -35,14 +32,15 @@ std::uint64_t ScheduleGenerator::stage_count(const ScheduleRequest& request) con
 std::optional<std::string> ScheduleGenerator::fault(const ScheduleRequest& request) const {
   // No replicas are as many as the generator takes by itself, and counts that it ignores are right.
   const bool reads_stages = stages_per_rank == StagesPerRank::kAsRequested;
-  for (const NamedCount& each :
-       {NamedCount{"ranks", request.ranks}, NamedCount{"micro-batches", request.micro_batches},
-        NamedCount{"replicas", request.replicas != 0 ? request.replicas : 1},
-        NamedCount{"stages per rank", reads_stages ? request.stages_per_rank : 1},
-        NamedCount{"slots", request.slots}})
-    if (each.count == 0 || each.count > kMostRanks)
-      return message("{} needs between 1 and {} {}, not {}", name, kMostRanks, each.name,
-                     each.count);
+  for (const auto& [what, count] :
+       std::initializer_list<std::pair<std::string_view, std::uint32_t>>{
+           {"ranks", request.ranks},
+           {"micro-batches", request.micro_batches},
+           {"replicas", request.replicas != 0 ? request.replicas : 1},
+           {"stages per rank", reads_stages ? request.stages_per_rank : 1},
+           {"slots", request.slots}})
+    if (count == 0 || count > kMostRanks)
+      return message("{} needs between 1 and {} {}, not {}", name, kMostRanks, what, count);
   const std::uint64_t passes = stage_count(request) * request.micro_batches;
   if (passes > kMostCells)
     return message("{}: {} passes of micro-batches through stages are too many (use up to {})",

@@ -32,6 +32,7 @@ Peaks peaks_of(const Schedule& schedule, const StashShares& shares) {
     for (const Action& action : schedule.ranks[rank]) {
       const StashEffect effect = walk.apply(action);
       if (effect.problem) throw PlanError("rank {}: {}: {}", rank, action, effect.problem);
+      // What an action takes and what it gives back are both there while it runs.
       now += effect.taken;
       held[action.stage] += effect.taken;
       peak = std::max(peak, now);

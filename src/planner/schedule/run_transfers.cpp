@@ -86,10 +86,12 @@ void ScheduleRun::start_copy(std::uint32_t rank, const Action& action) {
   const bool is_out = action.kind == ActionKind::kSwapOut;
   const std::size_t position = ranks_[rank].next;
   const Bytes size = costs_.stages[action.stage].stash;
+  // Of one stash a copy starts when the one before is over, whichever way it goes.
   Id& last = copies_of_[cell(rank, action)];
   const Transfer copy = links_.copy(rank, is_out, size, now_, last);
   last = copy.id;
   copied_until_[cell(rank, action)] = copy.end_seconds;
+  // Whoever lacks room waits only while copies out are under way, which will make some.
   if (is_out) ++ranks_[rank].swap_outs;
   timing_.ranks[rank].host_traffic += size;
   if (copy.start_seconds != kUnknown) span(rank, position).start_seconds = copy.start_seconds;
@@ -219,6 +221,7 @@ void ScheduleRun::begin_reduction(const Transfer& sum, std::vector<Join>& joined
     const Action& action = (*ranks_[join.rank].actions)[join.position];
     parameters(join.rank, action.stage).summed_since = now_;
   }
+  // One event stands for all: links tell the end of a sum once, and `end_transfer` tells each rank.
   const Join first = joined.front();
   if (has_end)
     joined.clear();

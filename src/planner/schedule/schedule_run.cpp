@@ -46,6 +46,7 @@ ScheduleRun::ScheduleRun(const Schedule& schedule, const Schedule& lists,
     if (rank < options.traced_ranks) timing_.spans.emplace_back(state.actions->size());
   }
   for (const auto& actions : schedule.ranks)
+    // That table has a place for each input of each pass: lists without messages do without it.
     for (const Action& action : actions)
       if (is_receive(action.kind) && receives_.empty())
         receives_.resize(arrivals_.size(), kNotPosted);
@@ -60,6 +61,8 @@ RunTiming ScheduleRun::run() && {
     if (events_.empty() && next_end == kUnknown) break;
     // Ends of shared links may be rounded to just before now.
     now_ = std::max(now_, next);
+    // All of one moment before links are asked again, so that shared ones find new rates once for
+    // it.
     while (!events_.empty() && events_.top().seconds <= now_) {
       const Event event = events_.top();
       events_.pop();
@@ -178,8 +181,11 @@ bool ScheduleRun::can_start(std::uint32_t rank, const Action& action) {
     if (is_update(action) && has_reductions_) return true;
     const Parameters& copy = parameters(rank, action.stage);
     const bool is_step = action.kind == ActionKind::kStep;
+    // Where hosts update, a step changes what they have, not the copy on the device.
     if (is_step && !is_update(action) && !copy.is_resident)
       throw PlanError("rank {}: {}: its weights are away", rank, action);
+    // A sum needs what a borrowed copy sends. A step also needs its sums to be over, and weights
+    // that stay where they are.
     return copy.gradients.is_there() && (!is_step || (copy.reductions == 0 && copy.copies == 0));
   }
   if (action.kind == ActionKind::kSwapIn) return has_room(rank, action);
@@ -266,6 +272,7 @@ void ScheduleRun::attribute_wait(std::uint32_t rank, const Action& action) {
         std::max(0.0, input->arrived - std::max(since, input->sent));
     since = std::max(since, input->arrived);
   }
+  // Each reason takes what lies behind the end of the one before.
   if (options_.updates_on_hosts) {
     const Parameters& copy = parameters(rank, action.stage);
     timing.exposed_communication_seconds +=
@@ -332,6 +339,7 @@ void ScheduleRun::end_compute(std::uint32_t rank, std::size_t position, const Ac
   state.free_since = now_;
   span(rank, position).end_order = order_++;
   if (options_.repetitions > 1)
+    // Repetitions stand one behind the other in the list, and are equally long.
     repetition_ends_[position * options_.repetitions / state.actions->size()] = now_;
   if (state.returned != 0.0)
     memory_.change(rank, now_, -state.returned, -state.returned * stash_bytes(action));
@@ -360,6 +368,8 @@ void ScheduleRun::deliver(std::uint32_t rank, std::size_t position) {
   at.stage = *stage;
   Arrival& output = arrival(rank, at, !is_forward);
   output.sent = now_;
+  // Within a rank nothing is sent; between ranks a send of the list does it, or, in lists without
+  // any, this.
   if (ranks_[rank].first + schedule_.rank_of(at.replica, at.stage) == rank)
     output.arrived = now_;
   else if (!has_messages_)

@@ -20,20 +20,68 @@ namespace {
 class PrivateLinks final : public ScheduleLinks {
  public:
   /// Of one pipeline; `costs` must outlive it.
-  PrivateLinks(const Schedule& schedule, const ScheduleCosts& costs);
+  PrivateLinks(const Schedule& schedule, const ScheduleCosts& costs)
+      : ScheduleLinks(/*knows_ends=*/true),
+        costs_(costs),
+        pipelines_(schedule.data_parallel),
+        host_free_(2 * schedule.ranks.size(), 0.0),
+        reduce_free_(schedule.ranks.size(), 0.0),
+        sums_passed_(schedule.ranks.size(), 0.0) {}
 
-  Transfer send(std::uint32_t from, std::uint32_t to, Bytes size, double now) override;
-  Transfer copy(std::uint32_t rank, bool is_out, Bytes size, double since, Id after) override;
+  Transfer send(std::uint32_t from, std::uint32_t to, Bytes size, double now) override {
+    // Each direction of a pair is a channel of its own.
+    double& free = channel_free_[std::uint64_t{from} << 32U | to];
+    const double start = std::max(now, free);
+    free = start + costs_.peer.rate.seconds_for(size);
+    return {start, free + costs_.peer.latency_seconds};
+  }
+
+  Transfer copy(std::uint32_t rank, bool is_out, Bytes size, double since, Id after) override {
+    double& free = host_free(rank, is_out);
+    // What comes back has to be out first, whenever its direction is free.
+    const double earliest = after == kNone ? since : std::max(since, copy_ends_[after]);
+    const double start = std::max(free, earliest);
+    free = start + costs_.host.rate.seconds_for(size);
+    copy_ends_.push_back(free + costs_.host.latency_seconds);
+    return {start, copy_ends_.back(), static_cast<Id>(copy_ends_.size() - 1)};
+  }
+
   Id join(std::uint32_t /*rank*/, std::uint32_t /*stage*/) override { return kNone; }
   /// A ring over the members, in the order of ranks, and as many ranks of each further pipeline.
   /// Sums of one rank come one after the other.
-  Transfer sum(std::uint32_t stage, std::span<const std::uint32_t> members, double now) override;
+  Transfer sum(std::uint32_t stage, std::span<const std::uint32_t> members, double now) override {
+    double start = now;
+    // A rank takes part in one sum at a time.
+    for (const std::uint32_t rank : members) start = std::max(start, reduce_free_[rank]);
+    const double ring = static_cast<double>(members.size()) * pipelines_;
+    // Once around to sum, once around to hand out, an n-th of the bytes in each round.
+    const double rounds = 2.0 * (ring - 1.0);
+    const double bytes = rounds / ring * count_of(costs_.stages[stage].gradients);
+    const double shared = pass_shared(members, costs_.shared_sums.rate.seconds_for(bytes), now);
+    const double end = rounds * costs_.reduce.latency_seconds +
+                       std::max(start + costs_.reduce.rate.seconds_for(bytes), shared);
+    for (const std::uint32_t rank : members) reduce_free_[rank] = end;
+    return {start, end};
+  }
+
   double next_end(double /*now*/) override { return kUnknown; }
   void take_ended(double /*now*/, std::vector<Id>& /*ended*/) override {}
 
  private:
   /// When what all sums share has carried another one of these members.
-  double pass_shared(std::span<const std::uint32_t> members, double seconds, double now);
+  double pass_shared(std::span<const std::uint32_t> members, double seconds, double now) {
+    double end = now;
+    std::size_t last = sums_passed_.size();
+    for (const std::uint32_t rank : members) {
+      const std::size_t link = rank / costs_.shared_sums.ranks;
+      // Members come in the order of ranks, so those of one link are neighbours.
+      if (link == last) continue;
+      last = link;
+      sums_passed_[link] = std::max(sums_passed_[link], now) + seconds;
+      end = std::max(end, sums_passed_[link]);
+    }
+    return end;
+  }
 
   double& host_free(std::uint32_t rank, bool is_out) {
     return host_free_[2 * std::size_t{rank} + (is_out ? 0 : 1)];
@@ -47,62 +95,6 @@ class PrivateLinks final : public ScheduleLinks {
   std::vector<double> sums_passed_;  // By `shared_sums`: all that were asked for.
   std::vector<double> copy_ends_;    // By number.
 };
-
-PrivateLinks::PrivateLinks(const Schedule& schedule, const ScheduleCosts& costs)
-    : ScheduleLinks(/*knows_ends=*/true),
-      costs_(costs),
-      pipelines_(schedule.data_parallel),
-      host_free_(2 * schedule.ranks.size(), 0.0),
-      reduce_free_(schedule.ranks.size(), 0.0),
-      sums_passed_(schedule.ranks.size(), 0.0) {}
-
-ScheduleLinks::Transfer PrivateLinks::send(std::uint32_t from, std::uint32_t to, Bytes size,
-                                           double now) {
-  double& free = channel_free_[std::uint64_t{from} << 32U | to];
-  const double start = std::max(now, free);
-  free = start + costs_.peer.rate.seconds_for(size);
-  return {start, free + costs_.peer.latency_seconds};
-}
-
-ScheduleLinks::Transfer PrivateLinks::copy(std::uint32_t rank, bool is_out, Bytes size,
-                                           double since, Id after) {
-  double& free = host_free(rank, is_out);
-  const double earliest = after == kNone ? since : std::max(since, copy_ends_[after]);
-  const double start = std::max(free, earliest);
-  free = start + costs_.host.rate.seconds_for(size);
-  copy_ends_.push_back(free + costs_.host.latency_seconds);
-  return {start, copy_ends_.back(), static_cast<Id>(copy_ends_.size() - 1)};
-}
-
-ScheduleLinks::Transfer PrivateLinks::sum(std::uint32_t stage,
-                                          std::span<const std::uint32_t> members, double now) {
-  double start = now;
-  for (const std::uint32_t rank : members) start = std::max(start, reduce_free_[rank]);
-  const double ring = static_cast<double>(members.size()) * pipelines_;
-  // Once around to sum, once around to hand out, an n-th of the bytes in each round.
-  const double rounds = 2.0 * (ring - 1.0);
-  const double bytes = rounds / ring * count_of(costs_.stages[stage].gradients);
-  const double shared = pass_shared(members, costs_.shared_sums.rate.seconds_for(bytes), now);
-  const double end = rounds * costs_.reduce.latency_seconds +
-                     std::max(start + costs_.reduce.rate.seconds_for(bytes), shared);
-  for (const std::uint32_t rank : members) reduce_free_[rank] = end;
-  return {start, end};
-}
-
-double PrivateLinks::pass_shared(std::span<const std::uint32_t> members, double seconds,
-                                 double now) {
-  double end = now;
-  std::size_t last = sums_passed_.size();
-  for (const std::uint32_t rank : members) {
-    const std::size_t link = rank / costs_.shared_sums.ranks;
-    // Members come in the order of ranks, so those of one link are neighbours.
-    if (link == last) continue;
-    last = link;
-    sums_passed_[link] = std::max(sums_passed_[link], now) + seconds;
-    end = std::max(end, sums_passed_[link]);
-  }
-  return end;
-}
 
 bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0.0; }
 
@@ -184,6 +176,7 @@ static Schedule repeated(const Schedule& schedule, std::uint32_t repetitions) {
   for (std::uint32_t rank = 0; rank < schedule.rank_count(); ++rank)
     for (std::uint32_t i = 1; i < repetitions; ++i)
       for (Action action : schedule.ranks[rank]) {
+        // Else a stash of one repetition would be taken for that of another.
         if (action.micro_batch != kNoMicroBatch) action.micro_batch += i * schedule.micro_batches;
         lists.ranks[rank].push_back(action);
       }

@@ -17,8 +17,8 @@ StepPlan make_dtr(const StepTape& tape, const SwapLimits& limits, const StopChec
   for (const FreedValues freed : {FreedValues::kStay, FreedValues::kLeave}) {
     // Not before there is a plan: one is promised, however early the stop comes.
     if (best && is_told(should_stop)) break;
-    OnlineEviction eviction(tape, all, limits.budget_pages, freed, should_stop);
-    PlanAssembly assembly(tape, eviction.run(), limits);
+    PlanAssembly assembly(tape, evicted_on_line(tape, all, limits.budget_pages, freed, should_stop),
+                          limits);
     SwapPlan paged = assembly.paged();
     paged.estimate = assembly.estimate(paged);
     if (best && !is_better(paged.estimate, best_paged.estimate)) continue;

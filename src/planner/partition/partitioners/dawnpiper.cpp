@@ -47,6 +47,7 @@ class HalvedStages {
   void halve(std::uint32_t low, std::uint32_t high) {
     if (high - low < 2) return;
     const std::uint32_t middle = low + (high - low) / 2;
+    // One unit at least is for each stage on either side.
     const std::uint32_t from = cuts_[low] + (middle - low);
     const std::uint32_t to = cuts_[high] - (high - middle);
     const auto left = [&](std::uint32_t cut) { return half(cuts_[low], cut, low, middle); };

@@ -15,38 +15,6 @@
 namespace spillway::planner {
 namespace {
 
-/// Values seen at points, and what they let expect elsewhere: a Gaussian process with a squared
-/// exponential kernel, a tenth of the diagonal of a unit cube wide. Each point costs O(points^2).
-class GaussianProcess {
- public:
-  void add(std::vector<double> point, double value);
-
-  /// How much below `least` the value at each point is expected to be, counting 0 where it is
-  /// above.
-  std::vector<double> expected_gains(std::span<const std::vector<double>> points,
-                                     double least) const;
-
- private:
-  /// Points that are looked at together, so that the machine works on several figures at once.
-  static constexpr std::size_t kTogether = 8;
-  using Figures = std::array<double, kTogether>;  ///< One of each point.
-
-  double kernel(const std::vector<double>& one, const std::vector<double>& other) const;
-  /// Returns the kernel of a point that was seen and each of others, given by their coordinates.
-  Figures kernels(const std::vector<double>& seen, const std::vector<Figures>& others) const;
-  void add_gains(std::span<const std::vector<double>> points, double least,
-                 std::vector<double>& gains) const;
-  /// The rows of the triangular factor applied to `right`, from the first one on.
-  std::vector<double> forward(std::vector<double> right) const;
-
-  std::vector<std::vector<double>> points_;
-  std::vector<double> values_;
-  std::vector<std::vector<double>> factor_;  ///< Cholesky's, lower triangle by rows.
-  std::vector<double> weights_;              ///< `factor_` applied to the normalised values.
-  double mean_ = 0.0;
-  double deviation_ = 1.0;
-};
-
 /// Of the diagonal: values are rounded by whole layers.
 constexpr double kNoise = 1e-3;
 /// Of the kernel, as a share of the largest distance of two points in a unit cube.
@@ -57,88 +25,112 @@ double near_at(double distance, std::size_t dimensions) {
   return std::exp(-0.5 * distance / width);
 }
 
-double GaussianProcess::kernel(const std::vector<double>& one,
-                               const std::vector<double>& other) const {
-  double distance = 0.0;
-  for (std::size_t i = 0; i < one.size(); ++i)
-    distance += (one[i] - other[i]) * (one[i] - other[i]);
-  return near_at(distance, one.size());
-}
-
-GaussianProcess::Figures GaussianProcess::kernels(const std::vector<double>& seen,
-                                                  const std::vector<Figures>& others) const {
-  Figures result{};
-  for (std::size_t i = 0; i < seen.size(); ++i)
-    for (std::size_t each = 0; each < kTogether; ++each)
-      result[each] += (seen[i] - others[i][each]) * (seen[i] - others[i][each]);
-  for (double& each : result) each = near_at(each, seen.size());
-  return result;
-}
-
-std::vector<double> GaussianProcess::forward(std::vector<double> right) const {
-  for (std::size_t i = 0; i < right.size(); ++i) {
-    for (std::size_t k = 0; k < i; ++k) right[i] -= factor_[i][k] * right[k];
-    right[i] /= factor_[i][i];
+/// Values seen at points, and what they let expect elsewhere: a Gaussian process with a squared
+/// exponential kernel, a tenth of the diagonal of a unit cube wide. Each point costs O(points^2).
+class GaussianProcess {
+ public:
+  void add(std::vector<double> point, double value) {
+    // One more row of the factor; those of earlier points stay as they are.
+    std::vector<double> near;
+    for (const auto& each : points_) near.push_back(kernel(each, point));
+    std::vector<double> row = forward(std::move(near));
+    const double square = std::inner_product(row.begin(), row.end(), row.begin(), 0.0);
+    // Equal points would make the factor singular, were it not for the noise on the diagonal.
+    row.push_back(std::sqrt(std::max(kNoise, 1.0 + kNoise - square)));
+    factor_.push_back(std::move(row));
+    points_.push_back(std::move(point));
+    values_.push_back(value);
+    const auto count = static_cast<double>(values_.size());
+    mean_ = std::accumulate(values_.begin(), values_.end(), 0.0) / count;
+    double variance = 0.0;
+    for (const double each : values_) variance += (each - mean_) * (each - mean_) / count;
+    deviation_ = variance > 0.0 ? std::sqrt(variance) : 1.0;
+    // All of them anew, as each value moves the mean and the deviation; the factor knows points
+    // alone.
+    std::vector<double> normalised;
+    for (const double each : values_) normalised.push_back((each - mean_) / deviation_);
+    weights_ = forward(std::move(normalised));
   }
-  return right;
-}
 
-void GaussianProcess::add(std::vector<double> point, double value) {
-  std::vector<double> near;
-  for (const auto& each : points_) near.push_back(kernel(each, point));
-  std::vector<double> row = forward(std::move(near));
-  const double square = std::inner_product(row.begin(), row.end(), row.begin(), 0.0);
-  row.push_back(std::sqrt(std::max(kNoise, 1.0 + kNoise - square)));
-  factor_.push_back(std::move(row));
-  points_.push_back(std::move(point));
-  values_.push_back(value);
-  const auto count = static_cast<double>(values_.size());
-  mean_ = std::accumulate(values_.begin(), values_.end(), 0.0) / count;
-  double variance = 0.0;
-  for (const double each : values_) variance += (each - mean_) * (each - mean_) / count;
-  deviation_ = variance > 0.0 ? std::sqrt(variance) : 1.0;
-  std::vector<double> normalised;
-  for (const double each : values_) normalised.push_back((each - mean_) / deviation_);
-  weights_ = forward(std::move(normalised));
-}
+  /// How much below `least` the value at each point is expected to be, counting 0 where it is
+  /// above.
+  std::vector<double> expected_gains(std::span<const std::vector<double>> points,
+                                     double least) const {
+    std::vector<double> gains;
+    for (std::size_t first = 0; first < points.size(); first += kTogether)
+      add_gains(points.subspan(first, std::min(kTogether, points.size() - first)), least, gains);
+    return gains;
+  }
 
-std::vector<double> GaussianProcess::expected_gains(std::span<const std::vector<double>> points,
-                                                    double least) const {
-  std::vector<double> gains;
-  for (std::size_t first = 0; first < points.size(); first += kTogether)
-    add_gains(points.subspan(first, std::min(kTogether, points.size() - first)), least, gains);
-  return gains;
-}
+ private:
+  /// Points that are looked at together, so that the machine works on several figures at once.
+  static constexpr std::size_t kTogether = 8;
+  using Figures = std::array<double, kTogether>;  ///< One of each point.
 
-void GaussianProcess::add_gains(std::span<const std::vector<double>> points, double least,
-                                std::vector<double>& gains) const {
-  std::vector<Figures> coordinates(points[0].size(), Figures{});
-  for (std::size_t i = 0; i < coordinates.size(); ++i)
-    for (std::size_t each = 0; each < points.size(); ++each) coordinates[i][each] = points[each][i];
-  // `forward`, and what comes of its rows, for all of them at once.
-  std::vector<Figures> rows;
-  Figures expected{};
-  Figures squares{};
-  for (std::size_t i = 0; i < points_.size(); ++i) {
-    Figures row = kernels(points_[i], coordinates);
-    for (std::size_t k = 0; k < i; ++k)
+  double kernel(const std::vector<double>& one, const std::vector<double>& other) const {
+    double distance = 0.0;
+    for (std::size_t i = 0; i < one.size(); ++i)
+      distance += (one[i] - other[i]) * (one[i] - other[i]);
+    return near_at(distance, one.size());
+  }
+
+  /// Returns the kernel of a point that was seen and each of others, given by their coordinates.
+  Figures kernels(const std::vector<double>& seen, const std::vector<Figures>& others) const {
+    Figures result{};
+    for (std::size_t i = 0; i < seen.size(); ++i)
       for (std::size_t each = 0; each < kTogether; ++each)
-        row[each] -= factor_[i][k] * rows[k][each];
-    for (std::size_t each = 0; each < kTogether; ++each) {
-      row[each] /= factor_[i][i];
-      expected[each] += row[each] * weights_[i];
-      squares[each] += row[each] * row[each];
+        result[each] += (seen[i] - others[i][each]) * (seen[i] - others[i][each]);
+    for (double& each : result) each = near_at(each, seen.size());
+    return result;
+  }
+
+  void add_gains(std::span<const std::vector<double>> points, double least,
+                 std::vector<double>& gains) const {
+    std::vector<Figures> coordinates(points[0].size(), Figures{});
+    for (std::size_t i = 0; i < coordinates.size(); ++i)
+      for (std::size_t each = 0; each < points.size(); ++each)
+        coordinates[i][each] = points[each][i];
+    // `forward`, and what comes of its rows, for all of them at once.
+    std::vector<Figures> rows;
+    Figures expected{};
+    Figures squares{};
+    for (std::size_t i = 0; i < points_.size(); ++i) {
+      Figures row = kernels(points_[i], coordinates);
+      for (std::size_t k = 0; k < i; ++k)
+        for (std::size_t each = 0; each < kTogether; ++each)
+          row[each] -= factor_[i][k] * rows[k][each];
+      for (std::size_t each = 0; each < kTogether; ++each) {
+        row[each] /= factor_[i][i];
+        expected[each] += row[each] * weights_[i];
+        squares[each] += row[each] * row[each];
+      }
+      rows.push_back(row);
     }
-    rows.push_back(row);
+    for (std::size_t each = 0; each < points.size(); ++each) {
+      const double mean = mean_ + deviation_ * expected[each];
+      const double spread = deviation_ * std::sqrt(std::max(1e-12, 1.0 - squares[each]));
+      const double z = (least - mean) / spread;
+      const double density = std::exp(-0.5 * z * z) / std::sqrt(2.0 * 3.14159265358979323846);
+      gains.push_back((least - mean) * 0.5 * std::erfc(-z / std::sqrt(2.0)) + spread * density);
+    }
   }
-  for (std::size_t each = 0; each < points.size(); ++each) {
-    const double mean = mean_ + deviation_ * expected[each];
-    const double spread = deviation_ * std::sqrt(std::max(1e-12, 1.0 - squares[each]));
-    const double z = (least - mean) / spread;
-    const double density = std::exp(-0.5 * z * z) / std::sqrt(2.0 * 3.14159265358979323846);
-    gains.push_back((least - mean) * 0.5 * std::erfc(-z / std::sqrt(2.0)) + spread * density);
+
+  /// The rows of the triangular factor applied to `right`, from the first one on.
+  std::vector<double> forward(std::vector<double> right) const {
+    for (std::size_t i = 0; i < right.size(); ++i) {
+      for (std::size_t k = 0; k < i; ++k) right[i] -= factor_[i][k] * right[k];
+      right[i] /= factor_[i][i];
+    }
+    return right;
   }
-}
+
+  std::vector<std::vector<double>> points_;
+  std::vector<double> values_;
+  std::vector<std::vector<double>> factor_;  ///< Cholesky's, lower triangle by rows.
+  std::vector<double> weights_;              ///< `factor_` applied to the normalised values.
+  double mean_ = 0.0;
+  double deviation_ = 1.0;
+};
 
 constexpr double kMostEnumerated = 2e5;
 constexpr int kFirstPoints = 30;
@@ -208,17 +200,13 @@ std::optional<Cuts> cut_mcap(const SegmentCosts& costs) {
   const std::uint32_t window =
       stages > 2 ? (std::max(2U, costs.units()) - 2) / (stages - 2) + 1 : 1;
   const PredictedPeaks peaks(costs, window);
-  const auto peak = [&](Segment segment) { return peaks.of(segment.first, segment.end); };
+  const RawGoal peak([&](Segment segment) { return peaks.of(segment.first, segment.end); });
   // The table finds what looking at all cuts would, ties broken by the next worst device.
   if (ways_to_cut(costs.units(), stages) <= kMostEnumerated &&
       table_steps(whole(costs)) <= kMostTableSteps)
-    return balanced_by_table(RawGoal(peak), whole(costs))->cuts;
-  return cut_bayesian(costs.units(), stages, [&](const Cuts& cuts) {
-    double worst = 0.0;
-    for (std::uint32_t k = 0; k + 1 < cuts.size(); ++k)
-      worst = std::max(worst, peak({cuts[k], cuts[k + 1], k}));
-    return worst;
-  });
+    return balanced_by_table(peak, whole(costs))->cuts;
+  return cut_bayesian(costs.units(), stages,
+                      [&](const Cuts& cuts) { return bottleneck_of(peak, whole(costs), cuts); });
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ class BlockPartition {
   Cuts run() {
     std::uint32_t worst = largest();
     double most = size(worst);
+    // A look for the smallest block passes all of them.
     for (std::uint64_t step = 0; step < kMostSteps; step += cuts_.size()) {
       const std::uint32_t least = smallest();
       if (most <= size(least) + 1.0) break;

@@ -35,11 +35,14 @@ class ListOrder {
         held_(schedule.stages, 0),
         awake_(schedule.rank_count()) {
     for (std::uint32_t stage = 0; stage < schedule.stages; ++stage)
+      // No stage has a stash yet, so each has one kept free.
       ++ranks_[schedule.rank_of(0, stage)].empty_stages;
+    // All else follows: an action is ready when the one before it has run.
     add(ranks_[schedule.rank_of(0, 0)], forward(0, 0));
   }
 
   void run() {
+    // Forward, input gradient and weight gradient of each micro-batch on each stage.
     std::uint64_t left = 3 * std::uint64_t{schedule_.stages} * schedule_.micro_batches;
     std::vector<std::pair<std::uint32_t, Action>> chosen;
     while (left > 0) {
