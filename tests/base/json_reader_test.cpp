@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "spillway/base/error.h"
+#include "support/golden_part.h"
 
 namespace spillway {
 namespace {
@@ -78,11 +79,9 @@ TEST(JsonReader, RefusesNumbersThatDoNotFit) {
       root.template counts<std::int64_t>("n", 1, INT64_MIN, INT64_MAX);
     });
   };
-  EXPECT_EQ(whole("9223372036854775807"), "accepted");
-  EXPECT_THAT(whole("9223372036854775808"), ::testing::HasSubstr("n[0] is 9223372036854775808"));
-  EXPECT_THAT(whole("1e999"), ::testing::HasSubstr("not JSON"));
-  EXPECT_THAT(whole("NaN"), ::testing::HasSubstr("not JSON"));
-  EXPECT_THAT(whole("1.0"), ::testing::HasSubstr("n[0] is 1.0"));
+  GoldenPart golden;
+  for (const char* number : {"9223372036854775807", "9223372036854775808", "1e999", "NaN", "1.0"})
+    golden.add(number, whole(number));
 }
 
 TEST(JsonReader, RefusesKeysThatComeTwiceAndDeepNesting) {
@@ -96,9 +95,7 @@ TEST(JsonReader, RefusesKeysThatComeTwiceAndDeepNesting) {
 
 TEST(JsonReader, SaysInOneLineWhatIsNoJson) {
   const std::string said = refusal("{\"a\": \"" + std::string(100'000, 'x') + "\n\"}");
-  EXPECT_THAT(said, ::testing::StartsWith("a.json: not JSON, or not all of it: parse error at"));
-  EXPECT_LT(said.size(), 300U);
-  EXPECT_EQ(said.find('\n'), std::string::npos);
+  GoldenPart().add(said);
 }
 
 TEST(JsonReader, SaysWhatAFileOfAnotherKindIsAndWhatReadsIt) {

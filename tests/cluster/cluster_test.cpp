@@ -1,6 +1,6 @@
 #include "spillway/planner/cluster/cluster.h"
 
-#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +11,7 @@
 
 #include "small_clusters.h"
 #include "spillway/base/error.h"
+#include "support/golden_part.h"
 
 namespace spillway::planner {
 namespace {
@@ -74,16 +75,13 @@ TEST(CheckCluster, RefusesFiguresThatNoMachineHas) {
 
 // Any speed above 0 was taken, and times of the profile are divided by it.
 TEST(CheckCluster, RefusesSpeedsThatNoDeviceHas) {
+  GoldenPart golden;
   const auto fault_at = [](double speed) {
     return fault_of([=](Cluster& cluster) { cluster.device.speed_over_profile = speed; });
   };
   for (const double speed : {0.0, 1e-3, 1.0, 1e3}) EXPECT_EQ(fault_at(speed), "no fault") << speed;
-  EXPECT_EQ(fault_at(1e300),
-            "cluster small: its devices cannot be 1e+300 times as fast as the profile's (give "
-            "speed_over_profile from 0.001 to 1000, or leave it out)");
-  for (const double speed : {1e-300, 9e-4, 1001.0, -1.0, std::nan(""), HUGE_VAL})
-    EXPECT_THAT(fault_at(speed), ::testing::HasSubstr("(give speed_over_profile from 0.001"))
-        << speed;
+  for (const double speed : {1e300, 1e-300, 9e-4, 1001.0, -1.0, std::nan(""), HUGE_VAL})
+    golden.add(fault_at(speed));
 }
 
 TEST(CheckCluster, RefusesDevicesWithoutMemory) {

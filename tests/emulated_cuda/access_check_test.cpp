@@ -1,6 +1,6 @@
 #include "support/emulated_cuda/order/access_check.h"
+#include "support/golden_part.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,10 +48,7 @@ TEST_F(TwoStreams, AConflictAtTwoAddressesTellsBoth) {
   check_.begin(copies_);
   EXPECT_EQ(check_.use(copies_, kBlock, kBytes, Use::kWrite, "copy in", 0x70000), std::nullopt);
   check_.begin(compute_);
-  EXPECT_THAT(
-      check_.use(compute_, kBlock + 16, 8, Use::kRead, "aten::add", 0x90000)->text(),
-      testing::HasSubstr("'aten::add' on stream 0 reads memory at 0x91010 that 'copy in' on "
-                         "stream 1 wrote at 0x71010, and nothing"));
+  GoldenPart().add(check_.use(compute_, kBlock + 16, 8, Use::kRead, "aten::add", 0x90000)->text());
 }
 
 TEST_F(TwoStreams, AddressesAreTakenAwayFromWhoUsesThem) {
@@ -59,8 +56,7 @@ TEST_F(TwoStreams, AddressesAreTakenAwayFromWhoUsesThem) {
   EXPECT_EQ(check_.use(copies_, kBlock, kBytes, Use::kRead, "copy out", 0x70000), std::nullopt);
   EXPECT_EQ(check_.take_away(kBlock, kBytes, "cuMemUnmap", 0x90000), std::nullopt);
   EXPECT_EQ(check_.ranges(), 1U) << "the copy is not forgotten";
-  EXPECT_THAT(check_.take_away(kBlock, kBytes, "cuMemUnmap", 0x70000)->text(),
-              testing::HasSubstr("takes away memory at 0x71000 that 'copy out' on stream 1 read"));
+  GoldenPart().add(check_.take_away(kBlock, kBytes, "cuMemUnmap", 0x70000)->text());
   check_.host_learns(check_.clock_of(copies_));
   EXPECT_EQ(check_.take_away(kBlock, kBytes, "cuMemUnmap", 0x90000), std::nullopt);
   EXPECT_EQ(check_.ranges(), 0U);
@@ -68,26 +64,17 @@ TEST_F(TwoStreams, AddressesAreTakenAwayFromWhoUsesThem) {
 
 TEST_F(TwoStreams, CopyOutThatDoesNotWaitForTheOperatorIsNamed) {
   EXPECT_EQ(used(compute_, Use::kWrite, "aten::add"), "");
-  EXPECT_THAT(
-      used(copies_, Use::kRead, "copy out"),
-      testing::HasSubstr(
-          "'copy out' on stream 1 reads memory at 0x1000 that 'aten::add' on stream 0 wrote"));
+  GoldenPart().add(used(copies_, Use::kRead, "copy out"));
 }
 
 TEST_F(TwoStreams, EarlyReuseIsNamed) {
   EXPECT_EQ(used(copies_, Use::kRead, "copy out"), "");
-  EXPECT_THAT(
-      used(compute_, Use::kWrite, "aten::fill_"),
-      testing::HasSubstr(
-          "'aten::fill_' on stream 0 writes memory at 0x1000 that 'copy out' on stream 1 read"));
+  GoldenPart().add(used(compute_, Use::kWrite, "aten::fill_"));
 }
 
 TEST_F(TwoStreams, EarlyUnmappingIsNamed) {
   EXPECT_EQ(used(copies_, Use::kRead, "copy out"), "");
-  EXPECT_THAT(
-      taken("cuMemUnmap"),
-      testing::HasSubstr(
-          "'cuMemUnmap' on the host takes away memory at 0x1000 that 'copy out' on stream 1 read"));
+  GoldenPart().add(taken("cuMemUnmap"));
 }
 
 TEST_F(TwoStreams, AnEventOrdersWhatIsBeforeItWithWhatWaits) {
@@ -120,7 +107,7 @@ TEST_F(TwoStreams, ReadsNeedNoOrder) {
 TEST_F(TwoStreams, AnOldReadIsRememberedBesideThatOfAnotherStream) {
   EXPECT_EQ(used(copies_, Use::kRead, "copy out"), "");
   EXPECT_EQ(used(compute_, Use::kRead, "aten::add"), "");
-  EXPECT_THAT(used(compute_, Use::kWrite, "aten::mul_"), testing::HasSubstr("'copy out'"));
+  GoldenPart().add(used(compute_, Use::kWrite, "aten::mul_"));
 }
 
 TEST_F(TwoStreams, ThePartThatOverlapsIsNamed) {

@@ -16,11 +16,10 @@
 #include "increment_kernel.h"
 #include "streams_and_memory.h"
 #include "support/emulated_cuda/runtime/emulation.h"
+#include "support/golden_part.h"
 
 namespace spillway::emulated {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr std::size_t kBytes = 64 << 10;
 
@@ -76,7 +75,9 @@ TEST_F(EmulatedRuntime, AnAddressIsNeverHandedOutTwice) {
     ASSERT_EQ(cudaFree(memory), cudaSuccess);
   }
   EXPECT_EQ(cudaFree(seen.back()), cudaErrorInvalidValue);
-  EXPECT_THAT(last_text(), HasSubstr("or it was freed before"));
+  GoldenPart golden;
+  golden.mask(std::regex("0x[0-9a-f]+"), "ADDRESS");
+  golden.add(last_text());
 }
 
 TEST_F(EmulatedRuntime, BytesInUseAreCounted) {
@@ -173,7 +174,9 @@ TEST_F(EmulatedRuntime, DestroyedStreamsAreRefused) {
   ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
   ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
   EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorInvalidResourceHandle);
-  EXPECT_THAT(last_text(), HasSubstr("was destroyed or never made"));
+  GoldenPart golden;
+  golden.mask(std::regex("0x[0-9a-f]+"), "ADDRESS");
+  golden.add(last_text());
 }
 
 TEST_F(EmulatedRuntime, ADestroyedStreamStillDoesItsWork) {
@@ -379,7 +382,7 @@ TEST_F(EmulatedRuntime, AnEventIsRecordedInStreamsOfItsDevice) {
   ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
   const FreeStream stream;
   EXPECT_EQ(cudaEventRecord(event, stream), cudaErrorInvalidResourceHandle);
-  EXPECT_THAT(last_text(), HasSubstr("an event of device 0 was recorded in a stream of device 1"));
+  GoldenPart().add(last_text());
   EXPECT_EQ(cudaStreamWaitEvent(stream, event, 0), cudaSuccess);
   EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
 }

@@ -1,5 +1,4 @@
 // The runtime with a plan that recomputes, without LibTorch.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,7 +23,9 @@
 #include "spillway/runtime/runtime.h"
 #include "spillway/swap/spill_store_factory.h"
 #include "support/best_mapper.h"
+#include "support/error_text.h"
 #include "support/forwarding_store.h"
+#include "support/golden_part.h"
 #include "support/named_op.h"
 #include "support/residency_orders.h"
 #include "support/running_op.h"
@@ -201,6 +202,11 @@ class Chain {
   std::vector<void*> values_;
 };
 
+/// Which values are dropped follows from times that were measured.
+void mask_counts(GoldenPart& golden) {
+  golden.mask(std::regex("[0-9]+ tensors? that had"), "N tensors that had");
+}
+
 /// A chain in the middle of a step, with values dropped.
 class RuntimeWithDrops : public ::testing::Test {
  protected:
@@ -220,14 +226,7 @@ TEST_F(RuntimeWithDrops, BringsAllBackAtTheNextOperatorWhenThatHasFailed) {
   chain.fails = true;
   ::testing::internal::CaptureStderr();
   EXPECT_THROW(chain.touch_unplanned(), RecomputeError);
-  const std::string told = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(
-      told.find("op 999 needs a dropped tensor that cannot be recomputed: another run of "
-                "the addition failed: no way. The trainer cannot go on without it: go on from "
-                "the last checkpoint with --recompute off"),
-      std::string::npos)
-      << told;
-  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
+  GoldenPart().add(::testing::internal::GetCapturedStderr());
   EXPECT_EQ(runtime->report().refusal.cause, RefusalCause::kRecomputation);
   ASSERT_GT(chain.dropped(), 0u);
   chain.fails = false;
@@ -243,20 +242,14 @@ TEST_F(RuntimeWithDrops, KeepsTheReasonOfARefusedWriteWhateverElseGetsThrough) {
   runtime->deallocate(runtime->allocate(kPageBytes));
   const Refusal refusal = runtime->report().refusal;
   EXPECT_EQ(refusal.cause, RefusalCause::kRecomputation);
-  EXPECT_THAT(refusal.text, ::testing::HasSubstr("a write past all operators needs"));
+  GoldenPart().add(refusal.text);
 }
 
 TEST_F(RuntimeWithDrops, NamesTheOperatorWhoseResultFindsNoRoom) {
   chain.overflows = true;
-  try {
-    chain.touch_unplanned();
-    FAIL() << "it ran";
-  } catch (const BudgetError& error) {
-    EXPECT_THAT(error.what(),
-                ::testing::MatchesRegex("another run of .* to bring a tensor back: no room for "
-                                        "60.0 MiB beside .* in use under a budget of "
-                                        "30.0 MiB \\(allow more with --budget, .*\\)"));
-  }
+  GoldenPart golden;
+  golden.mask(std::regex("beside .* in use"), "beside SIZE in use");
+  golden.add(error_text<BudgetError>([&] { chain.touch_unplanned(); }));
   chain.overflows = false;
   chain.backward();
   EXPECT_EQ(chain.sum(), 7u * 21u);
@@ -319,10 +312,9 @@ TEST(RuntimeRecomputing, GoesOnWhereASecondRunFailsThatNobodyAskedFor) {
   ::testing::internal::CaptureStderr();
   runtime->before_fork();
   runtime->after_fork_in_parent();
-  const std::string told = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(told, ::testing::HasSubstr("cannot come back before a fork: a fault on purpose. The "
-                                         "process goes on"));
-  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
+  GoldenPart golden;
+  mask_counts(golden);
+  golden.add(::testing::internal::GetCapturedStderr());
   EXPECT_EQ(runtime->report().refusal.cause, RefusalCause::kNone);
   EXPECT_GT(chain.dropped(), 0u);
   is_broken = false;
@@ -356,7 +348,9 @@ TEST_F(RuntimeWithDrops, EndsTheForkedChildOfAnOperatorThatRunsAgain) {
   const std::string told = ::testing::internal::GetCapturedStderr();
   ASSERT_GT(child, 0);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS) << status << told;
-  EXPECT_THAT(told, ::testing::HasSubstr("a forked child comes back where an operator runs again"));
+  GoldenPart golden;
+  mask_counts(golden);
+  golden.add(told);
   EXPECT_EQ(chain.sum(), 7u * 21u);
 }
 

@@ -45,6 +45,11 @@ class GoldenPart {
   void mask(std::string value, std::string word) {
     masks_.emplace_back(std::move(value), std::move(word));
   }
+  /// What matches `pattern`, as a figure that differs from run to run, stands as `words`, in which
+  /// $1 is the first group of the pattern.
+  void mask(std::regex pattern, std::string words) {
+    patterns_.emplace_back(std::move(pattern), std::move(words));
+  }
 
   void add(std::string text) {
     while (!text.empty() && text.back() == '\n') text.pop_back();
@@ -56,6 +61,7 @@ class GoldenPart {
     for (const auto& [value, word] : masks_)
       for (std::size_t at = 0; (at = text.find(value, at)) != std::string::npos; at += word.size())
         text.replace(at, value.size(), word);
+    for (const auto& [pattern, words] : patterns_) text = std::regex_replace(text, pattern, words);
     text_ += text + "\n";
   }
   void add(const std::string& label, const std::string& text) { add(label + " > " + text); }
@@ -95,6 +101,7 @@ class GoldenPart {
   const std::string path_ = golden_file("told.txt");
   std::string name_, text_;
   std::vector<std::pair<std::string, std::string>> masks_;
+  std::vector<std::pair<std::regex, std::string>> patterns_;
 };
 
 }  // namespace spillway

@@ -1,7 +1,6 @@
 #include "store/extent_file.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -15,15 +14,14 @@
 #include <string>
 
 #include "spillway/base/error.h"
+#include "support/error_text.h"
 #include "support/failing_calls.h"
+#include "support/golden_part.h"
 #include "support/small_file_system.h"
 #include "support/temporary_directory.h"
 
 namespace spillway::swap {
 namespace {
-
-using testing::HasSubstr;
-using testing::StartsWith;
 
 std::string refusal_of(const ExtentFile& file) {
   StoreReport report;
@@ -110,13 +108,7 @@ TEST(ExtentFile, NeedsALimitOfAtLeastOneExtent) {
 }
 
 TEST(ExtentFile, NamesADirectoryThatIsMissing) {
-  try {
-    const ExtentFile file({"/nowhere/at/all", Bytes()});
-    FAIL() << "a file was made in a directory that does not exist";
-  } catch (const IoError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("/nowhere/at/all"));
-    EXPECT_THAT(error.what(), HasSubstr("No such file or directory"));
-  }
+  GoldenPart().add(error_text<IoError>([] { ExtentFile({"/nowhere/at/all", Bytes()}); }));
 }
 
 // Beyond `ulimit -f` the kernel sends SIGXFSZ, whose default is the end of the process.
@@ -148,7 +140,8 @@ TEST_P(FullDisk, IsNoticedAtReservationAndGivesAllBack) {
   {
     ExtentFile file({disk.path(), Bytes()});  // a first step of 1 GiB does not fit: it is halved
     const std::size_t count = reserve_all(file);
-    EXPECT_THAT(refusal_of(file), StartsWith("No space left in " + disk.path() + " (disk full"));
+    EXPECT_EQ(refusal_of(file), message("No space left in {} (disk full: {} spilled here, {} free)",
+                                        disk.path(), Bytes(count * kExtentBytes), disk.free()));
     EXPECT_LT((disk.free()).count(), 2 * kExtentBytes) << "space was left unused";
     EXPECT_GE(count, free_before.count() / kExtentBytes * 9 / 10);
     // What was reserved can be written to the last byte.
@@ -170,12 +163,10 @@ TEST_P(FullDisk, IsAnErrorWhenNotEvenOneExtentFits) {
   if (!disk.trouble().empty()) GTEST_SKIP() << disk.trouble();
   ExtentFile greedy({disk.path(), Bytes()});
   reserve_all(greedy);
-  try {
-    const ExtentFile late({disk.path(), Bytes()});
-    FAIL() << "a second file fitted on a full disk";
-  } catch (const IoError& error) {
-    EXPECT_THAT(error.what(), StartsWith("No space left in " + disk.path()));
-  }
+  EXPECT_EQ(error_text<IoError>([&] {
+              ExtentFile({disk.path(), Bytes()});
+            }),
+            "No space left in " + disk.path() + " (No space left on device)");
 }
 
 TEST_P(FullDisk, GetsItsSpaceBackFromAKilledProcess) {

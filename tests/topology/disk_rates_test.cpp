@@ -15,8 +15,6 @@
 namespace spillway::topology {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
 using testing::StartsWith;
 
 DiskRate rate_of(const std::string& directory, double read) {
@@ -174,15 +172,10 @@ TEST(DiskRates, RefuseAFileThatIsNotTheirs) {
   GoldenPart golden;
   FakeTree tree;
   const std::string path = tree.root() + "/disks.json";
-  tree.write("/disks.json", "{ not json");
-  EXPECT_THAT(refusal_of(path),
-              AllOf(StartsWith("not a usable file of disk rates: " + path +
-                               ": not JSON, or not all of it: parse error at line 1, column 4"),
-                    HasSubstr("(remove it and measure again with: spillway bench-io --rates " +
-                              path + " DIR, or name another with --rates FILE)")));
-  for (const char* text : {R"({"format": "something else", "version": 1, "disks": []})",
-                           R"({"format": "spillway disk rates", "version": 2, "disks": []})",
-                           R"({"format": "spillway disk rates", "version": 1, "disks": [{}]})"}) {
+  for (const char* text :
+       {"{ not json", R"({"format": "something else", "version": 1, "disks": []})",
+        R"({"format": "spillway disk rates", "version": 2, "disks": []})",
+        R"({"format": "spillway disk rates", "version": 1, "disks": [{}]})"}) {
     tree.write("/disks.json", text);
     golden.add(refusal_of(path));
   }
@@ -242,6 +235,7 @@ TEST(DiskRates, RefuseRatesThatNoDiskHas) {
 }
 
 TEST(DiskRates, RefuseRatesThatAreNoNumbers) {
+  GoldenPart golden;
   FakeTree tree;
   const std::string path = tree.root() + "/disks.json";
   for (const std::string value : {"1e400", "\"fast\"", "null"}) {
@@ -249,9 +243,7 @@ TEST(DiskRates, RefuseRatesThatAreNoNumbers) {
                R"({"format": "spillway disk rates", "version": 1, "disks": [{"directory": "/a",)"
                R"("write_bytes_per_second": )" +
                    value + "}]}");
-    EXPECT_THAT(refusal_of(path),
-                AllOf(HasSubstr(path), HasSubstr("spillway bench-io --rates " + path)))
-        << value;
+    golden.add(value, refusal_of(path));
   }
   tree.write("/disks.json", R"({"format": "spillway disk rates", "version": 1,
     "disks": [{"directory": "/a", "read_bytes_per_second": 2e9, "samples": []}]})");

@@ -1,12 +1,12 @@
 #include "trace_exchange.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
 #include "job_ranks.h"
+#include "support/golden_part.h"
 
 namespace spillway::split {
 namespace {
@@ -81,6 +81,11 @@ class TraceExchange : public ::testing::Test {
   }
 };
 
+/// It follows from how late messages come.
+void mask_accuracy(GoldenPart& golden) {
+  golden.mask(std::regex("agree to [0-9.]+ \\S+s"), "agree to TIME");
+}
+
 TEST_F(TraceExchange, SetsTheClocksOfHostsAgainstEachOther) {
   const RanksTrace all = gathered([](std::uint32_t, RecordedTrace&) {});
   ASSERT_EQ(all.traces.size(), 3U);
@@ -95,7 +100,9 @@ TEST_F(TraceExchange, SetsTheClocksOfHostsAgainstEachOther) {
     EXPECT_EQ(trace.arrows.size(), rank == 0 ? 2U : 1U);
     EXPECT_NEAR(trace.arrows.at(0).at_seconds, rank == 0 ? 0.0 : 0.5, 2e-3);
   }
-  EXPECT_THAT(all.summary, ::testing::StartsWith("step 1; 3 of 3 ranks, whose clocks agree to "));
+  GoldenPart golden;
+  mask_accuracy(golden);
+  golden.add(all.summary);
 }
 
 TEST_F(TraceExchange, LeavesOutARankWithoutAWholeStep) {
@@ -105,8 +112,9 @@ TEST_F(TraceExchange, LeavesOutARankWithoutAWholeStep) {
   EXPECT_EQ(all.traces[1].title, "rank 2");
   ASSERT_EQ(all.traces[0].arrows.size(), 1U);
   EXPECT_EQ(all.traces[0].arrows[0].number, 2U);
-  EXPECT_THAT(all.summary, ::testing::HasSubstr("2 of 3 ranks"));
-  EXPECT_THAT(all.summary, ::testing::EndsWith("; rank 1 has no whole step"));
+  GoldenPart golden;
+  mask_accuracy(golden);
+  golden.add(all.summary);
 }
 
 TEST_F(TraceExchange, CountsARankOnceThatHasAGpu) {
@@ -115,7 +123,7 @@ TEST_F(TraceExchange, CountsARankOnceThatHasAGpu) {
   const RanksTrace all = joined(traces_of({recorded(0, begin), gpu}, "rank 0"), "step 1", 1);
   ASSERT_EQ(all.traces.size(), 2U);
   EXPECT_EQ(all.traces[1].marks.at(0).at_seconds, 1.0);
-  EXPECT_THAT(all.summary, ::testing::HasSubstr("1 of 1 ranks"));
+  GoldenPart().add(all.summary);
 }
 
 TEST_F(TraceExchange, SaysWhatCannotBeRead) {
@@ -123,9 +131,9 @@ TEST_F(TraceExchange, SaysWhatCannotBeRead) {
     if (rank == 2) mine.trace.spans.at(0).begin_seconds = -1.0;
   });
   EXPECT_EQ(all.traces.size(), 2U);
-  EXPECT_THAT(all.summary,
-              ::testing::HasSubstr("; that of rank 2 is missing: the trace of rank 2"));
-  EXPECT_THAT(all.summary, ::testing::HasSubstr("2 of 3 ranks"));
+  GoldenPart golden;
+  mask_accuracy(golden);
+  golden.add(all.summary);
 }
 
 }  // namespace

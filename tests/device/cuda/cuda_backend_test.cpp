@@ -25,14 +25,12 @@
 #include "spillway/device/cuda/cuda_backend.h"
 #include "spillway/device/host_slabs.h"
 #include "support/emulated_cuda/runtime/emulation.h"
+#include "support/golden_part.h"
 
 namespace spillway::device {
 namespace {
 
-using testing::AllOf;
 using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::StartsWith;
 
 constexpr DeviceId kFirst{DeviceKind::kCuda, 0};
 constexpr DeviceId kSecond{DeviceKind::kCuda, 1};
@@ -88,12 +86,10 @@ TEST_F(CudaBackend, SaysWhyThereIsNoDevice) {
 }
 
 TEST(WhyNoDriver, TellsAMachineWithoutAGpuFromAGpuWithoutADriver) {
-  EXPECT_THAT(why_no_driver(std::vector<topology::Gpu>{}),
-              StartsWith("this machine has no GPU of NVIDIA on its PCI bus: "));
-  EXPECT_THAT(why_no_driver(std::vector<topology::Gpu>{{"NVIDIA 0x2330", "0000:3b:00.0", false}}),
-              StartsWith("no driver of NVIDIA is loaded for the GPU at 0000:3b:00.0: "
-                         "install one of release 580"));
-  EXPECT_THAT(why_no_driver(std::nullopt), StartsWith("no driver of NVIDIA is loaded: install"));
+  GoldenPart golden;
+  golden.add(why_no_driver(std::vector<topology::Gpu>{}));
+  golden.add(why_no_driver(std::vector<topology::Gpu>{{"NVIDIA 0x2330", "0000:3b:00.0", false}}));
+  golden.add(why_no_driver(std::nullopt));
 }
 
 TEST_F(CudaBackend, TakesDevicesInTheOrderOfTheEnvironment) {
@@ -154,7 +150,7 @@ TEST_F(CudaBackend, AMomentWhoseEventIsRefusedComesOnceTheStreamHasDoneItsWork) 
   EXPECT_TRUE(moment.is_done());
   EXPECT_TRUE(has_ended);
   is_told = true;
-  EXPECT_THAT(moment.wait().error, HasSubstr("an event on cuda:0: "));
+  GoldenPart().add(moment.wait().error);
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
 }
 
@@ -167,7 +163,9 @@ TEST_F(CudaBackend, AMomentOfAStreamThatIsGoneIsNeverCalledPast) {
   const Event moment = queue->record();
   EXPECT_FALSE(moment.is_done());
   EXPECT_EQ(moment.state()->obstacle(), "cuda:0 has refused an event");
-  EXPECT_THAT(moment.wait().error, HasSubstr("was destroyed or never made"));
+  GoldenPart golden;
+  golden.mask(std::regex("0x[0-9a-f]+"), "ADDRESS");
+  golden.add(moment.wait().error);
 }
 
 TEST_F(CudaBackend, AMomentOfAGraphThatIsMadeIsNeverCalledPast) {
@@ -178,10 +176,11 @@ TEST_F(CudaBackend, AMomentOfAGraphThatIsMadeIsNeverCalledPast) {
   ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
   const Event moment = queue->record();
   EXPECT_FALSE(moment.is_done());
-  EXPECT_THAT(moment.state()->obstacle(), StartsWith("cuda:0 tells nothing of an event: "));
+  GoldenPart golden;
+  golden.add(moment.state()->obstacle());
   EXPECT_EQ(failure_so_far(*queue), "");
   queue->wait(device->make_queue("other")->record());
-  EXPECT_THAT(failure_so_far(*queue), HasSubstr("a wait on cuda:0: "));
+  golden.add(failure_so_far(*queue));
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
   cudaGraph_t graph = nullptr;
   EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
@@ -206,10 +205,7 @@ TEST_F(CudaBackend, SaysHowMuchMemoryThereIsWhereItRefusesSome) {
     EXPECT_EQ(refusal_of(*device, 32_MiB),
               "device cuda:0 has no 32.0 MiB of memory: it has 16.0 MiB");
     const DeviceMemory most = device->allocate(8_MiB);
-    EXPECT_THAT(
-        refusal_of(*device, 10_MiB),
-        AllOf(HasSubstr("device cuda:0 has no 10.0 MiB of memory: out of memory"),
-              HasSubstr("(cudaErrorMemoryAllocation); "), HasSubstr(" MiB of 16.0 MiB are free")));
+    GoldenPart().add(refusal_of(*device, 10_MiB));
     EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess) << "LibTorch would take it for its own";
     EXPECT_EQ(refusal_of(*device, 2_MiB), "none");
   });
@@ -220,9 +216,7 @@ TEST_F(CudaBackend, CopiesByPageableSlabsWherePinningIsRefused) {
     const auto device = open_cuda();
     HostSlabs slabs(*device, {.slab_size = 64_KiB, .slab_count = 2, .pinning = Pinning::kPinned});
     EXPECT_EQ(slabs.pinning(), Pinning::kPageable);
-    EXPECT_THAT(slabs.why_pageable(),
-                AllOf(HasSubstr("128 KiB cannot be pinned for cuda:0: out of memory"),
-                      HasSubstr("ask for less, or free some")));
+    GoldenPart().add(slabs.why_pageable());
     EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
     const HostSlab from = *slabs.take();
     const HostSlab to = *slabs.take();
@@ -367,7 +361,7 @@ TEST_F(CudaBackend, NamesADeviceThatIsLost) {
     EXPECT_THROW(elapsed(queue->record(Timing::kKept), queue->record(Timing::kKept)), Error);
     queue = nullptr;
     EXPECT_FALSE(has_run);
-    EXPECT_THAT(refusal_of(*device, 64_B), HasSubstr(text));
+    GoldenPart().add(refusal_of(*device, 64_B));
     const auto alive = other->make_queue("other");
     EXPECT_TRUE(alive->record().wait().succeeded());
   });
@@ -428,7 +422,7 @@ TEST_F(CudaBackend, LeavesNoErrorBehindForTheThread) {
   opened.set_value();
   std::vector<std::byte> bytes(4096);
   EXPECT_EQ(device->pin_host(host_span_of_all(bytes)), "");
-  EXPECT_THAT(device->pin_host(host_span_of_all(bytes)), HasSubstr("registered already"));
+  GoldenPart().add(device->pin_host(host_span_of_all(bytes)));
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
   device->unpin_host(host_span_of_all(bytes));
   device->unpin_host(host_span_of_all(bytes));

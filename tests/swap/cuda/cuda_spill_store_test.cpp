@@ -4,15 +4,13 @@
 #include "../pages_cases.h"
 #include "spillway/base/error.h"
 #include "spillway/swap/spill_store_factory.h"
+#include "support/error_text.h"
 #include "support/temporary_directory.h"
 
 namespace spillway::swap {
 namespace {
 
-using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::StartsWith;
-using testing::ThrowsMessage;
 
 class CudaSpillStore : public PagesTest {
  protected:
@@ -30,7 +28,8 @@ class CudaSpillStore : public PagesTest {
 TEST_P(CudaSpillStore, HasPinnedHostMemoryBeforeItsDisks) {
   const OpenedSpillStore opened = make_spill_store(behind(8_MiB));
   EXPECT_EQ(opened.store->device(), running.device->id());
-  EXPECT_THAT(opened.description, StartsWith("pinned host memory, 8.00 MiB, before "));
+  const std::string_view kBefore = "pinned host memory, 8.00 MiB, before ";
+  EXPECT_EQ(opened.description.substr(0, kBefore.size()), kBefore);
   EXPECT_THAT(opened.warnings, IsEmpty());
   EXPECT_EQ(opened.store->report().host.capacity, 6_MiB) << "one slab stages what goes past it";
 }
@@ -46,10 +45,10 @@ TEST_P(CudaSpillStore, DoesWithoutDisks) {
 
 TEST_P(CudaSpillStore, IsRefusedWithoutHostMemory) {
   for (const Bytes little : {0_B, 2_MiB})
-    EXPECT_THAT([&] { make_spill_store(behind(little)); },
-                ThrowsMessage<ConfigError>(
-                    HasSubstr(to_string(little) + " of host memory are too little for what leaves "
-                                                  "cuda:0: 4.00 MiB are the least")));
+    EXPECT_EQ(error_text<ConfigError>([&] { make_spill_store(behind(little)); }),
+              message("{} of host memory are too little for what leaves cuda:0: 4.00 MiB are the "
+                      "least",
+                      little));
 }
 
 INSTANTIATE_TEST_SUITE_P(Pages, CudaSpillStore, testing::ValuesIn(all_pages()), pages_case);
