@@ -27,7 +27,8 @@ class Help(CommandCase):
             code, output, _ = self.spillway(command, "--help")
             self.assertEqual(code, 0)
             headings = re.findall(r"(?m)^(\S.*?):", output)
-            self.assertEqual([headings.count(heading) for heading in ("Usage", "Examples", "Exit codes")], [1] * 3, output)
+            for heading in ("Usage", "Examples", "Exit codes"):
+                self.assertEqual(headings.count(heading), 1, output)
             self.assertEqual(output.split("Usage: ")[1].split()[:2], ["spillway", command])
             self.assertEqual(self.spillway("help", command)[1], output)
             for line in output.splitlines():
