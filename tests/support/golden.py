@@ -17,7 +17,7 @@ MASKS = (
     (rf"(?m)^(model     ){TIME}( for one simulation)", r"\1TIME\2"),
     (r"(not JSON, or not all of it): [^()\n]*[^() \n]", r"\1: REASON"),  # In the words of a library.
     (r"(has )\d[\d.]* \wiB( free)", r"\1SIZE\2"),
-    (r"no driver of NVIDIA is loaded|this machine has no GPU of NVIDIA", "NO DRIVER"),
+    (r"(no driver of NVIDIA is loaded|this machine has no GPU of NVIDIA)[^\n]*", "NO DRIVER"),  # With what to do then.
 )
 # What a run counts or measures, for `without`: a figure that has to be exact is asserted from its statistics.
 RATES = (r"\b\d[\d.]* [KMGT]?B/s", "RATE")
