@@ -23,7 +23,7 @@ MASKS = (
 RATES = (r"\b\d[\d.]* [KMGT]?B/s", "RATE")
 SIZES = (r"\b\d[\d.]* ?(?:[KMGT]i)?B\b", "SIZE")
 TIMES = (rf"\b{TIME}", "TIME")
-COUNTS = (r"(?<![\w.:-])\d+(?![\w.])", "N")
+COUNTS = (r"(?<![\w.:-])\d+(?!\w|\.\d)", "N")
 HOST = (rf"\b{re.escape(socket.gethostname())}\b", "HOST")
 
 
