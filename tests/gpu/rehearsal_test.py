@@ -77,7 +77,8 @@ class GpuRehearsal(unittest.TestCase):
         # A test that hangs has failed; what is not measured in time is left out.
         record, _ = self.rehearse("--parts", "equality,speed", "--limit", "3", status=1)
         self.assertEqual(list(record["parts"]), ["device", "equality", "speed"])
-        golden.check_part(self, record["parts"]["equality"]["failed"], record["parts"]["speed"]["skipped"])
+        self.assertIn("time", record["parts"]["equality"]["failed"])
+        self.assertIn("time", record["parts"]["speed"]["skipped"])
 
     def test_says_that_there_is_no_gpu(self):
         record, _ = self.rehearse(status=1, EMU_CUDA_DRIVER="0")
@@ -116,7 +117,8 @@ class GpuRehearsal(unittest.TestCase):
                 done = subprocess.run([folder / "test.sh", "--gpu"], capture_output=True, text=True, check=False,
                                       env=surroundings)
                 self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-                told.append(golden.masked(done.stdout, (str(folder), "FOLDER")))
+                told.append(golden.without(golden.masked(done.stdout, (str(folder), "FOLDER")),
+                                           (r"\d+-\d+-\d+T[\d:+]+", "DATE")))
             golden.check_part(self, *told)
 
     def test_a_failed_part_is_not_said_to_work(self):
