@@ -722,7 +722,7 @@ print("sum", tensor.sum().item())
         output = self.require_finished(
             ["bash", "-c", 'ulimit -v 20000000; exec "$@"', "limited", *command])
         self.check_told(*(line.replace("1.00 TiB", "ALL").replace("19.1 GiB", "LIMIT")
-                          for line in output.splitlines() if " warning: " in line))
+                          for line in output.splitlines() if " addresses are reserved " in line))
         self.assertGreater(self.statistics()["spilled_bytes"], 0)
 
     def test_of_addresses_that_cannot_hold_all_tensors_are_what_is_to_be_lifted(self):
