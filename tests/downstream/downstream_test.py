@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import unittest
 
+import golden
 from clean_environment import clean_environment
 
 BUILD = os.environ["SPILLWAY_TEST_BUILD"]
@@ -33,6 +34,12 @@ def losses_in(text):
 def counters_in(text):
     words = [line.split() for line in text.splitlines()]
     return {pair[0]: int(pair[1]) for pair in words if len(pair) == 2 and pair[1].isdigit()}
+
+
+def said_in(text):
+    """All else."""
+    return [line for line in text.splitlines()
+            if not line.startswith("loss ") and line.split()[0] not in counters_in(text)]
 
 
 class InstalledPackage(unittest.TestCase):
@@ -66,7 +73,7 @@ class InstalledPackage(unittest.TestCase):
         file = WORK / "parameters"
         plain = run(trainer, file)
         self.assertEqual(len(losses_in(plain)), 4, plain)
-        self.assertIn("refused: Spillway has not been started", plain)
+        said = said_in(plain)
 
         # "signal" leaves system calls to the core's copies of the preload library's functions.
         for mapper in ("auto", "signal"):
@@ -74,16 +81,14 @@ class InstalledPackage(unittest.TestCase):
             self.assertEqual(losses_in(linked), 2 * losses_in(plain))
             self.assertEqual(linked.count("file equal\n"), 2, linked)
             self.assert_paged(counters_in(linked))
-        self.assertIn("\nrecognised and told steps 8\n", linked)
-        self.assertIn("\nthread seen\n", linked)
-        self.assertIn("\nchild refused: a forked child is not under Spillway", linked)
+        said += said_in(linked)
 
         stats = WORK / "stats.json"
         stats.unlink(missing_ok=True)
         under_command = run(self.prefix / "bin/spillway", "run", "--budget", f"{BUDGET_MIB}MiB",
                             "--nvme", self.spill, "--stats", stats, "--", trainer, file)
         self.assertEqual(losses_in(under_command), losses_in(plain))
-        self.assertIn("counted without start", under_command)
+        said += said_in(under_command)
         self.assert_paged(json.loads(stats.read_text(encoding="utf-8")))
         self.assertEqual(list(self.spill.iterdir()), [])
 
@@ -91,7 +96,7 @@ class InstalledPackage(unittest.TestCase):
         costs.write_text("1 2 3 4\n", encoding="utf-8")
         # The program that plans was installed as well.
         cuts = run(self.prefix / "bin/spillway", "costs", costs, "--ranks", "2")
-        self.assertIn("slowest stage", cuts)
+        golden.check_part(self, *said, golden.masked(cuts))
 
 
 if __name__ == "__main__":

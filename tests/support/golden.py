@@ -7,6 +7,7 @@ import fcntl
 import os
 import pathlib
 import re
+import socket
 import sys
 
 TIME = r"\d[\d.]* (?:µs|ms|s)\b"
@@ -16,7 +17,14 @@ MASKS = (
     (rf"(?m)^(model     ){TIME}( for one simulation)", r"\1TIME\2"),
     (r"(not JSON, or not all of it): [^()\n]*[^() \n]", r"\1: REASON"),  # In the words of a library.
     (r"(has )\d[\d.]* \wiB( free)", r"\1SIZE\2"),
+    (r"(no driver of NVIDIA is loaded|this machine has no GPU of NVIDIA)[^\n]*", "NO DRIVER"),  # With what to do then.
 )
+# What a run counts or measures, for `without`: a figure that has to be exact is asserted from its statistics.
+RATES = (r"\b\d[\d.]* [KMGT]?B/s", "RATE")
+SIZES = (r"\b\d[\d.]* ?(?:[KMGT]i)?B\b", "SIZE")
+TIMES = (rf"\b{TIME}", "TIME")
+COUNTS = (r"(?<![\w.:-])\d+(?!\w|\.\d)", "N")
+HOST = (rf"\b{re.escape(socket.gethostname())}\b", "HOST")
 
 
 def without_planning_times(text):
@@ -39,6 +47,18 @@ def masked(text, *own):
     for pattern, word in MASKS:
         text = re.sub(pattern, word, text)
     return without_planning_times(text)
+
+
+def without(text, *patterns):
+    """With the words of these pairs in place of what their patterns match."""
+    for pattern, word in patterns:
+        text = re.sub(pattern, word, text)
+    return text
+
+
+def own_lines(text):
+    """What Spillway says in the output of a program."""
+    return "\n".join(line for line in text.splitlines() if line.startswith("[spillway"))
 
 
 def check(case, path, text):

@@ -140,7 +140,7 @@ class Completion(InstalledShare):
             for name, word in (("--strategy", "spillway"), ("--schedule", "interleaved"),
                                ("--partitioner", "torchgpipe"), ("--cluster", "dgx_h200"), ("--device", "cuda:1")):
                 if name in options:
-                    self.assertIn(word.split(":")[-1], self.offered(f"spillway {command} {name} {word[:4]}"), command)
+                    self.assertLessEqual({word.split(":")[-1]}, self.offered(f"spillway {command} {name} {word[:4]}"))
 
     def test_knows_what_schedules_leave_open(self):
         self.start()
@@ -156,14 +156,14 @@ class Completion(InstalledShare):
         lines = subprocess.run(
             ["fish", "-c", "complete -C 'spillway plan --strat'; complete -C 'spillway plan --strategy sp'"],
             env=self.environment, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
-        self.assertRegex(lines[0], r"\A--strategy\tPlanning strategy")
-        self.assertEqual(lines[1:], ["spillway"])
+        self.assertEqual(lines, ["--strategy\tPlanning strategy, one of those below, or all, to compare them",
+                                 "spillway"])
 
     def test_of_switches_knows_on_and_off(self):
         self.start()
         self.assertEqual(self.offered("spillway run --verify=o"), {"on", "off"})
         self.assertEqual(self.offered("spillway run --verify off own-tr"), {"own-trainer"})
-        self.assertIn("--budget", self.options("spillway run --verify on --quiet --bu"))
+        self.assertEqual(self.options("spillway run --verify on --quiet --bu"), {"--budget"})
 
     def test_goes_on_behind_a_comma(self):
         self.start()
@@ -187,7 +187,7 @@ class Completion(InstalledShare):
 
     def test_of_a_program_is_its_own(self):
         self.start()
-        self.assertIn("--ignore-environment", self.options("spillway run -- env --ig"))
+        self.assertLessEqual({"--ignore-environment"}, self.options("spillway run -- env --ig"))
         self.assertEqual(self.offered("spillway run -- spillway bench"), {"bench-io"})
 
     def test_of_an_import_is_of_a_trace(self):

@@ -5,8 +5,8 @@ import pathlib
 import re
 import unittest
 
+import golden
 from command_case import COMMAND, CommandCase
-from small_gpu import NO_DRIVER
 
 EMULATED = pathlib.Path(os.environ["SPILLWAY_TEST_EMULATED"])
 SMALL = ("--blocks", "256KiB,4MiB", "--depths", "1,2", "--repetitions", "1", "--chunks", "2MiB")
@@ -43,25 +43,22 @@ class GpuBench(CommandCase):
     def test_tells_where_nothing_can_be_mapped_or_pinned(self):
         _, output, errors = self.measure("--rates", self.root / "work/rates.json", "--device", "cuda:0", *SMALL,
                                          EMU_CUDA_VIRTUAL="0", EMU_CUDA_PINNED="1MiB")
-        self.assertIn("no virtual memory: nothing is mapped", output)
-        self.assertIn("host memory stays pageable, and copies take a detour: ", errors)
-        self.assertIn("; refused, it is pageable: ", output)
+        lines = output.splitlines()
+        self.check_told(*(golden.without(line, golden.TIMES) for line in lines
+                          if " is pageable: " in line or "nothing is mapped" in line), errors)
 
     def test_refuses_what_it_cannot_measure(self):
-        for words, reason in ((("--device", "gpu"), "--device: 'gpu' is no GPU (write cuda:0"),
-                              (("--device", "cuda:3"), "cuda:3"),
-                              ((), "DIR is missing: directory to measure (the link of a GPU: bench-io --device"),
-                              (("--device", "cuda:0", "."), "leave one of the two out"),
-                              (("--device", "cuda:0", "--store", "posix"), "posix has no place beside --device"),
-                              (("--chunks", "2MiB", "."), "--chunks 2MiB belongs to --device"),
-                              (("--device", "cuda:0", "--chunks", "3KiB"), "chunks of 3.00 KiB are no multiple")):
+        told = []
+        for words in (("--device", "gpu"), ("--device", "cuda:3"), (), ("--device", "cuda:0", "."),
+                      ("--device", "cuda:0", "--store", "posix"), ("--chunks", "2MiB", "."),
+                      ("--device", "cuda:0", "--chunks", "3KiB")):
             status, output, errors = self.measure(*words)
             self.assertEqual((status, output), (2, ""), words)
-            self.assertIn(reason, errors)
+            told.append(errors)
             self.assertEqual(errors.count("\n"), 1, errors)
         status, _, errors = self.measure("--device", "cuda:0", EMU_CUDA_DRIVER="0")
         self.assertEqual(status, 2)
-        self.assertRegex(errors, NO_DRIVER)
+        self.check_told(*told, errors)
 
 
 if __name__ == "__main__":

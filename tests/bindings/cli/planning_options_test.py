@@ -136,8 +136,7 @@ class PlanningOptions(CommandCase):
         names = [plan["strategy"] for plan in self.planned("plan", "--strategy", "all")]
         self.assertEqual(len(set(names)), len(names))
         self.assertGreater(len(names), 8)
-        for name in names:
-            self.assertRegex(output, rf"(?m)^  {name}  +\S")
+        self.assertLessEqual(set(names), set(re.findall(r"(?m)^  (\S+)  +\S", output)))
 
     def test_the_frontier(self):
         words = ("--effort", "0", "--points", "4", "--json", "--frontier")
@@ -164,7 +163,7 @@ class PlanningOptions(CommandCase):
         trace = self.read("step.json")
         lanes = {event["args"]["name"] for event in trace["traceEvents"]
                  if event["name"] == "thread_name"}
-        self.assertIn("write-out to disk", lanes)
+        self.assertLessEqual({"write-out to disk"}, lanes)
         # A run that goes just as predicted.
         for event in trace["traceEvents"]:
             event["pid"] = 2
@@ -186,8 +185,9 @@ class PlanningOptions(CommandCase):
         self.assertEqual(len(plan["stages"]), 4)
         self.assertEqual(plan["options"], {"--ranks": "4", "--micro-batches": "8", "--schedule": "1f1b",
                                            "--partitioner": "even"})
-        self.assertIn("\nasked     --ranks 4 --micro-batches 8 --schedule 1f1b --order recorded\n",
-                      "\n" + self.told("plan-job", *job[1:], "--order", "recorded", "--out", "job.json"))
+        lines = self.told("plan-job", *job[1:], "--order", "recorded", "--out", "job.json").splitlines()
+        self.assertEqual([line for line in lines if line.startswith("asked ")],
+                         ["asked     --ranks 4 --micro-batches 8 --schedule 1f1b --order recorded"])
         data_parallel = json.loads(self.told("plan-job", *job, "--replicas", "2"))
         self.assertEqual((data_parallel["data_parallel"], len(data_parallel["stages"])), (2, 2))
         slow = json.loads(self.told("plan-job", *job, "--partitioner", "even", "--link", "1"))
@@ -230,7 +230,8 @@ class PlanningOptions(CommandCase):
         self.assertEqual((code, errors), (0, ""))
         told = json.loads(output)
         self.assertEqual((told["steps_left"], told["pays"]), (1000, True))
-        self.assertIn((1, 0, 1), [(move["first"], move["from_rank"], move["to_rank"]) for move in told["moves"]])
+        self.assertLessEqual({(1, 0, 1)}, {(move["first"], move["from_rank"], move["to_rank"])
+                                           for move in told["moves"]})
         self.assertEqual(self.read("next.json")["figures"]["step_seconds"], told["step_seconds"])
 
     def test_a_described_machine(self):

@@ -33,8 +33,7 @@ class ReadingAPlan(CommandCase):
         heads = [line for line in stages_and_ranks.splitlines() if re.match(r"(stage|rank) ", line)]
         self.assertEqual(len(heads), 2)
         columns = {word for head in heads for word in re.split(r"  +", head)}
-        for word in labels | columns - {"stage", "rank", "begins with"}:
-            self.assertRegex(text, rf"`{word}`", word)
+        self.assertLessEqual(labels | columns - {"stage", "rank", "begins with"}, set(re.findall(r"`([^`\n]+)`", text)))
 
     def test_shows_what_its_lines_print(self):
         trace = reference_file(TRACE)

@@ -5,6 +5,7 @@ import subprocess
 import tempfile
 import unittest
 
+import golden
 from clean_environment import clean_environment
 from mpi_launchers import PATIENCE_SECONDS, RANKS_ALLOWED, mpi_launcher
 
@@ -18,6 +19,11 @@ class RanksCase(unittest.TestCase):
         room = tempfile.TemporaryDirectory()
         self.addCleanup(room.cleanup)
         self.folder = pathlib.Path(room.name).resolve()
+
+    def check_told(self, *texts):
+        """The texts of this case are those of its part of texts/told.txt."""
+        golden.check_part(self, *(golden.without(golden.masked(text, (str(self.folder), "FOLDER")), golden.HOST)
+                                  for text in texts))
 
     def start(self, *words, **variables):
         """What a command has written, and its exit code."""

@@ -92,7 +92,8 @@ class Harmlessness(PreloadCase):
         if code == 77:
             self.skipTest("git is not installed")
         self.assertEqual(code, 0)
-        self.assertRegex(output, r"\A[0-9a-f]{40} first\n\Z")
+        commit, _, subject = output.partition(" ")
+        self.assertEqual((len(commit), subject), (40, "first\n"))
 
     def test_mpich_and_the_ranks_that_it_starts(self):
         self.check_ranks_of("MPICH")
@@ -123,11 +124,9 @@ class Harmlessness(PreloadCase):
     def test_the_library_needs_nothing_but_the_c_library(self):
         readelf = os.environ["SPILLWAY_TEST_READELF"]
         _, output, _ = start([readelf, "-d", PRELOAD])
-        needed = [line.split("[")[1].split("]")[0] for line in output.splitlines()
-                  if "(NEEDED)" in line]
+        needed = {line.split("[")[1].split(".so")[0] for line in output.splitlines() if "(NEEDED)" in line}
         self.assertTrue(needed, output)
-        for name in needed:
-            self.assertRegex(name, r"^(libc|libdl|libpthread|ld-linux.*)\.so")
+        self.assertLessEqual(needed, {"libc", "libdl", "libpthread", "ld-linux-x86-64"})
 
     def test_the_library_asks_for_no_symbol_of_libtorch(self):
         _, output, _ = start([os.environ["SPILLWAY_TEST_READELF"], "-sW", "--dyn-syms", PRELOAD])
@@ -154,27 +153,28 @@ class LinkedProgram(PreloadCase):
 
     def test_refuses_hooks_of_another_version(self):
         _, output, _ = start([WORLD / "bin/trainer_2.11.0"], PRELOAD)
-        self.assertIn("core: a later version gets -1\n", output)
+        self.assertEqual(output.splitlines().count("core: a later version gets -1"), 1, output)
+
+    def preloaded_by_a_child(self, preload, **variables):
+        """What a child of the trainer tells of its environment."""
+        _, output, _ = start([WORLD / "bin/trainer_2.11.0"], preload, **variables)
+        return [line.removeprefix("child: ") for line in output.splitlines() if line.startswith("child: ")]
 
     def test_hands_the_library_on_to_children(self):
-        _, output, _ = start([WORLD / "bin/trainer_2.11.0"], PRELOAD)
-        self.assertIn(f"child: {PRELOAD}\n", output)
+        self.assertEqual(self.preloaded_by_a_child(PRELOAD), [str(PRELOAD)])
 
     def test_strips_children_when_told_to(self):
-        _, output, _ = start([WORLD / "bin/trainer_2.11.0"], PRELOAD, SPILLWAY_CHILDREN="strip")
-        self.assertIn("child: nothing preloaded\n", output)
+        self.assertEqual(self.preloaded_by_a_child(PRELOAD, SPILLWAY_CHILDREN="strip"), ["nothing preloaded"])
 
     def test_keeps_children_whose_files_are_those_of_a_rank(self):
         with tempfile.TemporaryDirectory() as folder:
-            _, output, _ = start([WORLD / "bin/trainer_2.11.0"], PRELOAD, SPILLWAY_CHILDREN="strip",
-                                 SPILLWAY_PRIVATE_FILES=folder)
-        self.assertIn(f"child: {PRELOAD}\n", output)
+            told = self.preloaded_by_a_child(PRELOAD, SPILLWAY_CHILDREN="strip", SPILLWAY_PRIVATE_FILES=folder)
+        self.assertEqual(told, [str(PRELOAD)])
 
     def test_strips_only_its_own_entry(self):
         other = WORLD / "torch_2.11.0/libtorch_cpu.so"
-        _, output, _ = start([WORLD / "bin/trainer_2.11.0"], f"{PRELOAD}:{other}",
-                             SPILLWAY_CHILDREN="strip")
-        self.assertIn(f"child: {other}\n", output)
+        told = self.preloaded_by_a_child(f"{PRELOAD}:{other}", SPILLWAY_CHILDREN="strip")
+        self.assertEqual(told, [str(other)])
 
     def test_of_another_version_is_refused(self):
         code, output, errors = start([WORLD / "bin/trainer_2.13.1"], PRELOAD, SPILLWAY_ACTIVE="1")
@@ -205,7 +205,7 @@ class LinkedProgram(PreloadCase):
         preload = self.copy_of_installation("2.11", "2.13")
         code, _, errors = start([WORLD / "bin/trainer_2.13.1"], preload, SPILLWAY_ACTIVE="1")
         self.assertEqual(code, 2)  # The file is empty; what matters is which one was tried.
-        self.assertRegex(errors, r"cannot load the core library: .*libspillway_core_2\.13\.so")
+        self.check_told(errors.replace(str(preload.parent), "FOLDER"))
 
     def test_without_any_core_names_the_folder(self):
         preload = self.copy_of_installation()
@@ -243,7 +243,7 @@ class LateProgram(PreloadCase):
     def test_passes_the_stub_on_where_no_core_fits(self):
         _, output, _ = start([WORLD / "bin/late_trainer", self.MODULE],
                              self.copy_of_installation("2.13"))
-        self.assertIn("torch: stub given", output)
+        self.assertEqual(output.splitlines(), ["trainer: starts", "torch: stub given"])
 
     def test_is_unchanged_before_it_loads_anything(self):
         plain = start([WORLD / "bin/late_trainer"])

@@ -85,7 +85,7 @@ class WhatProgramsSee(PrivateFilesCase):
     def test_a_program_in_python(self):
         code, output = self.check([sys.executable, str(HERE / "program.py")])
         self.assertEqual(code, 0)
-        self.assertIn("checkpoint 2", output)
+        self.assertLessEqual({"data checkpoint 2", "copy checkpoint 2"}, set(output.splitlines()))
 
     def test_a_shell(self):
         code, output = self.check(["bash", "-c", "cp -r tree copy; mv log log.1; echo x >log;"
@@ -93,7 +93,7 @@ class WhatProgramsSee(PrivateFilesCase):
                                       "tar tf - | sort; sed -i s/some/other/ data; cat data; du -a |"
                                       "cut -f2 | sort; ln -sf data link; cat link; touch new; ls"])
         self.assertEqual(code, 0)
-        self.assertIn("other data", output)
+        self.assertEqual(output.splitlines().count("other data"), 2, output)
 
 
 class WhatTrainersSave(PrivateFilesCase):
@@ -169,7 +169,7 @@ class WhatIsRefused(PrivateFilesCase):
             told.append(outcome.stdout.splitlines())
             self.assertEqual(contents(world) == before, name == "seen")
         self.assertEqual(told[1], told[0])
-        self.assertIn("('locked/new',) 13", told[0])
+        self.assertEqual(told[0][:2], ["('locked/new',) 13", "('locked/new',) 2"])
 
 
 class WhatStaysShared(PrivateFilesCase):

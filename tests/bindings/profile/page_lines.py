@@ -59,5 +59,5 @@ class PageLines(unittest.TestCase):
         return json.loads((self.folder / name).read_text(encoding="utf-8"))
 
     def check_profile(self, name, output):
-        self.assertIn(f"{name}.profile.json", "".join(output))
+        self.assertEqual(set(re.findall(r"[\w.]+\.profile\.json", "".join(output))), {f"{name}.profile.json"}, output)
         self.assertEqual(self.json_of(f"{name}.profile.json")["format"], "spillway-profile")

@@ -2,10 +2,12 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import unittest
 
+import golden
 from clean_environment import clean_environment
 from slow_cases import slow
 
@@ -77,10 +79,11 @@ class RecordedProfile(unittest.TestCase):
         self.assertEqual(profile.json["origin"]["source"], "recorded")
         self.assertEqual(profile.json["origin"]["program"], TRAINER)
         self.assertEqual(profile.json["origin"]["threads"], 2)
-        self.assertRegex(said, r"\[spillway\] profile +\S+: \d+ operators, \d+ values")
+        counted = re.findall(r"\[spillway\] profile +\S+: (\d+) operators, (\d+) values", said)
+        self.assertEqual(counted, [(str(len(profile.ops["kind"])), str(len(profile.values["bytes"])))], said)
         names = set(profile.json["kinds"]["name"])
         self.assertTrue({"aten::addmm", "aten::mm", "aten::addcdiv_"} & names, names)
-        self.assertIn("float[576, ", " ".join(profile.json["kinds"]["arguments"]))
+        self.assertTrue([words for words in profile.json["kinds"]["arguments"] if "float[576, " in words])
         self.assertGreater(min(profile.ops["time_ns"]), 0)
         self.assertGreater(sum(profile.json["rates"].values()), 0)
 
@@ -121,13 +124,16 @@ class RecordedProfile(unittest.TestCase):
     def test_says_so_when_no_step_comes_again(self):
         profile, _, said = self.profile("single", steps=1, status=1)
         self.assertIsNone(profile)
-        self.assertIn("[spillway] error: no profile: ", said)
+        words = ((str(self.folder), "FOLDER"), (TRAINER, "TRAINER"))
+        golden.check_part(self, *(golden.masked(line, *words) for line in said.splitlines() if " error: " in line))
 
     def test_is_of_the_kind_of_step_that_is_asked_for(self):
         """Every third step is evaluated, which belongs to it: its operators come on top."""
         trainer = ("--evaluate-every", "3")
         second, _, said = self.profile("second", "--kind", "2", steps=8, trainer=trainer)
-        self.assertRegex(said, r"; kind 2 of 2, which came [34] and 2 times\n")
+        told = re.findall(r"; kind (\d) of (\d), which came (\d) and (\d) times\n", said)
+        self.assertEqual([("2", "2", told[0][2], "2")], told, said)
+        self.assertLessEqual({told[0][2]}, {"3", "4"})
         self.assertEqual(second.json["origin"]["steps"], 2)
 
     def test_a_run_that_follows_its_plan_lies_on_top_of_the_prediction(self):
@@ -141,7 +147,7 @@ class RecordedProfile(unittest.TestCase):
         said = json.loads(self.command("simulate", self.folder / "net", "--plan", plan, "--beside",
                                        run, "--trace", both, "--json"))
         self.assertGreater(said["model_seconds"], 0)
-        self.assertRegex(said["measured"]["step"], r"^step \d+$")
+        self.assertEqual(re.sub(r"\d+", "N", said["measured"]["step"]), "step N")
         self.assertGreater(said["measured"]["step_seconds"], 0)
         self.assertEqual(len(said["measured"]["largest_differences"]), 20)
 

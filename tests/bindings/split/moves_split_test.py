@@ -96,13 +96,13 @@ class Plans(ExampleCase):
         split = self.run_split(2, *WORDS, options=["--plan", plan])
         self.check_same(self.run_plain(*WORDS), split, archives=["checkpoint.pt"])
         self.assertEqual([rank["stages"] for rank in split.statistics["ranks"]], [[0, 1], [0, 1]])
-        for options, ranks, text in (
-                ((), 3, r"this plan is for 2 ranks, and the job has 3 \(start as many"),
-                (("--schedule", "gpipe"), 2, "--schedule gpipe has no place beside --plan"),
-                (("--plan", "none.json"), 2, "none.json")):
-            refused = self.run_split(ranks, *WORDS, options=["--plan", plan, *options], name=f"refused-{len(text)}")
+        told = []
+        for options, ranks in (((), 3), (("--schedule", "gpipe"), 2), (("--plan", "none.json"), 2)):
+            refused = self.run_split(ranks, *WORDS, options=["--plan", plan, *options], name=f"refused-{len(told)}")
             self.assertEqual(refused.code, 2, refused.said)
-            self.assertRegex(refused.errors, text)
+            error, = (line for line in refused.errors.splitlines() if " error: " in line)
+            told.append(error)
+        self.check_told(*told)
         other = self.run_split(2, WORDS[0], *WORDS[1:-2], "--layers", "1", options=["--plan", plan], name="other")
         self.assertNotEqual(other.code, 0)
         self.assertRegex(other.errors, "this plan is for another model or another size: stage 1 begins with aten::")

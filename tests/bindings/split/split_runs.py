@@ -5,12 +5,14 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import tempfile
 import unittest
 import zipfile
 
+import golden
 from clean_environment import clean_environment
 from mpi_launchers import RANKS_ALLOWED, mpi_launcher
 
@@ -55,6 +57,11 @@ class SplitCase(unittest.TestCase):
     mpi = "MPICH"
     threads = "1"
     maxDiff = None
+
+    def check_told(self, *texts):
+        """The texts of this case are those of its part of texts/told.txt, whichever rank says them."""
+        words = (re.escape(str(self.room)), "ROOM"), golden.HOST, (r"(?m)^\[spillway( \d)?\]", "[spillway]")
+        golden.check_part(self, *(golden.without(text, *words) for text in texts))
 
     def told(self, output):
         """What of a standard output every run has to say."""

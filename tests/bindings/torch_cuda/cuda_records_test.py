@@ -68,14 +68,14 @@ class CudaRecords(unittest.TestCase):
         self.assertGreaterEqual(profile["origin"]["steps"], 4)
         self.assertEqual(profile["page_bytes"], PAGE)
         self.assertGreater(sum(profile["ops"]["time_ns"]), 0)
-        self.assertIn("activation", {profile["classes"][each] for each in profile["values"]["class"]})
+        self.assertLessEqual({"activation"}, {profile["classes"][each] for each in profile["values"]["class"]})
         self.assertEqual(profile["small_parameter_bytes"], PARAMETERS)
         self.assertGreater(profile["disks"]["host_pages"], 0)
 
     def check_trace(self, trace, counted):
         processes = {event["pid"]: event["args"]["name"] for event in trace if event["name"] == "process_name"}
         self.assertEqual(list(processes), [2, 4])
-        self.assertRegex(processes[4], r"^cuda:0 \(.*\): measured: ")
+        self.assertEqual(processes[4].split(": ")[:2], ["cuda:0 (Emulated GPU 0)", "measured"])
         lanes = lanes_of(trace, 4)
         launched, ran = operators_of(lanes["launches (host)"]), operators_of(lanes["compute"])
         self.assertGreaterEqual(len(launched), 3)

@@ -40,7 +40,7 @@ class CudaTraining(unittest.TestCase):
         self.assertIn("allocator spillway::", run.stderr)
         statistics, = json.loads(file.read_text(encoding="utf-8"))["devices"]
         if run.returncode != 0:
-            self.assertIn("does not fit into the budget", run.stderr)
+            self.assertEqual(statistics["refusal_cause"], "budget", run.stderr)
             return run, None
         self.assertLessEqual(statistics["peak_bytes"], budget)
         self.assertEqual(statistics["steps"], 0 if model == "held" else STEPS)

@@ -70,14 +70,14 @@ class DocumentedTrainers(unittest.TestCase):
 
     def test_an_example(self):
         output = self.run_lines(self.first)
-        self.assertRegex(output, "cuda:0 +Emulated GPU 0")
+        self.assertEqual(set(re.findall(r"cuda:0 +(Emulated GPU \d)", output)), {"Emulated GPU 0"}, output)
         self.assert_paged(output)
 
     def test_a_trainer_in_cpp(self):
         (self.folder / "CMakeLists.txt").write_text(lines_of("cmake")[0], encoding="utf-8")
         (self.folder / "mine.cpp").write_text(SUM, encoding="utf-8")
         output = self.run_lines(self.settings(), self.own)
-        self.assertIn("\nsum 28\n", output)
+        self.assertEqual(re.findall(r"(?m)^sum (.*)$", output), ["28"], output)
         self.assert_paged(output)
 
     def test_trainers_in_python(self):
@@ -86,14 +86,12 @@ class DocumentedTrainers(unittest.TestCase):
         for name in ("mine.py", "ranks.py"):
             (self.folder / name).write_text(TRAINER, encoding="utf-8")
         output = self.run_lines(self.settings(), self.python)
-        for rank in "001":
-            self.assertIn(f"trained {rank} True\n", output)
-        self.assertEqual(output.count("trained 0 True\n"), 2)
+        self.assertEqual(sorted(re.findall(r"trained (\d) True\n", output)), ["0", "0", "1"], output)
         self.assert_paged(output)
 
     def test_two_ranks_and_a_link(self):
         output = self.run_lines(self.settings(), self.ranks)
-        self.assertRegex(output, r"2 ranks on 1 host, 2 stages")
+        self.assertEqual(set(re.findall(r"(\d) ranks on (\d) host, (\d) stages", output)), {("2", "1", "2")}, output)
         self.assert_paged(output)
         self.assertIn("rates.json", output)
         self.assertTrue((self.folder / "rates.json").is_file())
