@@ -9,6 +9,7 @@
 #include "spillway/planner/schedule/schedule_passes.h"
 #include "spillway/schedule/schedule_csv.h"
 #include "support/generated_schedule.h"
+#include "support/golden_part.h"
 #include "support/sanitized.h"
 
 namespace spillway::schedule {
@@ -40,7 +41,7 @@ std::string replaced(std::string_view text, std::string_view what, std::string_v
 TEST(FirstFault, IsNoneInAGoodSchedule) {
   // GPipe-like sends against 1F1B-like receives: 0SEND_F1 waits for 1SEND_B0 to end, and that waits
   // for 0RECV_B0 behind it.
-  EXPECT_THAT(fault_in(kCrossed), HasSubstr("deadlock"));
+  GoldenPart().add(fault_in(kCrossed));
   EXPECT_EQ(
       fault_in(replaced(replaced(kCrossed, "0SEND_F1,", ""), "0RECV_B0,", "0RECV_B0,0SEND_F1,")),
       "none");
@@ -111,8 +112,7 @@ TEST(FirstFault, FindsDeadlocksWithoutMessages) {
 
 // The checker let the two halves pass one after the other, and the simulator waited for ever.
 TEST(FirstFault, FindsThatNeitherHalfOfAPairStartsBeforeTheOtherCan) {
-  EXPECT_THAT(fault_in("(0F0;0B0)OVERLAP_F_B\n1F0,1B0\n"),
-              ::testing::EndsWith("deadlock: it waits for rank 1, whose 1F0 waits for rank 0"));
+  GoldenPart().add(fault_in("(0F0;0B0)OVERLAP_F_B\n1F0,1B0\n"));
   EXPECT_EQ(fault_in("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n1F0,1B0,1F1,1B1\n"), "none");
 }
 
@@ -137,7 +137,7 @@ TEST(FirstFault, FindsAReductionThatAPartnerDoesNotJoin) {
   std::erase_if(schedule.ranks[1], [](const Action& action) {
     return action.kind == ActionKind::kReduce && action.stage == 0;
   });
-  EXPECT_THAT(fault_in(schedule), HasSubstr("waits for rank 1, whose action list is over"));
+  GoldenPart().add(fault_in(schedule));
 }
 
 TEST(FirstFault, ThrowsForIndicesOutside) {

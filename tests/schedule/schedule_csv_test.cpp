@@ -7,6 +7,7 @@
 #include "spillway/schedule/schedule_check.h"
 #include "support/damaged_text.h"
 #include "support/generated_schedule.h"
+#include "support/golden_part.h"
 #include "support/sanitized.h"
 
 namespace spillway::schedule {
@@ -40,16 +41,13 @@ TEST(ScheduleCsv, IsThatOfPyTorch) {
 }
 
 TEST(ScheduleCsv, SaysWhatPyTorchCannot) {
-  const std::string text = to_csv(generated("gems-mast", 2, 2));
-  EXPECT_EQ(text, "0F0,0B0,r1:1F0,r1:1B0,1STEP,0STEP\n"
-                  "1F0,1B0,r1:0F0,r1:0B0,1STEP,0STEP\n");
+  GoldenPart golden;
+  golden.add(to_csv(generated("gems-mast", 2, 2)));
   Schedule schedule = generated("pipedream-2bw", 2, 4);
   schedule.data_parallel = 8;
   schedule.untrained_stages = 2;
-  EXPECT_THAT(to_csv(schedule),
-              ::testing::StartsWith(
-                  "#spillway-schedule 1,weights=previous,data_parallel=8,untrained_stages=2\n"));
-  EXPECT_THAT(to_csv(generated("dualpipe-v", 1, 2)), ::testing::HasSubstr(";"));
+  golden.add(to_csv(schedule));
+  golden.add(to_csv(generated("dualpipe-v", 1, 2)));
 }
 
 TEST(ScheduleCsv, ComesBackAsItWas) {

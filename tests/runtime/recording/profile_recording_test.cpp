@@ -9,6 +9,7 @@
 #include "spillway/profile/autograd_links.h"
 #include "spillway/runtime/learning/step_learner.h"
 #include "spillway/runtime/recording/op_text.h"
+#include "support/golden_part.h"
 
 namespace spillway::runtime {
 namespace {
@@ -17,7 +18,6 @@ using namespace std::chrono_literals;
 using profile::StepProfile;
 using profile::StorageClass;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 class CountedText final : public OpText {
  public:
@@ -237,12 +237,12 @@ TEST_F(ProfileRecordingTest, SaysWhyThereIsNone) {
     }
     return std::string("there is one");
   };
-  EXPECT_THAT(reason(), HasSubstr("no step was seen to end in which an operator used a tensor of "
-                                  "--min-storage or more"));
+  GoldenPart golden;
+  golden.add(reason());
   train(1ms);
   evaluate();
   train(1ms);
-  EXPECT_THAT(reason(), HasSubstr("of 2 steps none was equal to another one"));
+  golden.add(reason());
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "store/ram/factory.h"
 #include "support/best_mapper.h"
 #include "support/forwarding_store.h"
+#include "support/golden_part.h"
 #include "support/manual_clock.h"
 #include "support/timed_stream.h"
 
@@ -32,7 +33,6 @@ using profile::StepTrace;
 using profile::TraceSpan;
 using swap::Direction;
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 class Text final : public OpText {
  public:
@@ -130,7 +130,7 @@ TEST_F(StepTraceRecorderTest, SplitsAnOperatorThatWaitsForRoomAndPutsWaitsForInp
   EXPECT_EQ(fact(made.spans[1], "part"), "");
   EXPECT_EQ(fact(made.spans[3], "part"), "goes on after a wait");
   for (const std::size_t piece : {1u, 3u}) EXPECT_EQ(fact(made.spans[piece], "operator"), "0");
-  EXPECT_THAT(recorder_->trace("net").summary, HasSubstr("1 operator, "));
+  GoldenPart().add(recorder_->trace("net").summary);
 }
 
 TEST_F(StepTraceRecorderTest, PassesOverWaitsThatAreOnlyTheCostOfALook) {
@@ -161,7 +161,7 @@ TEST_F(StepTraceRecorderTest, MarksOperatorsThatRunAgain) {
               ElementsAre("mm 0+2", "recomputed: relu 2+1", "mm 3+2"));
   EXPECT_EQ(fact(made.spans[1], "operator"), "41");
   EXPECT_EQ(fact(made.spans[2], "operator"), "2") << "replays have no number of their own";
-  EXPECT_THAT(recorder_->trace("net").summary, HasSubstr("1 of them recomputed"));
+  GoldenPart().add(recorder_->trace("net").summary);
 }
 
 TEST_F(StepTraceRecorderTest, KeepsTheLatestWholeSteps) {
@@ -205,8 +205,7 @@ TEST_F(StepTraceRecorderTest, ShowsTheThreadThatBeganTheStepAndCountsOthers) {
   recorder_->end_op(&other, true, Bytes());
   recorder_->begin_step(&other, 2);
   EXPECT_THAT(compute(), ElementsAre("ours 1+2"));
-  EXPECT_THAT(recorder_->trace("net").summary,
-              HasSubstr("1 operator of other threads is not shown"));
+  GoldenPart().add(recorder_->trace("net").summary);
 }
 
 TEST_F(StepTraceRecorderTest, ShowsEachTransferFromTheEndOfTheOneBefore) {
@@ -255,7 +254,7 @@ TEST_F(StepTraceRecorderTest, JoinsTransfersOfAStorageAndTellsFailedOnesApart) {
   EXPECT_EQ(fact(made.spans[0], "bytes"), std::to_string(2 * kPageBytes));
   EXPECT_EQ(fact(made.spans[0], "tensor"), "storage 1 of 6.00 MiB from conv");
   EXPECT_EQ(fact(made.spans[1], "bytes"), "0");
-  EXPECT_THAT(fact(made.spans[1], "failed"), HasSubstr("error"));
+  GoldenPart().add(fact(made.spans[1], "failed"));
 }
 
 TEST_F(StepTraceRecorderTest, NamesStoragesAsTheValuesOfTheirStep) {
@@ -325,8 +324,9 @@ TEST_F(StepTraceRecorderTest, CutsWhatBeganBeforeTheFirstStepAtItsBegin) {
   end(Direction::kRead, {2});
   const StepTrace made = trace();
   EXPECT_EQ(made.spans.front().begin_seconds, 0.0);
-  EXPECT_THAT(fact(made.spans.front(), "begin"), HasSubstr("before"));
-  EXPECT_THAT(fact(made.spans.back(), "end"), HasSubstr("after"));
+  GoldenPart golden;
+  golden.add(fact(made.spans.front(), "begin"));
+  golden.add(fact(made.spans.back(), "end"));
 }
 
 TEST_F(StepTraceRecorderTest, CountsResidentBytesFromTheBeginOfTheFirstStepOn) {
@@ -396,7 +396,7 @@ TEST_F(DeviceTraceTest, ShowsWhenOperatorsWereLaunchedAndWhenTheyRan) {
   EXPECT_THAT(drawing(made, profile::kComputeLane), ElementsAre("conv 0+10", "relu 10+2"));
   for (const TraceSpan& span : made.spans) EXPECT_EQ(fact(span, "step"), "1");
   EXPECT_EQ(fact(made.spans.back(), "operator"), "1");
-  EXPECT_THAT(recorder_->trace("net").summary, HasSubstr("2 operators, 0 of them recomputed"));
+  GoldenPart().add(recorder_->trace("net").summary);
 }
 
 // The first wait costs the device nothing: it has work.
@@ -428,7 +428,7 @@ TEST_F(DeviceTraceTest, CountsWhatTheDeviceHasNotReached) {
   recorder_->begin_step(me_, 2);
   EXPECT_THAT(drawing(trace(), profile::kLaunchLane), ElementsAre("conv 0+1"));
   EXPECT_THAT(drawing(trace(), profile::kComputeLane), ElementsAre());
-  EXPECT_THAT(recorder_->trace("net").summary, HasSubstr("has not told when it ran 1 of them"));
+  GoldenPart().add(recorder_->trace("net").summary);
 }
 
 TEST_F(DeviceTraceTest, NamesWhatTheDisksBehindHostMemoryMove) {
@@ -446,7 +446,7 @@ TEST_F(DeviceTraceTest, NamesWhatTheDisksBehindHostMemoryMove) {
   EXPECT_THAT(drawing(made, profile::kWriteOutLane), ElementsAre("storage 1 0+1"));
   EXPECT_THAT(drawing(made, profile::kFarWriteOutLane), ElementsAre("storage 1 1+3"));
   EXPECT_EQ(fact(made.spans.back(), "bytes"), std::to_string(kPageBytes));
-  EXPECT_THAT(recorder_->trace("net").summary, HasSubstr("2.00 MiB to disks, 0 B from disks"));
+  GoldenPart().add(recorder_->trace("net").summary);
 }
 
 // --- With a real engine -----------------------------------------------------------------------
@@ -556,7 +556,7 @@ TEST(TracedRuntime, ShowsEveryOperatorAndEveryByteThatMoved) {
   recorder.begin_step(&thread, kSteps + 1);
 
   const RecordedTrace made = recorder.trace("net");
-  EXPECT_THAT(made.trace.title, HasSubstr("steps 1 to 6"));
+  GoldenPart().add(made.trace.title);
   expect_no_overlaps(made.trace);
   std::vector<std::string> ran;
   std::uint64_t bytes[2] = {0, 0};
