@@ -9,7 +9,7 @@
 
 namespace spillway::quality {
 
-using namespace planner;
+using namespace partition;
 
 ModelChain piper_chain(std::string_view text, const std::string& name) {
   ModelChain chain;

@@ -18,6 +18,6 @@ namespace spillway::quality {
 ///
 /// Chains without tensors between layers: links are for others. `name` stands in errors. Throws
 /// ConfigError for text that is none of these.
-planner::ModelChain piper_chain(std::string_view text, const std::string& name);
+partition::ModelChain piper_chain(std::string_view text, const std::string& name);
 
 }  // namespace spillway::quality

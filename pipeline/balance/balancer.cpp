@@ -11,8 +11,8 @@
 namespace spillway::pipeline {
 namespace {
 
-using planner::Cuts;
-using planner::SegmentCosts;
+using partition::Cuts;
+using partition::SegmentCosts;
 
 /// The least of them counts: other programs on the machine make a step slower, never faster.
 constexpr std::size_t kSteps = 3;
@@ -48,11 +48,11 @@ double seconds_of(const SegmentCosts& costs, const Cuts& cuts) {
 }
 
 /// Of the slowest stage, for cuts of any kind.
-double layer_seconds_of(const planner::PartitionProblem& problem,
+double layer_seconds_of(const partition::PartitionProblem& problem,
                         const std::vector<std::size_t>& first_of_stage) {
   std::vector<double> seconds(first_of_stage.size());
   for (std::size_t unit = 0; unit < problem.chain.layers.size(); ++unit) {
-    const planner::ModelLayer& layer = problem.chain.layers[unit];
+    const partition::ModelLayer& layer = problem.chain.layers[unit];
     const std::size_t stage = stage_of(first_of_stage, unit);
     seconds[stage] +=
         (layer.forward_seconds + layer.backward_seconds) * problem.devices[stage].slowdown;
@@ -75,11 +75,11 @@ std::optional<NewCuts> quicker_cuts(const SegmentCosts& costs,
   if (const auto now = cuts_of(costs, first_of_stage)) {
     chosen = *now;
     made.seconds_before = made.seconds_after = seconds_of(costs, *now);
-    std::vector<planner::SolvedCuts> choices = planner::rebalance_choices(costs, *now);
+    std::vector<partition::SolvedCuts> choices = partition::rebalance_choices(costs, *now);
     double least = made.seconds_before;
-    for (const planner::SolvedCuts& one : choices) least = std::min(least, one.worst);
-    if (least == planner::kNever) return std::nullopt;
-    for (planner::SolvedCuts& one : choices) {
+    for (const partition::SolvedCuts& one : choices) least = std::min(least, one.worst);
+    if (least == partition::kNever) return std::nullopt;
+    for (partition::SolvedCuts& one : choices) {
       if (one.worst > kAbout * least) continue;
       chosen = std::move(one.cuts);
       made.seconds_after = one.worst;
@@ -87,7 +87,7 @@ std::optional<NewCuts> quicker_cuts(const SegmentCosts& costs,
     }
   } else {
     made.seconds_before = layer_seconds_of(costs.problem(), first_of_stage);
-    const auto solved = planner::balanced_time_cuts(costs);
+    const auto solved = partition::balanced_time_cuts(costs);
     if (!solved) return std::nullopt;
     chosen = solved->cuts;
     made.seconds_after = solved->worst;
@@ -97,12 +97,12 @@ std::optional<NewCuts> quicker_cuts(const SegmentCosts& costs,
   return made;
 }
 
-planner::ModelChain chain_of(const std::vector<ModelUnit>& units,
-                             const std::vector<UnitBorder>& borders,
-                             const std::vector<UnitSeconds>& seconds) {
-  planner::ModelChain chain;
+partition::ModelChain chain_of(const std::vector<ModelUnit>& units,
+                               const std::vector<UnitBorder>& borders,
+                               const std::vector<UnitSeconds>& seconds) {
+  partition::ModelChain chain;
   for (std::uint32_t i = 0; i < units.size(); ++i) {
-    planner::ModelLayer layer;
+    partition::ModelLayer layer;
     layer.name = message("parameter {}", i);
     // Of no known time: a parameter that is new, or gone.
     const bool is_known = seconds[i].forward >= 0 && !units[i].has_ended;
@@ -204,13 +204,13 @@ void Balancer::take_times(const std::vector<std::size_t>& first_of_stage,
   }
 }
 
-planner::PartitionProblem Balancer::problem_of(const std::vector<ModelUnit>& units,
-                                               const std::vector<UnitBorder>& borders,
-                                               bool has_limits) const {
-  planner::PartitionProblem problem;
+partition::PartitionProblem Balancer::problem_of(const std::vector<ModelUnit>& units,
+                                                 const std::vector<UnitBorder>& borders,
+                                                 bool has_limits) const {
+  partition::PartitionProblem problem;
   problem.chain = chain_of(units, borders, first_);
   for (std::uint32_t stage = 0; stage < placement_.stages(); ++stage) {
-    planner::StageDevice device;
+    partition::StageDevice device;
     device.slowdown = 0;
     for (std::uint32_t turn = 0; turn < placement_.turns(); ++turn) {
       const Rank rank = placement_.rank_of(stage, turn);

@@ -87,7 +87,7 @@ StepPlan PlanAssembly::finish(SwapPlan swaps) && {
   StepPlan plan;
   plan.swaps = std::move(swaps);
   plan.swaps.estimate = estimate(plan.swaps);
-  plan.replay_seconds = planner::replay_seconds(tape_, replays_);
+  plan.replay_seconds = replay_seconds(tape_, replays_);
   plan.replays = std::move(replays_);
   plan.steps = std::move(steps_);
   return plan;

@@ -10,7 +10,7 @@
 #include "support/golden_part.h"
 #include "support/sanitized.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 namespace {
 
 std::string text_of(const std::string& name) {
@@ -121,7 +121,7 @@ bool is_read_or_refused(const std::string& text) {
       EXPECT_TRUE(slowdown >= 1.0 && slowdown < 1e15) << text;
     // A figure that no machine has must not make endless times.
     if (cluster.device_count() < 2) return true;
-    const Job job = small_job(complete(generated("1f1b", 1, 2), 2), 1e6);
+    const Job job = small_job(complete(planner_schedule::generated("1f1b", 1, 2), 2), 1e6);
     const double seconds = simulate_job(job, cluster).step_seconds;
     EXPECT_TRUE(std::isfinite(seconds) && seconds >= 6.0) << seconds << "\n" << text;
     return true;
@@ -182,4 +182,4 @@ TEST(ClusterFiles, MayHaveStragglersAndFailures) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

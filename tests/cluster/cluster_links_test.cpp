@@ -5,7 +5,7 @@
 #include "small_clusters.h"
 #include "spillway/base/error.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 namespace {
 
 using ::testing::ElementsAre;
@@ -84,4 +84,4 @@ TEST(ClusterLinks, NeedWhatAJobAsksFor) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

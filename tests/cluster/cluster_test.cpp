@@ -13,7 +13,7 @@
 #include "spillway/base/error.h"
 #include "support/golden_part.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 namespace {
 
 std::string fault_of(const std::function<void(Cluster&)>& change) {
@@ -190,4 +190,4 @@ TEST(BestCheckpointInterval, IsBetterThanItsNeighbours) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

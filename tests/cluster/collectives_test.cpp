@@ -7,7 +7,7 @@
 #include "small_clusters.h"
 #include "spillway/base/error.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 namespace {
 
 constexpr auto kAllReduce = CollectiveKind::kAllReduce;
@@ -137,4 +137,4 @@ TEST(Collectives, HaveSixtyFourRingsAtMost) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

@@ -7,7 +7,7 @@
 #include <limits>
 #include <random>
 
-namespace spillway::planner {
+namespace spillway::cluster {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -180,4 +180,4 @@ TEST(FairFlows, EndAtOnceWithoutLinksOrBytes) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

@@ -7,7 +7,7 @@
 #include "spillway/base/error.h"
 #include "spillway/schedule/schedule_csv.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 namespace {
 
 /// Groups of layers on one device: forwards in order, backwards back, each reduced as soon as its
@@ -25,7 +25,7 @@ Job grouped_job(const std::vector<double>& bytes, const std::vector<double>& sec
   job.schedule = schedule::read_schedule_csv(csv, "test");
   job.schedule.data_parallel = data_parallel;
   for (std::size_t i = 0; i < groups; ++i) {
-    StageCosts stage;
+    planner_schedule::StageCosts stage;
     stage.forward_seconds = stage.input_gradient_seconds = stage.weight_gradient_seconds =
         seconds[i];
     stage.weights = stage.gradients = Bytes(static_cast<std::uint64_t>(bytes[i]));
@@ -152,7 +152,7 @@ TEST(HostUpdate, KeepsWeightsOnTheHostUntilAllGradientsAreThere) {
 }
 
 TEST(HostUpdate, RunsBesideGemsPipelines) {
-  Job job = small_job(complete(generated("gems-mast", 4, 4), 4), 40.0);
+  Job job = small_job(complete(planner_schedule::generated("gems-mast", 4, 4), 4), 40.0);
   job.order = PlacementOrder::kFolded;
   const double on_device = simulate_job(job, small_cluster(4, 4)).step_seconds;
   job.update = UpdatePlace::kHost;
@@ -169,4 +169,4 @@ TEST(HostUpdate, RunsBesideGemsPipelines) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

@@ -8,18 +8,18 @@
 #include "support/error_text.h"
 #include "support/golden_part.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 namespace {
 
 TEST(JobExtent, CountsTheNodesThatHaveRanks) {
-  const Job job = small_job(complete(generated("1f1b", 2, 4), 3), 1.0);
+  const Job job = small_job(complete(planner_schedule::generated("1f1b", 2, 4), 3), 1.0);
   EXPECT_EQ(simulate_job(job, small_cluster(8, 4)).nodes, 2U);  // Six devices.
   EXPECT_EQ(simulate_job(job, small_cluster(8, 2)).nodes, 3U);
 }
 
 // Four devices of a large machine showed loads of nearly nothing.
 TEST(JobExtent, HasLoadsOfItsOwnNodes) {
-  const Job job = small_job(complete(generated("1f1b", 4, 4)), 20.0);
+  const Job job = small_job(complete(planner_schedule::generated("1f1b", 4, 4)), 20.0);
   const JobTiming alone = simulate_job(job, small_cluster(1, 4));
   const JobTiming among_many = simulate_job(job, small_cluster(50, 4));
   std::uint32_t compared = 0;
@@ -35,7 +35,7 @@ TEST(JobExtent, HasLoadsOfItsOwnNodes) {
 
 TEST(JobExtent, HasTheLeafSwitchesOfItsNodes) {
   Cluster cluster = small_cluster(12, 2);  // Four nodes below a leaf.
-  const Job job = small_job(complete(generated("gpipe", 1, 2), 10), 20.0);
+  const Job job = small_job(complete(planner_schedule::generated("gpipe", 1, 2), 10), 20.0);
   const auto spine_links = [&] {
     for (const LinkClassLoad& load : simulate_job(job, cluster).links)
       if (load.kind == LinkClass::kSpine) return load.links;
@@ -48,7 +48,7 @@ TEST(JobExtent, HasTheLeafSwitchesOfItsNodes) {
 
 // What such a job would take, was found out by running out of memory.
 TEST(JobExtent, RefusesMoreActionsThanAMachineHolds) {
-  Job job = small_job(generated("gpipe", 1, 26'000));
+  Job job = small_job(planner_schedule::generated("gpipe", 1, 26'000));
   job.repetitions = 1000;
   GoldenPart().add(error_text<ConfigError>([&] { simulate_job(job, small_cluster(1, 1)); }));
 }
@@ -61,4 +61,4 @@ TEST(ToChromeTrace, WritesTimesOfAnySize) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

@@ -10,17 +10,19 @@
 #include "spillway/schedule/schedule_csv.h"
 #include "support/golden_part.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 namespace {
 
 TEST(SimulateJob, AgreesWithTheScheduleWhereNothingIsShared) {
   const Cluster cluster = delaying_cluster(4, 0.3);
-  for (const ScheduleGenerator& generator : schedule_generators()) {
+  for (const planner_schedule::ScheduleGenerator& generator :
+       planner_schedule::schedule_generators()) {
     SCOPED_TRACE(generator.name);
-    const Schedule plain = generated(generator.name, 4, 8);
-    for (const Schedule& schedule : {plain, complete(plain)}) {
+    const schedule::Schedule plain = planner_schedule::generated(generator.name, 4, 8);
+    for (const schedule::Schedule& schedule : {plain, complete(plain)}) {
       const Job job = small_job(schedule, 100.0);
-      const ScheduleTiming expected = time_schedule(schedule, costs_like(job, cluster));
+      const planner_schedule::ScheduleTiming expected =
+          planner_schedule::time_schedule(schedule, costs_like(job, cluster));
       const JobTiming timing = simulate_job(job, cluster);
       EXPECT_NEAR(timing.step_seconds, expected.step_seconds, 1e-6);
       EXPECT_NEAR(timing.bubble, expected.bubble, 1e-6);
@@ -33,14 +35,16 @@ TEST(SimulateJob, AgreesWithTheScheduleWhereNothingIsShared) {
 // Of one replica: sums that begin together wait for each other in the schedule's simulator alone.
 TEST(SimulateJob, AgreesWithTheScheduleWhereStagesThatLeadGetNoGradient) {
   const Cluster cluster = delaying_cluster(4, 0.3);
-  for (const ScheduleGenerator& generator : schedule_generators()) {
+  for (const planner_schedule::ScheduleGenerator& generator :
+       planner_schedule::schedule_generators()) {
     SCOPED_TRACE(generator.name);
-    Schedule plain = generated(generator.name, 4, 8);
+    schedule::Schedule plain = planner_schedule::generated(generator.name, 4, 8);
     if (plain.replica_count() > 1) continue;
     plain.untrained_stages = plain.stages / 2;
-    for (const Schedule& schedule : {plain, complete(plain)}) {
+    for (const schedule::Schedule& schedule : {plain, complete(plain)}) {
       const Job job = small_job(schedule, 100.0);
-      const ScheduleTiming expected = time_schedule(schedule, costs_like(job, cluster));
+      const planner_schedule::ScheduleTiming expected =
+          planner_schedule::time_schedule(schedule, costs_like(job, cluster));
       EXPECT_NEAR(simulate_job(job, cluster).step_seconds, expected.step_seconds, 1e-6);
     }
   }
@@ -50,33 +54,40 @@ TEST(SimulateJob, AgreesWithTheScheduleOnCopiesAndMemoryPasses) {
   const Cluster cluster = delaying_cluster(4, 0.1);
   for (const char* name : {"gpipe", "1f1b", "gems-master"}) {
     SCOPED_TRACE(name);
-    Job job = small_job(complete(generated(name, 4, 8)), 8.0);
-    const ScheduleCosts costs = costs_like(job, cluster);
-    job.schedule = with_swapped_stashes(job.schedule, costs);
+    Job job = small_job(complete(planner_schedule::generated(name, 4, 8)), 8.0);
+    const planner_schedule::ScheduleCosts costs = costs_like(job, cluster);
+    job.schedule = planner_schedule::with_swapped_stashes(job.schedule, costs);
     const JobTiming timing = simulate_job(job, cluster);
-    const ScheduleTiming expected = time_schedule(job.schedule, costs);
+    const planner_schedule::ScheduleTiming expected =
+        planner_schedule::time_schedule(job.schedule, costs);
     EXPECT_NEAR(timing.step_seconds, expected.step_seconds, 1e-6);
     EXPECT_EQ(timing.peak_memory[0], expected.ranks[0].peak_memory);
   }
-  Job parked = small_job(complete(generated("gems-mast", 4, 4)), 8.0);
-  parked.schedule = *with_parked_weights(parked.schedule);
-  EXPECT_NEAR(simulate_job(parked, cluster).step_seconds,
-              time_schedule(parked.schedule, costs_like(parked, cluster)).step_seconds, 1e-6);
+  Job parked = small_job(complete(planner_schedule::generated("gems-mast", 4, 4)), 8.0);
+  parked.schedule = *planner_schedule::with_parked_weights(parked.schedule);
+  EXPECT_NEAR(
+      simulate_job(parked, cluster).step_seconds,
+      planner_schedule::time_schedule(parked.schedule, costs_like(parked, cluster)).step_seconds,
+      1e-6);
 }
 
 TEST(SimulateJob, AgreesWithTheScheduleOnASingleOwner) {
   const Cluster cluster = delaying_cluster(4, 0.2);
-  CommunicationOptions options;
-  options.copy_rule = CopyRule::kSingleOwner;
-  const Job job = small_job(*with_communication(generated("gems-mast", 4, 4), options), 50.0);
+  planner_schedule::CommunicationOptions options;
+  options.copy_rule = planner_schedule::CopyRule::kSingleOwner;
+  const Job job = small_job(*planner_schedule::with_communication(
+                                planner_schedule::generated("gems-mast", 4, 4), options),
+                            50.0);
   EXPECT_NEAR(simulate_job(job, cluster).step_seconds,
-              time_schedule(job.schedule, costs_like(job, cluster)).step_seconds, 1e-6);
+              planner_schedule::time_schedule(job.schedule, costs_like(job, cluster)).step_seconds,
+              1e-6);
 }
 
 TEST(SimulateJob, HasTheBubbleOfTheFormula) {
   for (const std::uint32_t ranks : {2U, 4U, 8U})
     for (const std::uint32_t micro_batches : {8U, 16U}) {
-      const Job job = small_job(complete(generated("1f1b", ranks, micro_batches)));
+      const Job job =
+          small_job(complete(planner_schedule::generated("1f1b", ranks, micro_batches)));
       const JobTiming timing = simulate_job(job, small_cluster(1, ranks));
       EXPECT_NEAR(timing.bubble, (ranks - 1.0) / (micro_batches + ranks - 1.0), 1e-9);
       EXPECT_NEAR(timing.step_seconds, 3.0 * (micro_batches + ranks - 1.0), 1e-9);
@@ -87,8 +98,8 @@ TEST(SimulateJob, HasTheBubbleOfTheFormula) {
 TEST(SimulateJob, SharesACardBetweenPipelines) {
   Cluster cluster = small_cluster(2, 4);
   cluster.node.pcie = cluster.node.uplink = {0.0, TransferRate(1000.0)};
-  Job job = small_job(complete(generated("gpipe", 2, 1), 4), 60.0);
-  for (StageCosts& stage : job.stages) stage.gradients = Bytes(0);
+  Job job = small_job(complete(planner_schedule::generated("gpipe", 2, 1), 4), 60.0);
+  for (planner_schedule::StageCosts& stage : job.stages) stage.gradients = Bytes(0);
   job.order = PlacementOrder::kDataParallelFirst;
   JobTiming timing = simulate_job(job, cluster);
   // A card carries 20: 6 s for two messages, there and back. Compute: 1, 1, 2, 2.
@@ -112,7 +123,7 @@ TEST(SimulateJob, ExposesTheReduction) {
   cluster.node.pcie = {0.0, TransferRate(1000.0)};
   cluster.node.nic = {0.5, TransferRate(20.0)};
   cluster.network.nodes_per_leaf = 8;
-  Job job = small_job(complete(generated("gpipe", 1, 2), 8), 160.0);
+  Job job = small_job(complete(planner_schedule::generated("gpipe", 1, 2), 8), 160.0);
   job.algorithm = CollectiveAlgorithm::kRing;
   const double ring = 2 * 7 * 0.5 + 2 * 7.0 / 8 * 160.0 / 20.0;
   const JobTiming timing = simulate_job(job, cluster);
@@ -128,7 +139,8 @@ TEST(SimulateJob, ExposesTheReduction) {
 
 // Two devices behind one uplink of 10: each swaps at 5.
 TEST(SimulateJob, SharesTheUplinkOfASwitch) {
-  const Schedule list = schedule::read_schedule_csv("0F0,0SWAP_OUT0,0SWAP_IN0,0B0\n", "test");
+  const schedule::Schedule list =
+      schedule::read_schedule_csv("0F0,0SWAP_OUT0,0SWAP_IN0,0B0\n", "test");
   Job job = small_job(list, 40.0);
   job.schedule.data_parallel = 4;
   const JobTiming timing = simulate_job(job, small_cluster(1, 4));
@@ -156,7 +168,7 @@ TEST(SimulateJob, LetsOneStandForAllOnlyWhereAllBehaveAlike) {
     const std::uint32_t pipelines = cluster.device_count() / ranks;
     if (pipelines < 2) continue;
     const char* const name = random() % 2 == 0 || ranks < 2 ? "1f1b" : "gems-mast";
-    Job job = small_job(complete(generated(name, ranks, 4), pipelines), 30.0);
+    Job job = small_job(complete(planner_schedule::generated(name, ranks, 4), pipelines), 30.0);
     job.order = static_cast<PlacementOrder>(random() % 3);
     const JobTiming one = simulate_job(job, cluster);
     if (one.simulated_pipelines > 1) continue;
@@ -179,7 +191,7 @@ TEST(SimulateJob, WaitsForTheSlowest) {
   Cluster cluster = small_cluster(4, 1);
   cluster.stragglers = {.law = StragglerLaw::kUniform, .spread = 0.5};
   const std::vector<double> slowdowns = device_slowdowns(cluster);
-  const Job job = small_job(complete(generated("gpipe", 1, 2), 4));
+  const Job job = small_job(complete(planner_schedule::generated("gpipe", 1, 2), 4));
   const JobTiming timing = simulate_job(job, cluster);
   EXPECT_EQ(timing.simulated_pipelines, 4U);
   EXPECT_NEAR(timing.step_seconds, 6.0 * *std::max_element(slowdowns.begin(), slowdowns.end()),
@@ -188,7 +200,7 @@ TEST(SimulateJob, WaitsForTheSlowest) {
 }
 
 TEST(SimulateJob, TakesAsLongAgainWhenRepeated) {
-  Job job = small_job(complete(generated("1f1b", 4, 8)), 1.0);
+  Job job = small_job(complete(planner_schedule::generated("1f1b", 4, 8)), 1.0);
   const JobTiming alone = simulate_job(job, small_cluster(1, 4));
   job.repetitions = 3;
   const JobTiming last = simulate_job(job, small_cluster(1, 4));
@@ -197,7 +209,7 @@ TEST(SimulateJob, TakesAsLongAgainWhenRepeated) {
 }
 
 TEST(SimulateJob, RefusesWhatCannotRun) {
-  Job job = small_job(complete(generated("1f1b", 4, 8), 3), 1.0);
+  Job job = small_job(complete(planner_schedule::generated("1f1b", 4, 8), 3), 1.0);
   EXPECT_THROW(simulate_job(job, small_cluster(1, 8)), ConfigError);
   job.repetitions = 0;
   EXPECT_THROW(simulate_job(job, small_cluster(4, 4)), ConfigError);
@@ -208,10 +220,10 @@ TEST(SimulateJob, RefusesWhatCannotRun) {
 }
 
 TEST(ToChromeTrace, ShowsTheRanksThatWereTraced) {
-  Job job = small_job(complete(generated("gpipe", 2, 1)), 10.0);
+  Job job = small_job(complete(planner_schedule::generated("gpipe", 2, 1)), 10.0);
   job.traced_ranks = 1;
   GoldenPart().add(to_chrome_trace(simulate_job(job, small_cluster(1, 2))));
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

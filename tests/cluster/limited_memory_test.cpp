@@ -8,29 +8,29 @@
 #include "spillway/base/error.h"
 #include "spillway/schedule/schedule_csv.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 namespace {
 
-bool is_use_of(const Action& action, const Action& forward) {
-  return makes_input_gradient(action.kind) && action.stage == forward.stage &&
+bool is_use_of(const schedule::Action& action, const schedule::Action& forward) {
+  return schedule::makes_input_gradient(action.kind) && action.stage == forward.stage &&
          action.micro_batch == forward.micro_batch && action.replica == forward.replica;
 }
 
 /// Half of all stashes leave behind their forward, and come back anywhere before their backward.
-Schedule with_random_swaps(Schedule schedule, std::mt19937_64& random) {
+schedule::Schedule with_random_swaps(schedule::Schedule schedule, std::mt19937_64& random) {
   for (auto& list : schedule.ranks) {
-    std::vector<std::vector<Action>> before(list.size());
+    std::vector<std::vector<schedule::Action>> before(list.size());
     for (std::size_t i = 0; i < list.size(); ++i) {
-      if (list[i].kind != ActionKind::kForward || random() % 2 == 0) continue;
+      if (list[i].kind != schedule::ActionKind::kForward || random() % 2 == 0) continue;
       std::size_t use = i + 1;
       while (!is_use_of(list[use], list[i])) ++use;
-      Action copy = list[i];
-      copy.kind = ActionKind::kSwapOut;
+      schedule::Action copy = list[i];
+      copy.kind = schedule::ActionKind::kSwapOut;
       before[i + 1].insert(before[i + 1].begin(), copy);
-      copy.kind = ActionKind::kSwapIn;
+      copy.kind = schedule::ActionKind::kSwapIn;
       before[i + 1 + random() % (use - i)].push_back(copy);
     }
-    std::vector<Action> longer;
+    std::vector<schedule::Action> longer;
     for (std::size_t i = 0; i < list.size(); ++i) {
       longer.insert(longer.end(), before[i].begin(), before[i].end());
       longer.push_back(list[i]);
@@ -41,9 +41,9 @@ Schedule with_random_swaps(Schedule schedule, std::mt19937_64& random) {
 }
 
 Job random_job(const char* name, std::mt19937_64& random) {
-  Job job = small_job(complete(generated(name, 4, 8)));
+  Job job = small_job(complete(planner_schedule::generated(name, 4, 8)));
   std::uniform_real_distribution<double> seconds(0.5, 2.0);
-  for (StageCosts& stage : job.stages) {
+  for (planner_schedule::StageCosts& stage : job.stages) {
     stage.forward_seconds = seconds(random);
     stage.input_gradient_seconds = seconds(random);
     stage.weight_gradient_seconds = seconds(random);
@@ -63,11 +63,14 @@ TEST(SimulateJob, WaitsForRoomAsTheScheduleDoes) {
   for (int instance = 0; instance < 60; ++instance)
     for (const char* name : {"gpipe", "1f1b", "zb-h1", "gems-mast", "gems-master", "chimera"}) {
       Job job = random_job(name, random);
-      const ScheduleTiming unlimited = time_schedule(job.schedule, costs_like(job, cluster));
+      const planner_schedule::ScheduleTiming unlimited =
+          planner_schedule::time_schedule(job.schedule, costs_like(job, cluster));
       Bytes most;
-      for (const RankTiming& rank : unlimited.ranks) most = std::max(most, rank.peak_memory);
+      for (const planner_schedule::RankTiming& rank : unlimited.ranks)
+        most = std::max(most, rank.peak_memory);
       job.memory = Bytes(most.count() * (50 + random() % 50) / 100);
-      const ScheduleTiming expected = time_schedule(job.schedule, costs_like(job, cluster));
+      const planner_schedule::ScheduleTiming expected =
+          planner_schedule::time_schedule(job.schedule, costs_like(job, cluster));
       const JobTiming timing = simulate_job(job, cluster);
       ASSERT_NEAR(timing.step_seconds, expected.step_seconds, 1e-6) << name << ' ' << instance;
       ASSERT_NEAR(timing.bubble, expected.bubble, 1e-6) << name << ' ' << instance;
@@ -83,10 +86,11 @@ TEST(SimulateJob, WaitsForRoomOnMemoryPasses) {
   const Cluster cluster = delaying_cluster(4, 0.1);
   for (const char* name : {"gpipe", "1f1b", "gems-master"}) {
     SCOPED_TRACE(name);
-    Job job = small_job(complete(generated(name, 4, 8)), 8.0);
+    Job job = small_job(complete(planner_schedule::generated(name, 4, 8)), 8.0);
     job.memory = 44_B;
-    job.schedule = with_memory_fitted(job.schedule, costs_like(job, cluster));
-    const ScheduleTiming expected = time_schedule(job.schedule, costs_like(job, cluster));
+    job.schedule = planner_schedule::with_memory_fitted(job.schedule, costs_like(job, cluster));
+    const planner_schedule::ScheduleTiming expected =
+        planner_schedule::time_schedule(job.schedule, costs_like(job, cluster));
     const JobTiming timing = simulate_job(job, cluster);
     EXPECT_NEAR(timing.step_seconds, expected.step_seconds, 1e-6);
     for (std::size_t rank = 0; rank < 4; ++rank)
@@ -131,4 +135,4 @@ TEST(SimulateJob, RepeatsNoListThatKeepsMore) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

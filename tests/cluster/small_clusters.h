@@ -6,7 +6,7 @@
 #include "spillway/planner/schedule/schedule_passes.h"
 #include "support/generated_schedule.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 
 /// Nodes of devices with NVLink 100, PCIe 10 (two devices share an uplink of 10), two cards of 20,
 /// four nodes below a leaf; bytes and seconds, no latency.
@@ -31,9 +31,9 @@ inline Cluster small_cluster(std::uint32_t nodes, std::uint32_t devices) {
 }
 
 /// Forward 1 s, backward 2 s on every stage, and some bytes of everything.
-inline Job small_job(Schedule schedule, double bytes = 0.0) {
+inline Job small_job(schedule::Schedule schedule, double bytes = 0.0) {
   Job job;
-  StageCosts stage;
+  planner_schedule::StageCosts stage;
   stage.forward_seconds = stage.input_gradient_seconds = stage.weight_gradient_seconds = 1.0;
   stage.recompute_seconds = 1.0;
   const auto size = Bytes(static_cast<std::uint64_t>(bytes));
@@ -52,8 +52,8 @@ inline Cluster delaying_cluster(std::uint32_t devices, double peer_latency) {
 }
 
 /// What that simulator is told of it, with a limit of memory where the job has one.
-inline ScheduleCosts costs_like(const Job& job, const Cluster& cluster) {
-  ScheduleCosts costs;
+inline planner_schedule::ScheduleCosts costs_like(const Job& job, const Cluster& cluster) {
+  planner_schedule::ScheduleCosts costs;
   costs.stages = job.stages;
   costs.memory = job.memory;
   costs.peer = costs.reduce = *cluster.node.nvlink;
@@ -62,10 +62,11 @@ inline ScheduleCosts costs_like(const Job& job, const Cluster& cluster) {
 }
 
 /// A generated schedule with its messages and reductions.
-inline Schedule complete(const Schedule& schedule, std::uint32_t data_parallel = 1) {
-  CommunicationOptions options;
+inline schedule::Schedule complete(const schedule::Schedule& schedule,
+                                   std::uint32_t data_parallel = 1) {
+  planner_schedule::CommunicationOptions options;
   options.data_parallel = data_parallel;
-  return *with_communication(schedule, options);
+  return *planner_schedule::with_communication(schedule, options);
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

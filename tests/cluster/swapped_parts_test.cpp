@@ -8,7 +8,7 @@
 #include "spillway/base/error.h"
 #include "spillway/schedule/schedule_csv.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 namespace {
 
 /// Forward 1 s, backward 2 s on one device; of each stash so many bytes at 10 a second.
@@ -60,7 +60,7 @@ TEST(SwappedParts, ShareTheUplinkOfASwitch) {
 }
 
 TEST(SwappedParts, AreTheSameInAllPipelinesOrInTheOneThatStandsForThem) {
-  Job job = small_job(complete(generated("1f1b", 2, 6), 4), 30.0);
+  Job job = small_job(complete(planner_schedule::generated("1f1b", 2, 6), 4), 30.0);
   job.stages[0].swapped = Bytes(12);
   job.stages[1].swapped = Bytes(7);
   job.algorithm = CollectiveAlgorithm::kRing;  // A tree treats its members differently.
@@ -89,20 +89,22 @@ TEST(SwappedParts, StandInTheTraceAsSwaps) {
   job.traced_ranks = 1;
   std::string lanes;
   for (const JobSpan& span : simulate_job(job, small_cluster(1, 1)).spans)
-    lanes += to_string(span.action) + " ";
+    lanes += schedule::to_string(span.action) + " ";
   EXPECT_EQ(lanes, "0SWAP_OUT0 0F0 0SWAP_IN0 0B0 ");
 }
 
 // From none that is waited for to far too many, alone on the host links.
 TEST(SwappedParts, TakeAsLongAsToTheScheduleWhereNothingIsShared) {
   const Cluster cluster = delaying_cluster(4, 0.0);
-  for (const ScheduleGenerator& generator : schedule_generators())
+  for (const planner_schedule::ScheduleGenerator& generator :
+       planner_schedule::schedule_generators())
     for (const std::uint64_t bytes : {5U, 15U, 30U, 60U}) {
       SCOPED_TRACE(std::string(generator.name) + ", " + std::to_string(bytes));
-      Job job = small_job(complete(generated(generator.name, 4, 8)));
+      Job job = small_job(complete(planner_schedule::generated(generator.name, 4, 8)));
       for (std::size_t stage = 0; stage < job.stages.size(); ++stage)
         job.stages[stage].swapped = Bytes(stage % 3 == 2 ? 0 : bytes + stage);
-      const ScheduleTiming expected = time_schedule(job.schedule, costs_like(job, cluster));
+      const planner_schedule::ScheduleTiming expected =
+          planner_schedule::time_schedule(job.schedule, costs_like(job, cluster));
       const JobTiming timing = simulate_job(job, cluster);
       EXPECT_NEAR(timing.step_seconds, expected.step_seconds, 1e-6);
       for (std::size_t rank = 0; rank < 4; ++rank)
@@ -121,7 +123,7 @@ TEST(HostMemory, HoldsWhatTheDevicesOfANodeSwapAtTheirWorst) {
 
 // Two hosts keep half of the states each; weights and gradients pass both.
 TEST(HostMemory, HoldsWhatHostsUpdate) {
-  Job job = small_job(complete(generated("gpipe", 1, 2), 2), 100.0);
+  Job job = small_job(complete(planner_schedule::generated("gpipe", 1, 2), 2), 100.0);
   job.stages[0].optimizer_state = Bytes(600);
   job.update = UpdatePlace::kHost;
   job.repetitions = 2;
@@ -129,4 +131,4 @@ TEST(HostMemory, HoldsWhatHostsUpdate) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

@@ -10,7 +10,7 @@
 #include "support/error_text.h"
 #include "support/golden_part.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 namespace {
 
 std::string fault_of(const std::string& text) {
@@ -74,4 +74,4 @@ TEST(FittedLink, RefusesSamplesThatSayNothing) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

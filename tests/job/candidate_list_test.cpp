@@ -6,7 +6,7 @@
 #include "even_jobs.h"
 #include "spillway/planner/job/job_bound.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 JobAttempt attempt_in(const JobChoice& choice, double seconds) {
@@ -47,7 +47,7 @@ TEST(CandidateList, FindsTheMostSlotsForWhichThereIsRoom) {
 TEST(CandidateList, GoesOnAboveWhatIsTooSlow) {
   const JobRequest request = wide_job();
   double all = 0.0;  // Of one micro-batch: 31 / 16 of it to fill and drain, 16 / s with s slots.
-  for (const ModelLayer& layer : request.chain.layers)
+  for (const partition::ModelLayer& layer : request.chain.layers)
     all += layer.forward_seconds + layer.backward_seconds;
   const JobTrials trials = trials_of(request, [&](const JobChoice& choice) {
     JobAttempt attempt = attempt_in(choice, 1.97 * all);
@@ -156,7 +156,7 @@ TEST(CandidateList, EndsHoweverMuchIsOpen) {
 // Only what wins by them is kept.
 TEST(CandidateList, ComesBackToTheLikeliestWithTheCutsOfAllPartitioners) {
   const JobRequest request = wide_job();
-  const ScheduleGenerator* first = schedule_generators().data();
+  const planner_schedule::ScheduleGenerator* first = planner_schedule::schedule_generators().data();
   CandidateList candidates(request);
   std::size_t again = 0;
   std::size_t best = 0;
@@ -188,4 +188,4 @@ TEST(CandidateList, LooksAtFewUsualVariantsOfEndlessLists) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::job

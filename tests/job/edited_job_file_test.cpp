@@ -10,7 +10,7 @@
 #include "spillway/planner/job/job_file.h"
 #include "support/golden_part.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 using nlohmann::json;
@@ -190,4 +190,4 @@ TEST(EditedJobFile, SaysWhereSwapsGo) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::job

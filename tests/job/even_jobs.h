@@ -4,16 +4,16 @@
 
 #include "spillway/planner/job/job_search.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 
 constexpr std::uint64_t kMega = 1'000'000;
 
 /// Equal layers: forward 1 s, backward 2 s, 4 MB of parameters with gradients and one state, 10 MB
 /// of stash, which 0.5 s recompute, and borders of 1 MB.
-inline ModelChain even_chain(std::uint32_t layers) {
-  ModelChain chain;
-  for (LayerIndex i = 0; i < layers; ++i) {
-    ModelLayer layer;
+inline partition::ModelChain even_chain(std::uint32_t layers) {
+  partition::ModelChain chain;
+  for (partition::LayerIndex i = 0; i < layers; ++i) {
+    partition::ModelLayer layer;
     layer.name = "layer " + std::to_string(i);
     layer.forward_seconds = 1.0;
     layer.backward_seconds = 2.0;
@@ -38,18 +38,18 @@ inline JobRequest even_job(std::uint32_t layers, std::uint32_t ranks, std::uint3
 }
 
 /// A candidate on its own.
-inline JobAttempt tried(const JobRequest& request, const Partitioner& partitioner,
+inline JobAttempt tried(const JobRequest& request, const partition::Partitioner& partitioner,
                         const JobChoice& choice) {
   PlanMemo memo;
   return attempt_of(request, partitioner, choice, plan_choice(request, partitioner, choice, memo));
 }
 
 /// The plan of one candidate alone. Throws the refusal where there is none.
-inline JobPlan make_job_plan(const JobRequest& request, const Partitioner& partitioner,
+inline JobPlan make_job_plan(const JobRequest& request, const partition::Partitioner& partitioner,
                              const JobChoice& choice) {
   PlanMemo memo;
-  OrRefusal<JobPlan> plan = plan_choice(request, partitioner, choice, memo);
-  if (!plan) raise(plan.refusal());
+  planner_schedule::OrRefusal<JobPlan> plan = plan_choice(request, partitioner, choice, memo);
+  if (!plan) planner_schedule::raise(plan.refusal());
   return std::move(*plan);
 }
 
@@ -65,8 +65,8 @@ JobTrials trials_of(JobRequest request, const Evaluate& evaluate) {
 
 /// The plan of a request that names its schedule.
 inline JobPlan planned(const JobRequest& request) {
-  OrRefusal<JobSearch> search = search_job(request);
-  if (!search) raise(search.refusal());
+  planner_schedule::OrRefusal<JobSearch> search = search_job(request);
+  if (!search) planner_schedule::raise(search.refusal());
   return std::move(search->plan);
 }
 
@@ -81,4 +81,4 @@ std::string refusal(const Call& call) {
   return "accepted";
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -16,7 +16,7 @@
 #include "support/piper_layers.h"
 #include "support/sanitized.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 using nlohmann::json;
@@ -62,13 +62,15 @@ void expect_equal(const ExecutionPlan& a, const ExecutionPlan& b) {
 std::string told(const std::string& text) {
   return refusal([&] {
     const ExecutionPlan plan = schedule::parse_execution_plan(text, "job.json");
-    for (std::uint32_t rank = 0; rank < plan.rank_count(); ++rank) rank_schedule(plan, rank);
+    for (std::uint32_t rank = 0; rank < plan.rank_count(); ++rank)
+      schedule::rank_schedule(plan, rank);
   });
 }
 
 TEST(ExecutionOfJobs, ComesOutOfTheFileAsThePlanHasIt) {
   std::size_t compared = 0;
-  for (const ScheduleGenerator& generator : schedule_generators()) {
+  for (const planner_schedule::ScheduleGenerator& generator :
+       planner_schedule::schedule_generators()) {
     SCOPED_TRACE(generator.name);
     JobFile file;
     try {
@@ -93,7 +95,7 @@ TEST(ExecutionOfJobs, KeepsWhatStagesDoAboutTheirMemory) {
   std::size_t recomputed = 0;
   Bytes swapped;
   for (std::uint32_t stage = 0; stage < read.stages.size(); ++stage) {
-    recomputed += recomputed_operators_of(read, stage).size();
+    recomputed += schedule::recomputed_operators_of(read, stage).size();
     swapped += read.stages[stage].swapped;
     EXPECT_EQ(read.stages[stage].swapped, file.costs.stages[stage].swapped);
     EXPECT_EQ(read.stages[stage].stash, file.costs.stages[stage].stash);
@@ -110,14 +112,14 @@ TEST(ExecutionOfJobs, CoversTheForwardOfTheStepOnce) {
   EXPECT_EQ(plan.step->operator_hash, profile::OpSequence(profile.tape.ops).identity());
   std::vector<int> runs(profile.tape.ops.size(), 0);
   for (std::uint32_t stage = 0; stage < plan.stages.size(); ++stage)
-    for (const OperatorRange& range : operators_of(plan, stage))
+    for (const OperatorRange& range : schedule::operators_of(plan, stage))
       for (std::uint32_t op = range.first; op <= range.last; ++op) ++runs[op];
   for (std::size_t op = 0; op < runs.size(); ++op)
     EXPECT_EQ(runs[op], op <= kLayers ? 1 : 0) << "operator " << op;
   // Layers are called after their operator.
   const JobFile file = file_of(recorded_job());
   for (std::uint32_t stage = 0; stage < plan.stages.size(); ++stage) {
-    const auto ranges = operators_of(plan, stage);
+    const auto ranges = schedule::operators_of(plan, stage);
     EXPECT_THAT(file.stages[stage].first_name,
                 ::testing::EndsWith("#" + std::to_string(ranges.front().first)));
     EXPECT_THAT(file.stages[stage].last_name,
@@ -129,13 +131,13 @@ TEST(ExecutionOfJobs, CoversTheForwardOfTheStepOnce) {
 // name in forward, and forward has 0".
 TEST(ExecutionOfJobs, BeginsStagesWithOperatorsThatNotEveryRankRuns) {
   const JobPlan plan = planned(recorded_job());
-  ModelChain chain = recorded_job().chain;
-  for (const StageEstimate& stage : plan.stages)
+  partition::ModelChain chain = recorded_job().chain;
+  for (const partition::StageEstimate& stage : plan.stages)
     chain.layers[stage.first_layer].name = "aten::empty_like #0";
   const JobFile file = describe_job(plan, chain);
   ASSERT_GT(plan.stages.size(), 1U);
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
-    const StageEstimate& stage = plan.stages[k];
+    const partition::StageEstimate& stage = plan.stages[k];
     ASSERT_GT(stage.last_layer, stage.first_layer);
     EXPECT_EQ(file.stages[k].begins_with, "aten::convolution");
     // All convolutions before it but the first one of each stage.
@@ -171,7 +173,7 @@ TEST(ExecutionOfJobs, CountsTheNodesOfAnImportedProfile) {
   const ExecutionPlan plan = schedule::parse_execution_plan(to_text(file_of(request)), "job.json");
   EXPECT_EQ(plan.step->operators, profile.tape.ops.size());
   for (std::uint32_t stage = 0; stage < 3; ++stage)
-    EXPECT_EQ(operators_of(plan, stage), (std::vector<OperatorRange>{{stage, stage}}));
+    EXPECT_EQ(schedule::operators_of(plan, stage), (std::vector<OperatorRange>{{stage, stage}}));
 }
 
 // A list of costs is of no step: its plan may be checked and simulated, and not run.
@@ -282,4 +284,4 @@ TEST(ExecutionOfJobs, SurvivesDamage) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -8,21 +8,21 @@
 #include "spillway/planner/job/measured_model.h"
 #include "support/chain_profile.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 /// Layers of all sizes, of which one at least leads frozen and one is trained, and tensors over
 /// several of them.
-ModelChain any_chain(std::uint32_t seed) {
+partition::ModelChain any_chain(std::uint32_t seed) {
   std::mt19937_64 random(seed * 2654435761U + 5);
   const auto among = [&](std::uint32_t least, std::uint32_t most) {
     return least + static_cast<std::uint32_t>(random() % (most - least + 1));
   };
   const std::uint32_t layers = among(5, 10);
-  ModelChain chain = even_chain(layers);
+  partition::ModelChain chain = even_chain(layers);
   const std::uint32_t lead = among(1, layers - 1);
-  for (LayerIndex i = 0; i < layers; ++i) {
-    ModelLayer& layer = chain.layers[i];
+  for (partition::LayerIndex i = 0; i < layers; ++i) {
+    partition::ModelLayer& layer = chain.layers[i];
     layer.parameters = Bytes(among(0, 9) * kMega);
     layer.static_ratio = among(2, 4);
     layer.stash = Bytes(among(0, 9) * kMega);
@@ -32,8 +32,8 @@ ModelChain any_chain(std::uint32_t seed) {
     layer.is_frozen = i < lead || (i > lead && among(0, 4) == 0);
   }
   for (std::uint32_t i = 0; i < 4; ++i) {
-    const LayerIndex producer = among(0, layers - 2);
-    BorderTensor border{producer, {}, Bytes(among(1, 9) * kMega)};
+    const partition::LayerIndex producer = among(0, layers - 2);
+    partition::BorderTensor border{producer, {}, Bytes(among(1, 9) * kMega)};
     for (std::uint32_t readers = among(1, 3); readers > 0; --readers)
       border.consumers.push_back(among(producer + 1, layers - 1));
     chain.borders.push_back(border);
@@ -42,15 +42,15 @@ ModelChain any_chain(std::uint32_t seed) {
 }
 
 /// Of the tensors that come into a stage, what it does not keep with its stashes.
-Bytes passing(const ModelChain& chain, const StageEstimate& stage) {
-  const LayerIndex lead = leading_frozen_layers(chain);
+Bytes passing(const partition::ModelChain& chain, const partition::StageEstimate& stage) {
+  const partition::LayerIndex lead = partition::leading_frozen_layers(chain);
   Bytes bytes;
-  for (const BorderTensor& border : chain.borders) {
-    const auto reads = [&](LayerIndex from, LayerIndex to) {
+  for (const partition::BorderTensor& border : chain.borders) {
+    const auto reads = [&](partition::LayerIndex from, partition::LayerIndex to) {
       return std::any_of(border.consumers.begin(), border.consumers.end(),
-                         [&](LayerIndex each) { return each >= from && each <= to; });
+                         [&](partition::LayerIndex each) { return each >= from && each <= to; });
     };
-    const auto last = static_cast<LayerIndex>(chain.layers.size() - 1);
+    const auto last = static_cast<partition::LayerIndex>(chain.layers.size() - 1);
     if (border.producer >= stage.first_layer || !reads(stage.first_layer, last)) continue;
     if (!reads(std::max(stage.first_layer, lead), stage.last_layer)) bytes += border.bytes;
   }
@@ -68,13 +68,13 @@ TEST(FrozenLayers, HoldOnRanksWhatCutsHaveCounted) {
     request.reserved = Bytes(kMega);
     request.partitioner = "even";
     const JobPlan plan = planned(request);
-    const LayerIndex lead = leading_frozen_layers(request.chain);
+    const partition::LayerIndex lead = partition::leading_frozen_layers(request.chain);
     for (std::size_t k = 0; k < plan.stages.size(); ++k) {
-      const StageEstimate& stage = plan.stages[k];
+      const partition::StageEstimate& stage = plan.stages[k];
       Bytes fixed = request.reserved + passing(request.chain, stage);
       Bytes peak;
-      for (LayerIndex i = stage.first_layer; i <= stage.last_layer; ++i) {
-        const ModelLayer& layer = request.chain.layers[i];
+      for (partition::LayerIndex i = stage.first_layer; i <= stage.last_layer; ++i) {
+        const partition::ModelLayer& layer = request.chain.layers[i];
         fixed += layer.buffers + (layer.is_frozen ? layer.parameters : Bytes());
         peak = std::max(peak, layer.working_peak);
       }
@@ -96,19 +96,19 @@ TEST(FrozenLayers, GetNoGradientAndAreNotUpdated) {
     request.update_seconds = 1.0;
     request.partitioner = "even";
     JobRequest all_trained = request;
-    for (LayerIndex i = 0; i < 5; ++i) request.chain.layers[i].is_frozen = true;
+    for (partition::LayerIndex i = 0; i < 5; ++i) request.chain.layers[i].is_frozen = true;
     const JobPlan plan = planned(request);
     std::uint32_t returning = 0;
     for (const auto& actions : plan.actions.ranks)
-      for (const Action& action : actions) {
-        if (action.kind != ActionKind::kSendBackward) continue;
+      for (const schedule::Action& action : actions) {
+        if (action.kind != schedule::ActionKind::kSendBackward) continue;
         ++returning;
         EXPECT_GT(plan.stages[action.stage].first_layer, 5U) << action;
       }
     EXPECT_GT(returning, 0U);
     double update = 0.0;
     for (std::size_t k = 0; k < plan.stages.size(); ++k) {
-      const StageCosts& costs = plan.costs.stages[k];
+      const planner_schedule::StageCosts& costs = plan.costs.stages[k];
       update += costs.step_seconds;
       if (plan.stages[k].last_layer >= 5) continue;
       EXPECT_EQ(costs.step_seconds, 0.0) << k;
@@ -129,7 +129,7 @@ TEST(FrozenLayers, GetNoGradientAndAreNotUpdated) {
 TEST(FrozenLayers, AddNothingToReductions) {
   JobRequest request = even_job(4, 2, 8, "1f1b");
   request.partitioner = "even";
-  for (ModelLayer& layer : request.chain.layers) layer.static_ratio = 4.0;
+  for (partition::ModelLayer& layer : request.chain.layers) layer.static_ratio = 4.0;
   request.chain.layers[2].is_frozen = true;  // Behind trained ones, beside another one.
   const JobPlan plan = planned(request);
   EXPECT_EQ(plan.costs.stages[1].weights, Bytes(4 * kMega));
@@ -145,9 +145,9 @@ TEST(MeasuredModel, FreezesTheStemThatBackwardLeavesOut) {
   const MeasuredModel model = measured_model(chain_profile({.layers = 6, .frozen = 3}));
   ASSERT_EQ(model.chain.layers.size(), 7U);
   // Backward begins with what the third one makes.
-  EXPECT_EQ(leading_frozen_layers(model.chain), 2U);
-  for (LayerIndex i = 0; i < 7; ++i) {
-    const ModelLayer& layer = model.chain.layers[i];
+  EXPECT_EQ(partition::leading_frozen_layers(model.chain), 2U);
+  for (partition::LayerIndex i = 0; i < 7; ++i) {
+    const partition::ModelLayer& layer = model.chain.layers[i];
     EXPECT_EQ(layer.is_frozen, i < 2) << i;
     EXPECT_EQ(layer.backward_seconds > 0.0, i >= 3 && i < 6) << i;
     EXPECT_EQ(layer.stash > Bytes(), i >= 2) << i;  // The loss leaves a gradient.
@@ -155,7 +155,7 @@ TEST(MeasuredModel, FreezesTheStemThatBackwardLeavesOut) {
     EXPECT_EQ(layer.buffers > Bytes(), i < 3) << i;
   }
   EXPECT_DOUBLE_EQ(model.chain.layers[4].static_ratio, 3.0);
-  EXPECT_EQ(leading_frozen_layers(measured_model(chain_profile()).chain), 0U);
+  EXPECT_EQ(partition::leading_frozen_layers(measured_model(chain_profile()).chain), 0U);
 }
 
 // A first layer whose weights are trained, though backward does not look at it.
@@ -163,8 +163,8 @@ TEST(MeasuredModel, FreezesNoLayerThatReadsTrainedParameters) {
   profile::StepProfile profile = chain_profile({.layers = 6, .frozen = 3});
   const profile::ValueIndex weights = profile.tape.uses[profile.tape.ops[1].first_use + 1].value;
   profile.class_of_value[weights] = profile::StorageClass::kParameter;
-  EXPECT_EQ(leading_frozen_layers(measured_model(profile).chain), 1U);
+  EXPECT_EQ(partition::leading_frozen_layers(measured_model(profile).chain), 1U);
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::job

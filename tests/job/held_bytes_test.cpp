@@ -10,7 +10,7 @@
 #include "spillway/schedule/weight_copies.h"
 #include "support/stash_peaks.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 constexpr std::array kSchedules{"gpipe",
@@ -37,7 +37,7 @@ JobRequest random_job(const char* schedule, std::mt19937& random) {
   request.variant = named.variant;
   const std::uint64_t frozen = up_to(2);
   for (std::size_t i = 0; i < request.chain.layers.size(); ++i) {
-    ModelLayer& layer = request.chain.layers[i];
+    partition::ModelLayer& layer = request.chain.layers[i];
     layer.forward_seconds = 0.5 + 0.25 * static_cast<double>(up_to(4));
     layer.parameters = Bytes(up_to(6 * kMega));
     layer.static_ratio = 1.0 + static_cast<double>(up_to(3));
@@ -59,9 +59,10 @@ JobRequest random_job(const char* schedule, std::mt19937& random) {
 }
 
 void expect_sums(const JobPlan& plan) {
-  const WeightCopies copies(plan.actions);
+  const schedule::WeightCopies copies(plan.actions);
   std::vector<Bytes> stashes;
-  for (const StageCosts& stage : plan.costs.stages) stashes.push_back(stage.stash);
+  for (const planner_schedule::StageCosts& stage : plan.costs.stages)
+    stashes.push_back(stage.stash);
   const std::vector<Bytes> most = stash_peaks(plan.actions, stashes, plan.costs.shares);
   for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank) {
     SCOPED_TRACE(rank);
@@ -82,10 +83,10 @@ void expect_sums(const JobPlan& plan) {
     // A copy that leaves may still be under way when the next stash is there.
     EXPECT_LE(held.stash, most[rank] + *std::max_element(stashes.begin(), stashes.end()));
     bool moves_weights = false;
-    for (const Action& action : plan.actions.ranks[rank])
-      moves_weights |= action.kind == ActionKind::kSwapInWeights ||
-                       action.kind == ActionKind::kSwapOutWeights ||
-                       action.kind == ActionKind::kReceiveWeights;
+    for (const schedule::Action& action : plan.actions.ranks[rank])
+      moves_weights |= action.kind == schedule::ActionKind::kSwapInWeights ||
+                       action.kind == schedule::ActionKind::kSwapOutWeights ||
+                       action.kind == schedule::ActionKind::kReceiveWeights;
     if (moves_weights) continue;
     const Bytes placed = held.weights - frozen + held.gradients + held.optimizer;
     EXPECT_EQ(placed, plan.timing.ranks[rank].at_begin);
@@ -167,4 +168,4 @@ TEST(HeldBytes, CountStagesThatAreOnlyUsedOnce) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::job

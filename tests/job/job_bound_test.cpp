@@ -8,17 +8,18 @@
 #include "random_jobs.h"
 #include "spillway/base/error.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 constexpr double kDown = 1 - 1e-9;
 constexpr std::uint32_t kSeeds = 150;
 
 /// A schedule with or without more than its usual variant.
-JobVariant any_variant(const ScheduleGenerator& generator, Draw& draw) {
+JobVariant any_variant(const planner_schedule::ScheduleGenerator& generator, Draw& draw) {
   JobVariant variant;
   if (draw.one_in(2)) return variant;
-  if (generator.stages_per_rank == StagesPerRank::kAsRequested) variant.chunks = draw.among(1, 3);
+  if (generator.stages_per_rank == planner_schedule::StagesPerRank::kAsRequested)
+    variant.chunks = draw.among(1, 3);
   if (generator.name == "1f1b-capped") variant.slots = draw.among(1, 4);
   if (generator.name == "gems-basic" || generator.name == "gems-master")
     variant.replicas = draw.among(1, 4);
@@ -34,16 +35,18 @@ TEST(PipelineBound, IsBelowAllThatTheScheduleReaches) {
     JobRequest request = random_job(seed);
     request.micro_batches = request.batch;
     const double any = job_bound(request);
-    for (const ScheduleGenerator& generator : schedule_generators()) {
+    for (const planner_schedule::ScheduleGenerator& generator :
+         planner_schedule::schedule_generators()) {
       JobRequest named = request;
       named.schedule = generator.name;
       named.cut_effort = kFirstLook;  // Partitioners are drawn.
       JobChoice choice{&generator, draw.one_in(3) ? draw.among(1, 4) : 1,
                        any_variant(generator, draw)};
       named.variant = choice.variant;
-      const Partitioner& partitioner =
-          draw.one_in(2) ? partitioners()[draw.among(0, partitioners().size() - 1)]
-                         : partitioner_named("spillway");
+      const partition::Partitioner& partitioner =
+          draw.one_in(2)
+              ? partition::partitioners()[draw.among(0, partition::partitioners().size() - 1)]
+              : partition::partitioner_named("spillway");
       const JobAttempt made = tried(named, partitioner, choice);
       if (!made.is_possible()) continue;
       ++compared[generator.name];
@@ -54,7 +57,8 @@ TEST(PipelineBound, IsBelowAllThatTheScheduleReaches) {
       EXPECT_GE(pipeline_bound(named, choice), any * kDown) << seed << " " << generator.name;
     }
   }
-  for (const ScheduleGenerator& generator : schedule_generators())
+  for (const planner_schedule::ScheduleGenerator& generator :
+       planner_schedule::schedule_generators())
     EXPECT_GT(compared[generator.name], 5) << generator.name;
 }
 
@@ -97,7 +101,7 @@ TEST(JobBound, LeavesOutWhatFrozenLayersDoNotDo) {
   EXPECT_DOUBLE_EQ(job_bound(request), 4 * 3.0 * 2 + 5.0);
   request.chain.may_reorder = true;
   EXPECT_DOUBLE_EQ(job_bound(request), 4 * 3.0 * 2 - 2 * 2.0 + 5.0);
-  for (ModelLayer& layer : request.chain.layers) layer.is_frozen = true;
+  for (partition::ModelLayer& layer : request.chain.layers) layer.is_frozen = true;
   EXPECT_DOUBLE_EQ(job_bound(request), 4 * 1.0 * 2);
   EXPECT_DOUBLE_EQ(search_job(request)->plan.step_seconds, 4 * 1.0 * 2);
 }
@@ -118,4 +122,4 @@ TEST(JobBound, HoldsForEachNumberOfMicroBatches) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -8,7 +8,7 @@
 #include "support/golden_part.h"
 #include "support/sanitized.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 using ::testing::StartsWith;
@@ -27,7 +27,8 @@ JobFile small_file(std::string_view schedule = "1f1b") {
 
 TEST(JobFile, ComesBackAsItWasForEverySchedule) {
   std::size_t compared = 0;
-  for (const ScheduleGenerator& generator : schedule_generators()) {
+  for (const planner_schedule::ScheduleGenerator& generator :
+       planner_schedule::schedule_generators()) {
     SCOPED_TRACE(generator.name);
     JobFile file;
     try {
@@ -96,9 +97,9 @@ TEST(JobFault, NamesTheFirstActionThatSomebodyChanged) {
   auto& list = file.actions.ranks[0];
   std::vector<std::size_t> sends;
   for (std::size_t i = 0; i < list.size(); ++i)
-    if (list[i].kind == ActionKind::kSendForward) sends.push_back(i);
+    if (list[i].kind == schedule::ActionKind::kSendForward) sends.push_back(i);
   // Sent behind the forward of the next one, in the order in which they were made.
-  const Action first = list[sends[0]];
+  const schedule::Action first = list[sends[0]];
   list.erase(list.begin() + static_cast<std::ptrdiff_t>(sends[0]));
   list.insert(list.begin() + static_cast<std::ptrdiff_t>(sends[1]), first);
   golden.add(job_fault(file).value_or(""));
@@ -280,4 +281,4 @@ TEST(JobFault, FindsAStepThatNeverEnds) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -12,22 +12,22 @@
 #include "support/golden_part.h"
 #include "support/sanitized.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 /// Nothing can be recomputed, so that stages have to swap.
 JobRequest swapping_job(std::uint32_t layers, std::uint32_t ranks, std::uint32_t micro_batches,
                         std::string_view schedule) {
   JobRequest request = even_job(layers, ranks, micro_batches, schedule);
-  for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
+  for (partition::ModelLayer& layer : request.chain.layers) layer.recompute.clear();
   request.variant.memory_reduction = JobMemoryReduction::kStages;
   return request;
 }
 
-std::size_t count_of(const JobPlan& plan, ActionKind kind) {
+std::size_t count_of(const JobPlan& plan, schedule::ActionKind kind) {
   std::size_t count = 0;
   for (const auto& list : plan.actions.ranks)
-    for (const Action& action : list) count += action.kind == kind ? 1U : 0U;
+    for (const schedule::Action& action : list) count += action.kind == kind ? 1U : 0U;
   return count;
 }
 
@@ -62,7 +62,7 @@ TEST(JobMemoryReduction, HidesSwapsBehindOneDirectionWhereListsRunOneAtATime) {
 // What stages swap was counted once per replica, though replicas run in turn.
 TEST(JobMemoryReduction, CountsWhatHostsHoldOfReplicasInTurn) {
   JobRequest request = swapping_job(8, 4, 16, "gems-master");
-  for (ModelLayer& layer : request.chain.layers) layer.static_ratio = 1.0;
+  for (partition::ModelLayer& layer : request.chain.layers) layer.static_ratio = 1.0;
   request.device_memory = Bytes(31 * kMega);  // Two copies of 8 MB, and 15 of 20 or 21.
   request.swap_rate = TransferRate(1e9);
   const JobPlan plan = planned(request);
@@ -79,7 +79,7 @@ JobRequest uneven_job(std::string_view schedule) {
   request.variant = named.variant;
   request.variant.memory_reduction = JobMemoryReduction::kStages;
   std::uint64_t size = 0;
-  for (ModelLayer& layer : request.chain.layers) {
+  for (partition::ModelLayer& layer : request.chain.layers) {
     layer.parameters = Bytes(++size * kMega);
     layer.static_ratio = 4.0;
     layer.stash = Bytes(30 * kMega);
@@ -112,7 +112,7 @@ TEST(JobMemoryReduction, NamesTheBytesOfAllCopies) {
   for (const char* schedule : {"gems-mast", "gems-master", "chimera"}) {
     const JobPlan plan = planned(uneven_job(schedule));
     Bytes held;
-    for (const RankTiming& rank : plan.timing.ranks) held += rank.at_begin;
+    for (const planner_schedule::RankTiming& rank : plan.timing.ranks) held += rank.at_begin;
     Bytes named;
     for (const HeldBytes& stage : plan.bytes_before)
       named += stage.weights + stage.gradients + stage.optimizer;
@@ -173,7 +173,7 @@ TEST(JobMemoryReduction, LooksForIdleOffloadWhereNoOrderFitsTheStages) {
   JobRequest request = even_job(8, 4, 8, "zb-v");
   request.chain.may_reorder = true;
   request.chain.layers[1].parameters = Bytes(50 * kMega);
-  for (ModelLayer& layer : request.chain.layers) layer.recompute = {{1.0, Bytes()}};
+  for (partition::ModelLayer& layer : request.chain.layers) layer.recompute = {{1.0, Bytes()}};
   request.swap_rate = TransferRate(1e9);
   request.device_memory = planned(request).peak() * 95 / 100;
   request.variant.memory_reduction = JobMemoryReduction::kIdleOffload;
@@ -188,7 +188,8 @@ TEST(JobMemoryReduction, TakesTheFasterKind) {
       for (const std::uint64_t percent : {50U, 70U, 90U}) {
         SCOPED_TRACE(message("{} at {} bytes/s, {} %", schedule, rate, percent));
         JobRequest request = even_job(8, 4, 16, schedule);
-        for (ModelLayer& layer : request.chain.layers) layer.recompute = {{1.0, Bytes()}};
+        for (partition::ModelLayer& layer : request.chain.layers)
+          layer.recompute = {{1.0, Bytes()}};
         request.swap_rate = TransferRate(rate);
         const JobPlan free = planned(request);
         request.device_memory = free.peak() * percent / 100;
@@ -242,7 +243,7 @@ TEST(JobMemoryReduction, IsNoSlowerForALinkToTheHost) {
     without.swap_rate = TransferRate(0.0);
     without.micro_batches = without.batch;
     for (const char* schedule : {"1f1b", "gpipe", "zb-h2", "interleaved"}) {
-      without.device_memory = kNoLimit;
+      without.device_memory = partition::kNoLimit;
       const double free = seconds_of(without, schedule);
       if (std::isinf(free)) continue;
       without.schedule = schedule;
@@ -272,7 +273,8 @@ TEST(JobMemoryReduction, LooksForIdleOffloadInLongListsAndSaysWhereItDoesNot) {
   const JobPlan by_offload = planned(request);
   EXPECT_EQ(by_offload.memory_reduction, JobMemoryReduction::kIdleOffload);
   EXPECT_LE(by_offload.peak(), request.device_memory);
-  for (const StageEstimate& stage : by_offload.stages) {  // As they come out, not as they were cut.
+  for (const partition::StageEstimate& stage :
+       by_offload.stages) {  // As they come out, not as they were cut.
     EXPECT_LE(stage.memory, request.device_memory);
     EXPECT_GT(stage.raw_memory, request.device_memory);
   }
@@ -291,7 +293,7 @@ TEST(JobMemoryReduction, LooksForIdleOffloadInLongListsAndSaysWhereItDoesNot) {
 TEST(JobMemoryReduction, NamesBytesByClass) {
   JobRequest request = even_job(8, 4, 8, "1f1b");
   request.reserved = Bytes(kMega);
-  for (ModelLayer& layer : request.chain.layers) layer.working_peak = Bytes(3 * kMega);
+  for (partition::ModelLayer& layer : request.chain.layers) layer.working_peak = Bytes(3 * kMega);
   request.chain.borders.push_back({0, {7}, Bytes(2 * kMega)});  // Relayed by stages 1 and 2.
   request.device_memory = Bytes(70 * kMega);
   request.partitioner = "even";
@@ -343,8 +345,8 @@ TEST(SecondCopy, HasOneOwner) {
   const JobPlan both = planned(request);
   request.variant.second_copy = SecondCopy::kSingleOwner;
   const JobPlan one = planned(request);
-  EXPECT_EQ(count_of(both, ActionKind::kStep), 8U);
-  EXPECT_EQ(count_of(one, ActionKind::kStep), 4U);
+  EXPECT_EQ(count_of(both, schedule::ActionKind::kStep), 8U);
+  EXPECT_EQ(count_of(one, schedule::ActionKind::kStep), 4U);
   EXPECT_LT(one.peak(), both.peak());  // States of half as many copies.
   const JobFile read = parse_job_file(to_text(describe_job(one, request.chain)), "plan");
   EXPECT_EQ(job_fault(read), std::nullopt);
@@ -352,7 +354,7 @@ TEST(SecondCopy, HasOneOwner) {
 
 TEST(SecondCopy, NeverBeatsTheChooserWhereMemoryIsInTheWay) {
   JobRequest request = even_job(4, 4, 8);
-  for (ModelLayer& layer : request.chain.layers) {
+  for (partition::ModelLayer& layer : request.chain.layers) {
     layer.recompute.clear();
     layer.stash = Bytes(40 * kMega);
   }
@@ -377,4 +379,4 @@ TEST(SecondCopy, NeverBeatsTheChooserWhereMemoryIsInTheWay) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::job

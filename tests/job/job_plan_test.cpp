@@ -6,7 +6,7 @@
 #include "spillway/base/error.h"
 #include "support/golden_part.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 TEST(JobPlan, OfEqualStagesHasTheBubbleOfTheClosedForm) {
@@ -22,7 +22,7 @@ TEST(JobPlan, OfEqualStagesHasTheBubbleOfTheClosedForm) {
 TEST(JobPlan, CountsTheMemoryOfEachRank) {
   JobRequest request = even_job(8, 4, 8, "1f1b");
   request.reserved = Bytes(kMega);
-  for (ModelLayer& layer : request.chain.layers) layer.working_peak = Bytes(3 * kMega);
+  for (partition::ModelLayer& layer : request.chain.layers) layer.working_peak = Bytes(3 * kMega);
   const JobPlan plan = planned(request);
   ASSERT_EQ(plan.memory.size(), 4U);
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
@@ -36,7 +36,7 @@ TEST(JobPlan, CountsTheMemoryOfEachRank) {
 // Plans for a model whose optimizer states dominate promised less than the update took.
 TEST(JobPlan, CountsTransientsOfTheUpdateWhereTheyAreMore) {
   JobRequest request = even_job(8, 4, 1, "1f1b");
-  for (ModelLayer& layer : request.chain.layers) layer.working_peak = Bytes(3 * kMega);
+  for (partition::ModelLayer& layer : request.chain.layers) layer.working_peak = Bytes(3 * kMega);
   const JobPlan plan = planned(request);
   const Bytes stash(20 * kMega);
   EXPECT_EQ(plan.memory[0].peak, Bytes((2 * 12 + 3) * kMega) + stash);
@@ -49,7 +49,7 @@ TEST(JobPlan, CountsTransientsOfTheUpdateWhereTheyAreMore) {
 
 // A rank with two stages keeps free what the larger one needs.
 TEST(JobPlan, CountsTransientsOfTheUpdateOncePerRank) {
-  for (const LayerIndex updated : {3U, 4U}) {
+  for (const partition::LayerIndex updated : {3U, 4U}) {
     JobRequest request = even_job(8, 4, 1, "zb-v");
     request.chain.layers[3].working_peak = Bytes(100 * kMega);
     request.chain.layers[updated].update_peak = Bytes(1000 * kMega);
@@ -87,7 +87,7 @@ TEST(JobPlan, StaysWithinItsDevicesBySwapsAndRecomputation) {
   EXPECT_GT(swapped.memory[0].host, Bytes(0));
   request.host_memory = swapped.memory[0].host - Bytes(1);
   EXPECT_EQ(planned(request).memory[0].host, Bytes(0)) << "it recomputes instead";
-  for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
+  for (partition::ModelLayer& layer : request.chain.layers) layer.recompute.clear();
   request.variant.memory_reduction = JobMemoryReduction::kStages;
   golden.add(refusal([&] { planned(request); }));
 }
@@ -137,7 +137,7 @@ TEST(JobPlan, RefusesWhatCannotBe) {
   request = even_job(8, 4, 8, "1f1b");
   request.chain.layers[5].backward_seconds = -1.0;
   golden.add(reason(request));
-  request.chain.layers[5].backward_seconds = kNotMeasured;
+  request.chain.layers[5].backward_seconds = partition::kNotMeasured;
   golden.add(reason(request));
 
   request = even_job(8, 4, 8, "1f1b");
@@ -149,7 +149,7 @@ TEST(JobPlan, RefusesWhatCannotBe) {
 TEST(JobPlan, TellsWhichStageOfGivenCutsIsTooFull) {
   GoldenPart golden;
   JobRequest request = even_job(8, 4, 8, "1f1b");
-  for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
+  for (partition::ModelLayer& layer : request.chain.layers) layer.recompute.clear();
   request.chain.layers[0].parameters = Bytes(10 * kMega);
   request.device_memory = Bytes(120 * kMega);
   request.partitioner = "even";  // 42 MB + 4 * 20 MB on the first stage.
@@ -159,17 +159,18 @@ TEST(JobPlan, TellsWhichStageOfGivenCutsIsTooFull) {
 }
 
 /// The refusal of a candidate of `ranks` pipeline ranks.
-Refusal refusal_of(const JobRequest& request, std::string_view schedule,
-                   const JobVariant& variant = {}) {
+planner_schedule::Refusal refusal_of(const JobRequest& request, std::string_view schedule,
+                                     const JobVariant& variant = {}) {
   PlanMemo memo;
-  const JobChoice choice{&schedule_generator_named(schedule), 1, variant};
-  const auto plan = plan_choice(request, partitioner_named(request.partitioner), choice, memo);
+  const JobChoice choice{&planner_schedule::schedule_generator_named(schedule), 1, variant};
+  const auto plan =
+      plan_choice(request, partition::partitioner_named(request.partitioner), choice, memo);
   EXPECT_FALSE(plan) << schedule;
   return plan.refusal();
 }
 
 TEST(PlanChoice, ReturnsWhyACandidateHasNoPlan) {
-  using Cause = Refusal::Cause;
+  using Cause = planner_schedule::Refusal::Cause;
   const JobRequest request = even_job(8, 4, 8);
   EXPECT_EQ(refusal_of(even_job(8, 4, 7), "chimera").cause, Cause::kRequest);
   EXPECT_EQ(refusal_of(even_job(3, 4, 8), "1f1b").cause, Cause::kRequest);
@@ -178,15 +179,15 @@ TEST(PlanChoice, ReturnsWhyACandidateHasNoPlan) {
             Cause::kPlan);
   JobRequest tight = request;
   tight.device_memory = Bytes(30 * kMega);
-  for (ModelLayer& layer : tight.chain.layers) layer.recompute.clear();
-  const Refusal lacking = refusal_of(tight, "1f1b");
+  for (partition::ModelLayer& layer : tight.chain.layers) layer.recompute.clear();
+  const planner_schedule::Refusal lacking = refusal_of(tight, "1f1b");
   EXPECT_EQ(lacking.cause, Cause::kRoom);
   // Least memory: 1, 2, 2 and 3 layers; rank 1 holds three stashes, each with its input.
   EXPECT_EQ(lacking.rank, 1U);
   EXPECT_EQ(lacking.needed, Bytes((24 + 3 * 21) * kMega));
-  EXPECT_THROW(raise(lacking), PlanError);
-  EXPECT_THROW(raise({.cause = Cause::kRequest}), ConfigError);
-  EXPECT_THROW(raise({.cause = Cause::kPruned}), PlanError);
+  EXPECT_THROW(planner_schedule::raise(lacking), PlanError);
+  EXPECT_THROW(planner_schedule::raise({.cause = Cause::kRequest}), ConfigError);
+  EXPECT_THROW(planner_schedule::raise({.cause = Cause::kPruned}), PlanError);
 }
 
 // Any error in a partitioner read as "does not fit", and the search went on without a word.
@@ -194,20 +195,23 @@ TEST(PlanChoice, TakesNoFaultForAnAnswer) {
   GoldenPart golden;
   JobRequest request = even_job(8, 4, 8, "1f1b");
   request.device_memory = planned(request).peak() * 80 / 100;
-  const JobChoice choice{&schedule_generator_named("1f1b"), 1};
+  const JobChoice choice{&planner_schedule::schedule_generator_named("1f1b"), 1};
   PlanMemo memo;
-  using Found = std::optional<Cuts>;
-  const Partitioner refusing{"refusing", "", "", Reading::kAsPublished,
-                             [](const SegmentCosts&) -> Found { return std::nullopt; }};
+  using Found = std::optional<partition::Cuts>;
+  const partition::Partitioner refusing{
+      "refusing", "", "", partition::Reading::kAsPublished,
+      [](const partition::SegmentCosts&) -> Found { return std::nullopt; }};
   golden.add(plan_choice(request, refusing, choice, memo).refusal().sentence);
-  const Partitioner faulty{"faulty", "", "", Reading::kAsPublished,
-                           [](const SegmentCosts&) -> Found { throw PlanError("a fault"); }};
+  const partition::Partitioner faulty{
+      "faulty", "", "", partition::Reading::kAsPublished,
+      [](const partition::SegmentCosts&) -> Found { throw PlanError("a fault"); }};
   EXPECT_THROW(plan_choice(request, faulty, choice, memo), PlanError);
-  const Partitioner wrong{"wrong", "", "", Reading::kAsPublished, [](const SegmentCosts&) -> Found {
-                            return Cuts{0, 1};
-                          }};
+  const partition::Partitioner wrong{"wrong", "", "", partition::Reading::kAsPublished,
+                                     [](const partition::SegmentCosts&) -> Found {
+                                       return partition::Cuts{0, 1};
+                                     }};
   EXPECT_THROW(plan_choice(request, wrong, choice, memo), PlanError);
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -8,7 +8,7 @@
 #include "spillway/base/error.h"
 #include "support/golden_part.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 constexpr std::uint64_t kLayerBytes = 3 * 4 * kMega;  // Weights, gradient and one state.
@@ -31,9 +31,10 @@ MeasuredModel model_of(const JobRequest& request) {
 }
 
 /// The same with the layers of a range slower.
-MeasuredModel drifted(const JobRequest& request, LayerIndex first, LayerIndex last, double factor) {
+MeasuredModel drifted(const JobRequest& request, partition::LayerIndex first,
+                      partition::LayerIndex last, double factor) {
   MeasuredModel model = model_of(request);
-  for (LayerIndex i = first; i <= last; ++i) {
+  for (partition::LayerIndex i = first; i <= last; ++i) {
     model.chain.layers[i].forward_seconds *= factor;
     model.chain.layers[i].backward_seconds *= factor;
   }
@@ -42,7 +43,8 @@ MeasuredModel drifted(const JobRequest& request, LayerIndex first, LayerIndex la
 
 TEST(JobRebalance, FindsTheStoredStepAgainForEverySchedule) {
   std::size_t compared = 0;
-  for (const ScheduleGenerator& generator : schedule_generators()) {
+  for (const planner_schedule::ScheduleGenerator& generator :
+       planner_schedule::schedule_generators()) {
     SCOPED_TRACE(generator.name);
     const JobRequest asked = job_of(generator.name);
     JobFile file;
@@ -107,9 +109,10 @@ TEST(JobRebalance, MovesLayersOffASlowRankWhereThatPays) {
 
 TEST(JobRebalance, StaysWhereTheStepsThatAreLeftDoNotPay) {
   JobRequest asked = job_of("1f1b", 16, 16);
-  asked.device_memory = kNoLimit;
+  asked.device_memory = partition::kNoLimit;
   asked.link = {1e-3, TransferRate(1e7)};
-  for (ModelLayer& layer : asked.chain.layers) layer.parameters = Bytes(400 * kMega);  // 120 s.
+  for (partition::ModelLayer& layer : asked.chain.layers)
+    layer.parameters = Bytes(400 * kMega);  // 120 s.
   const JobFile file = stored(asked);
   const JobRequest request = request_of(file, "job", drifted(asked, 0, 3, 1.5), "new");
   const RebalancedJob long_run = rebalance_job(request, 1e6);
@@ -150,8 +153,9 @@ TEST(JobRebalance, MovesWithinARankAreFree) {
   // Stages 3 and 4 are both on the last of four ranks. The layers of one got slower, and those
   // before them have so many parameters that others move.
   JobRequest asked = job_of("zb-v", 16, 16);
-  asked.device_memory = kNoLimit;
-  for (LayerIndex i = 0; i < 6; ++i) asked.chain.layers[i].parameters = Bytes(400 * kMega);
+  asked.device_memory = partition::kNoLimit;
+  for (partition::LayerIndex i = 0; i < 6; ++i)
+    asked.chain.layers[i].parameters = Bytes(400 * kMega);
   const RebalancedJob job = rebalance_job(
       request_of(stored(asked), "job", drifted(asked, 6, 7, 2.0), "new"), std::nullopt);
   std::size_t free = 0;
@@ -168,11 +172,11 @@ TEST(JobRebalance, MovesWithinARankAreFree) {
 TEST(JobRebalance, MakesStagesFitAgain) {
   GoldenPart golden;
   JobRequest asked = job_of("1f1b", 16);
-  for (ModelLayer& layer : asked.chain.layers) layer.recompute.clear();
+  for (partition::ModelLayer& layer : asked.chain.layers) layer.recompute.clear();
   asked.device_memory = planned(asked).peak();
   const JobFile file = stored(asked);
   MeasuredModel model = model_of(asked);
-  for (LayerIndex i = 0; i < 4; ++i) model.chain.layers[i].stash = Bytes(12 * kMega);
+  for (partition::LayerIndex i = 0; i < 4; ++i) model.chain.layers[i].stash = Bytes(12 * kMega);
   const RebalancedJob job = rebalance_job(request_of(file, "job", model, "new"), 1.0);
   EXPECT_FALSE(job.before);
   golden.add(job.refusal);
@@ -180,7 +184,7 @@ TEST(JobRebalance, MakesStagesFitAgain) {
   EXPECT_EQ(job.choices[*job.chosen].pays_after(job.step_before()), 0.0);
   EXPECT_LE(job.plan.peak(), asked.device_memory);
 
-  for (LayerIndex i = 0; i < 16; ++i) model.chain.layers[i].stash = Bytes(20 * kMega);
+  for (partition::LayerIndex i = 0; i < 16; ++i) model.chain.layers[i].stash = Bytes(20 * kMega);
   golden.add(refusal([&] { rebalance_job(request_of(file, "job", model, "new"), 1.0); }));
 }
 
@@ -207,4 +211,4 @@ TEST(JobRebalance, RefusesOtherModelsAndOtherLists) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -16,14 +16,14 @@
 #include "support/golden_part.h"
 #include "support/sanitized.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 using ::testing::StartsWith;
 
 JobRequest uneven_job() {
   JobRequest request = even_job(12, 4, 8);
-  for (LayerIndex i = 0; i < 12; ++i) {
+  for (partition::LayerIndex i = 0; i < 12; ++i) {
     request.chain.layers[i].forward_seconds = 0.5 + 0.1 * ((i * 7) % 5);
     request.chain.layers[i].stash = Bytes((5 + (i * 5) % 7) * kMega);
   }
@@ -40,13 +40,14 @@ TEST(JobSearch, IsNeverSlowerThanAScheduleThatCanBeNamed) {
     request.micro_batches = request.batch;
     request.swap_rate = TransferRate(1e6 * draw.among(0, 20));
     request.device_memory = Bytes(draw.among(30, 120) * kMega);
-    const OrRefusal<JobSearch> found = search_job(request);
+    const planner_schedule::OrRefusal<JobSearch> found = search_job(request);
     // Where it finds nothing, nothing that is named works.
     const double open = found ? found->plan.step_seconds : kNoTime;
-    for (const ScheduleGenerator& generator : schedule_generators()) {
+    for (const planner_schedule::ScheduleGenerator& generator :
+         planner_schedule::schedule_generators()) {
       JobRequest named = request;
       named.schedule = generator.name;
-      const OrRefusal<JobSearch> other = search_job(named);
+      const planner_schedule::OrRefusal<JobSearch> other = search_job(named);
       if (!other) continue;  // Not for these counts, or too large.
       if (changes_results(other->plan.actions)) continue;
       EXPECT_GE(other->plan.step_seconds, open * (1 - 1e-9)) << seed << " " << generator.name;
@@ -66,20 +67,20 @@ TEST(JobSearch, LosesNothingByGivingUpEarly) {
     std::mt19937 random(seed);
     JobRequest request = uneven_job();
     request.cut_effort = kFirstLook;  // At all choices, as the search looks at them.
-    for (ModelLayer& layer : request.chain.layers) {
+    for (partition::ModelLayer& layer : request.chain.layers) {
       layer.forward_seconds = 0.1 * (1.0 + random() % 20);
       layer.stash = Bytes((1 + random() % 20) * kMega);
     }
     request.swap_rate = TransferRate(1e6 * (2.0 + random() % 20));
     request.device_memory = Bytes((70 + random() % 80) * kMega);
-    const OrRefusal<JobSearch> found = search_job(request);
+    const planner_schedule::OrRefusal<JobSearch> found = search_job(request);
     if (!found) continue;
     const JobSearch& search = *found;
     pruned += search.pruned;
     reduced += search.plan.reduces_memory() ? 1 : 0;
     double best = kNoTime;
     PlanMemo memo;
-    const Partitioner& partitioner = partitioner_named("spillway");
+    const partition::Partitioner& partitioner = partition::partitioner_named("spillway");
     for (const JobChoice& choice : job_choices(request)) {
       const JobAttempt alone = tried(request, partitioner, choice);
       EXPECT_FALSE(alone.is_given_up());
@@ -100,14 +101,14 @@ TEST(JobSearch, GivesUpWhatCannotBeFaster) {
   JobRequest request = uneven_job();
   request.device_memory = Bytes(100 * kMega);
   request.swap_rate = TransferRate(5e6);
-  JobChoice choice{&schedule_generator_named("1f1b"), 1};
-  const Partitioner& partitioner = partitioner_named("spillway");
+  JobChoice choice{&planner_schedule::schedule_generator_named("1f1b"), 1};
+  const partition::Partitioner& partitioner = partition::partitioner_named("spillway");
   const JobAttempt open = tried(request, partitioner, choice);
   ASSERT_TRUE(open.is_possible() && open.reduces_memory);
   choice.incumbent.deferred = open.step_seconds * 2;
   EXPECT_EQ(tried(request, partitioner, choice).step_seconds, open.step_seconds);
   JobRequest ample = request;
-  ample.device_memory = kNoLimit;
+  ample.device_memory = partition::kNoLimit;
   const double without_memory_reduction = tried(ample, partitioner, choice).step_seconds;
   choice.incumbent.deferred = choice.incumbent.offload = without_memory_reduction / 2;
   const JobAttempt deferred = tried(request, partitioner, choice);
@@ -134,7 +135,7 @@ TEST(WithMicroBatches, ScalesTimesAndSizesOfOne) {
   request.batch = 8;
   const JobRequest merged = with_micro_batches(request, 2);
   EXPECT_EQ(merged.micro_batches, 2U);
-  const ModelLayer& layer = merged.chain.layers[0];
+  const partition::ModelLayer& layer = merged.chain.layers[0];
   EXPECT_DOUBLE_EQ(layer.forward_seconds, 4.0);
   EXPECT_DOUBLE_EQ(layer.backward_seconds, 8.0);
   EXPECT_EQ(layer.stash, Bytes(40 * kMega));
@@ -165,7 +166,7 @@ TEST(JobSearch, ChoosesMicroBatchesWhereTheyAreOpen) {
 // Half of the slots that 1F1B has was all that it ever looked at.
 TEST(JobSearch, TakesAsManySlotsAsHaveRoom) {
   JobRequest request = even_job(8, 8, 16);
-  for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
+  for (partition::ModelLayer& layer : request.chain.layers) layer.recompute.clear();
   request.data_parallel = 1;
   request.device_memory = Bytes(70 * kMega);  // 12 MB and five stashes of 11, not six.
   const JobSearch search = *search_job(request);
@@ -224,7 +225,7 @@ TEST(JobSearch, PrefersThePlainestOfEquals) {
 
 JobRequest job_without_memory_reduction() {
   JobRequest request = even_job(8, 4, 8);
-  for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
+  for (partition::ModelLayer& layer : request.chain.layers) layer.recompute.clear();
   return request;
 }
 
@@ -235,7 +236,7 @@ TEST(JobSearch, NamesTheNearestMissAndDevicesThatWouldDo) {
     request.device_memory = Bytes(megabytes * kMega);
     JobAttempt nearest;
     const JobTrials trials = trials_of(request, [&](const JobChoice& choice) {
-      return tried(request, partitioner_named("spillway"), choice);
+      return tried(request, partition::partitioner_named("spillway"), choice);
     });
     for (const JobAttempt& attempt : trials.attempts) {
       ASSERT_FALSE(attempt.is_possible()) << attempt.schedule;
@@ -268,7 +269,7 @@ TEST(JobSearch, NamesDevicesThatDoAsPrinted) {
       SCOPED_TRACE(message("{} at {} %", schedule, percent));
       JobRequest request = even_job(12, 4, 8, schedule);
       for (std::size_t i = 0; i < 12; ++i) request.chain.layers[i].parameters += Bytes(i * 777'777);
-      for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
+      for (partition::ModelLayer& layer : request.chain.layers) layer.recompute.clear();
       request.device_memory = planned(request).peak() * percent / 100;
       const std::string told = search_job(request).refusal().sentence;
       const std::size_t at = told.find(begin);
@@ -289,4 +290,4 @@ TEST(JobSearch, TellsTheCommonestReasonWhereNoMemoryHelps) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -5,7 +5,7 @@
 #include "even_jobs.h"
 #include "support/golden_part.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 TEST(ScheduleIn, ReadsWhatItsTextSays) {
@@ -42,15 +42,18 @@ TEST(ScheduleIn, RefusesWhatAScheduleDoesNotLeaveOpen) {
 }
 
 TEST(ScheduleRequestFor, TakesWhatIsSaidAndFillsInTheRest) {
-  const ScheduleGenerator& capped = schedule_generator_named("1f1b-capped");
+  const planner_schedule::ScheduleGenerator& capped =
+      planner_schedule::schedule_generator_named("1f1b-capped");
   EXPECT_EQ(schedule_request_for(capped, {}, 8, 16).slots, 4U);
   JobVariant variant;
   variant.slots = 7;
   EXPECT_EQ(schedule_request_for(capped, variant, 8, 16).slots, 7U);
-  const ScheduleGenerator& master = schedule_generator_named("gems-master");
-  const Schedule action_lists = master.generate(schedule_request_for(master, {}, 4, 8));
+  const planner_schedule::ScheduleGenerator& master =
+      planner_schedule::schedule_generator_named("gems-master");
+  const schedule::Schedule action_lists = master.generate(schedule_request_for(master, {}, 4, 8));
   EXPECT_EQ(to_string(as_made(master, {}, action_lists)), "replicas=8");
-  const ScheduleGenerator& chunks = schedule_generator_named("interleaved");
+  const planner_schedule::ScheduleGenerator& chunks =
+      planner_schedule::schedule_generator_named("interleaved");
   EXPECT_EQ(to_string(as_made(chunks, {}, chunks.generate(schedule_request_for(chunks, {}, 4, 8)))),
             "chunks=2");
 }
@@ -68,4 +71,4 @@ TEST(ScheduleBeginnings, AreWhatIsReadWithACountBehindEachOpenOne) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -10,7 +10,7 @@
 #include "support/golden_part.h"
 #include "support/reference_data.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 /// Branches of 12, 18 and 6 ms, all ways: two stages have 18 ms each, and 24 ms as recorded.
@@ -36,10 +36,10 @@ TEST(JobOrder, PutsBranchesOnStagesThatTheRecordedOrderCannot) {
   EXPECT_NEAR(plan.seconds_per_micro_batch, plan.order.seconds, 1e-9);
   // The layer of 18 ms is alone with one of both ends.
   std::vector<std::size_t> branches;
-  for (const StageEstimate& stage : plan.stages) {
+  for (const partition::StageEstimate& stage : plan.stages) {
     branches.push_back(0);
-    for (LayerIndex place = stage.first_layer; place <= stage.last_layer; ++place) {
-      const LayerIndex layer = layer_at(plan.order.layers, place);
+    for (partition::LayerIndex place = stage.first_layer; place <= stage.last_layer; ++place) {
+      const partition::LayerIndex layer = layer_order::layer_at(plan.order.layers, place);
       branches.back() += layer >= 1 && layer <= 3 ? 1 : 0;
     }
   }
@@ -107,7 +107,7 @@ TEST_P(PublishedOrders, LoseNothingAgainstAllOrders) {
   for (const ReferenceFile& file :
        reference_files(std::string("pipedream/") + GetParam().network + ".graph.txt")) {
     SCOPED_TRACE(file);
-    PartitionProblem problem;
+    partition::PartitionProblem problem;
     problem.chain =
         measured_model(profile::import_pipedream(file_text(file.path), file.path)).chain;
     ASSERT_TRUE(problem.chain.may_reorder);
@@ -115,7 +115,8 @@ TEST_P(PublishedOrders, LoseNothingAgainstAllOrders) {
     problem.devices.resize(stages);
     problem.links.assign(stages - 1, LinkCosts{10e-6, TransferRate(12e9)});
     for (std::uint32_t k = 0; k < stages; ++k) problem.devices[k].held.in_flight = stages - k;
-    const OrderChoice choice = choose_order(problem, kThoroughOrder);
+    const layer_order::OrderChoice choice =
+        layer_order::choose_order(problem, layer_order::kThoroughOrder);
     EXPECT_TRUE(choice.is_exact);
     EXPECT_LE(choice.seconds, choice.recorded_seconds);
     RecordProperty("downsets", static_cast<int>(choice.downsets));
@@ -125,4 +126,4 @@ TEST_P(PublishedOrders, LoseNothingAgainstAllOrders) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::job

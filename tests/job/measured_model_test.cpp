@@ -14,7 +14,7 @@
 #include "support/golden_part.h"
 #include "support/piper_layers.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 using ::testing::ElementsAre;
@@ -33,13 +33,13 @@ TEST(MeasuredModel, HasALayerForEachForwardOperator) {
 // A stage began seven convolutions later than its plan said: ranks did not count six that had been
 // recorded for their scratch memory alone.
 TEST(MeasuredModel, LetsOperatorsWithoutValuesJoinTheLayerBefore) {
-  const ModelChain chain = measured_model(chain_profile({.small = 3})).chain;
+  const partition::ModelChain chain = measured_model(chain_profile({.small = 3})).chain;
   ASSERT_EQ(chain.layers.size(), 7U);
   EXPECT_EQ(chain.layers[1].name, "aten::convolution #4");
   EXPECT_DOUBLE_EQ(chain.layers[0].forward_seconds, 4 * chain.layers[1].forward_seconds);
   EXPECT_THAT(chain.step->layer_of_operator, ElementsAre(0, 0, 0, 0, 1, 2, 3, 4, 5, 6));
   // None of them comes before the first layer, for ranks.
-  const ModelChain later = measured_model(chain_profile({.small_before = 2})).chain;
+  const partition::ModelChain later = measured_model(chain_profile({.small_before = 2})).chain;
   ASSERT_EQ(later.layers.size(), 7U);
   EXPECT_EQ(later.layers[0].name, "aten::convolution #2");
   EXPECT_DOUBLE_EQ(later.layers[0].forward_seconds, 3 * later.layers[1].forward_seconds);
@@ -49,12 +49,12 @@ TEST(MeasuredModel, LetsOperatorsWithoutValuesJoinTheLayerBefore) {
 // Each backward wrote the gradient of its parameters in place, and forward seemed to keep nothing.
 TEST(MeasuredModel, EndsForwardOfPiperGraphsWithTheirLastLayer) {
   const profile::StepProfile profile = profile::import_piper(three_piper_layers(), "file");
-  const ForwardStash stash = find_stash(profile.tape);
+  const planner::ForwardStash stash = planner::find_stash(profile.tape);
   EXPECT_EQ(stash.forward_end, 2U);
   EXPECT_EQ(stash.values.size(), 5U);  // Two outputs, and what each layer keeps inside.
-  const ModelChain chain = measured_model(profile).chain;
+  const partition::ModelChain chain = measured_model(profile).chain;
   ASSERT_EQ(chain.layers.size(), 3U);
-  for (const ModelLayer& layer : chain.layers) {
+  for (const partition::ModelLayer& layer : chain.layers) {
     EXPECT_NEAR(layer.forward_seconds, 0.1, 1e-9) << layer.name;
     EXPECT_NEAR(layer.backward_seconds, 0.15, 1e-9) << layer.name;
     EXPECT_EQ(layer.parameters, 8_MiB) << layer.name;
@@ -66,20 +66,20 @@ TEST(MeasuredModel, GivesAllTimeToALayerOrToTheUpdate) {
   const profile::StepProfile profile = chain_profile();
   const MeasuredModel model = measured_model(profile);
   double all = model.update_seconds;
-  for (const ModelLayer& layer : model.chain.layers)
+  for (const partition::ModelLayer& layer : model.chain.layers)
     all += layer.forward_seconds + layer.backward_seconds;
   double measured = 0.0;
   for (const profile::TapeOp& op : profile.tape.ops) measured += seconds(op.time);
   EXPECT_NEAR(all, measured, 1e-12);
   EXPECT_DOUBLE_EQ(model.update_seconds, 0.006);
   // The backward of a convolution uses the input of that one and its output; the weights tell.
-  for (LayerIndex i = 0; i < 6; ++i)
+  for (partition::LayerIndex i = 0; i < 6; ++i)
     EXPECT_DOUBLE_EQ(model.chain.layers[i].backward_seconds, 0.008) << i;
 }
 
 TEST(MeasuredModel, CountsWeightsGradientsAndStatesOnce) {
   const MeasuredModel model = measured_model(chain_profile());
-  for (LayerIndex i = 0; i < 6; ++i) {
+  for (partition::LayerIndex i = 0; i < 6; ++i) {
     EXPECT_EQ(model.chain.layers[i].parameters, Bytes(2 * kPage)) << i;
     EXPECT_DOUBLE_EQ(model.chain.layers[i].static_ratio, 3.0) << i;
   }
@@ -92,7 +92,7 @@ TEST(MeasuredModel, CountsParametersThatAreTooSmallForTheTape) {
   profile.small_parameter_bytes = Bytes(70'003);
   const MeasuredModel model = measured_model(profile);
   Bytes added;
-  for (LayerIndex i = 0; i < 7; ++i) {
+  for (partition::LayerIndex i = 0; i < 7; ++i) {
     const Bytes more = model.chain.layers[i].parameters - before.chain.layers[i].parameters;
     EXPECT_GE(more, Bytes(10'000)) << i;
     added += more;
@@ -106,8 +106,8 @@ TEST(MeasuredModel, GivesTheUpdateWhatItLeavesBetweenItsOperators) {
   const MeasuredModel plain = measured_model(chain_profile());
   const MeasuredModel adam = measured_model(chain_profile({.is_adam = true}));
   EXPECT_NEAR(adam.update_seconds, 3 * plain.update_seconds, 1e-12);
-  for (LayerIndex i = 0; i < 7; ++i) {
-    const ModelLayer& layer = adam.chain.layers[i];
+  for (partition::LayerIndex i = 0; i < 7; ++i) {
+    const partition::ModelLayer& layer = adam.chain.layers[i];
     EXPECT_EQ(layer.working_peak, plain.chain.layers[i].working_peak) << i;
     EXPECT_EQ(plain.chain.layers[i].update_peak, Bytes()) << i;
     // The root and the quotient of it; the loss has no parameters.
@@ -115,7 +115,7 @@ TEST(MeasuredModel, GivesTheUpdateWhatItLeavesBetweenItsOperators) {
   }
 }
 
-double held_for_parameters(const ModelLayer& layer) {
+double held_for_parameters(const partition::ModelLayer& layer) {
   return static_cast<double>(layer.parameters.count()) * layer.static_ratio +
          static_cast<double>(layer.buffers.count());
 }
@@ -129,7 +129,7 @@ TEST(MeasuredModel, HoldsWholePagesAndSendsBytes) {
   ASSERT_EQ(model.chain.borders.size(), whole.chain.borders.size());
   for (std::size_t i = 0; i < model.chain.borders.size(); ++i)
     EXPECT_EQ(model.chain.borders[i].bytes, whole.chain.borders[i].bytes - Bytes(kPage / 2)) << i;
-  for (LayerIndex i = 0; i < 7; ++i) {
+  for (partition::LayerIndex i = 0; i < 7; ++i) {
     EXPECT_EQ(model.chain.layers[i].stash, whole.chain.layers[i].stash) << i;
     EXPECT_EQ(model.chain.layers[i].working_peak, whole.chain.layers[i].working_peak) << i;
     EXPECT_DOUBLE_EQ(held_for_parameters(model.chain.layers[i]),
@@ -141,7 +141,7 @@ TEST(MeasuredModel, HoldsWholePagesAndSendsBytes) {
 TEST(MeasuredModel, KeepsWhatBackwardUses) {
   const MeasuredModel model = measured_model(chain_profile());
   EXPECT_EQ(model.chain.layers[0].stash, Bytes(16 * kPage));  // Its output, and the data.
-  for (LayerIndex i = 1; i < 6; ++i) {
+  for (partition::LayerIndex i = 1; i < 6; ++i) {
     EXPECT_EQ(model.chain.layers[i].stash, Bytes(8 * kPage)) << i;
     ASSERT_EQ(model.chain.layers[i].recompute.size(), 1U);
     EXPECT_DOUBLE_EQ(model.chain.layers[i].recompute[0].seconds, 0.004);
@@ -195,9 +195,10 @@ void have_forward_end_early(profile::StepProfile& profile) {
 TEST(MeasuredModel, EndsForwardNotBeforeTheLastParameterThatIsNewToIt) {
   profile::StepProfile profile = chain_profile();
   have_forward_end_early(profile);
-  ASSERT_LT(find_stash(profile.tape).forward_end, 5U);
+  ASSERT_LT(planner::find_stash(profile.tape).forward_end, 5U);
   Bytes all;
-  for (const ModelLayer& layer : measured_model(profile).chain.layers) all += layer.parameters;
+  for (const partition::ModelLayer& layer : measured_model(profile).chain.layers)
+    all += layer.parameters;
   EXPECT_EQ(all, Bytes(6 * 2 * kPage));
 }
 
@@ -217,11 +218,11 @@ profile::StepProfile known_chain() {
 
 TEST(MeasuredModel, IsTheSameByKnownPhasesWhereTheGuessIsRight) {
   const profile::StepProfile known = known_chain();
-  check(known);
+  profile::check(known);
   const MeasuredModel model = measured_model(known);
   const MeasuredModel guessed = measured_model(chain_profile());
   ASSERT_EQ(model.chain.layers.size(), guessed.chain.layers.size());
-  for (LayerIndex i = 0; i < model.chain.layers.size(); ++i) {
+  for (partition::LayerIndex i = 0; i < model.chain.layers.size(); ++i) {
     EXPECT_EQ(model.chain.layers[i].name, guessed.chain.layers[i].name);
     EXPECT_DOUBLE_EQ(model.chain.layers[i].forward_seconds,
                      guessed.chain.layers[i].forward_seconds);
@@ -249,13 +250,13 @@ TEST(MeasuredModel, TakesTheOwnersThatAutogradKnew) {
 TEST(MeasuredModel, EndsForwardWhereBackwardBegan) {
   profile::StepProfile profile = known_chain();
   have_forward_end_early(profile);
-  ASSERT_LT(find_stash(profile.tape).forward_end, 5U);
+  ASSERT_LT(planner::find_stash(profile.tape).forward_end, 5U);
   const MeasuredModel model = measured_model(profile);
   EXPECT_EQ(model.chain.layers.size(), 7U);
   EXPECT_FALSE(model.guesses_forward);
   // As it is read from a file: strategies go by that, too.
   profile.tape.forward_end = profile::forward_end_of(profile.phase_of_op);
-  EXPECT_EQ(find_stash(profile.tape).forward_end, 6U);
+  EXPECT_EQ(planner::find_stash(profile.tape).forward_end, 6U);
 }
 
 TEST(MeasuredModel, TellsWhereItGuesses) {
@@ -274,8 +275,8 @@ TEST(MeasuredModel, CountsWhatAutogradKeepsNoAccountOfAsUpdate) {
   EXPECT_DOUBLE_EQ(model.chain.layers[0].backward_seconds, 0.0);
 }
 
-double again(const MeasuredModel& model, LayerIndex layer) {
-  const std::vector<RecomputePoint>& points = model.chain.layers[layer].recompute;
+double again(const MeasuredModel& model, partition::LayerIndex layer) {
+  const std::vector<partition::RecomputePoint>& points = model.chain.layers[layer].recompute;
   return points.size() == 1 ? points[0].seconds : -1.0;
 }
 
@@ -314,10 +315,10 @@ TEST(MeasuredModel, RunsNothingAgainThatChangesWhatWasThereBefore) {
 TEST(MeasuredModel, TellsBuffersFromParameters) {
   profile::StepProfile profile = chain_profile();
   const profile::ValueIndex weights = profile.tape.uses[profile.tape.ops[2].first_use + 1].value;
-  const ModelLayer before = measured_model(profile).chain.layers[2];
+  const partition::ModelLayer before = measured_model(profile).chain.layers[2];
   EXPECT_EQ(before.buffers, Bytes());
   profile.class_of_value[weights] = profile::StorageClass::kBuffer;
-  const ModelLayer after = measured_model(profile).chain.layers[2];
+  const partition::ModelLayer after = measured_model(profile).chain.layers[2];
   EXPECT_EQ(after.buffers, profile.bytes_of_value[weights]);
   EXPECT_EQ(after.parameters + after.buffers, before.parameters);
 }
@@ -338,13 +339,15 @@ TEST(MeasuredModel, TakesTheTurnFromNamesThatTellIt) {
   const profile::ValueIndex gradient = made_by(profile, 7) + 1;
   profile.tape.values[gradient].pages = 1000;
   profile.bytes_of_value[gradient] = 1000 * profile.page_size;
-  ASSERT_EQ(find_stash(profile.tape).forward_end, 7U);
+  ASSERT_EQ(planner::find_stash(profile.tape).forward_end, 7U);
   EXPECT_EQ(measured_model(profile).chain.layers.size(), 7U);
 }
 
-std::set<std::pair<LayerIndex, LayerIndex>> waits(const ModelChain& chain) {
-  std::set<std::pair<LayerIndex, LayerIndex>> pairs;
-  for (const LayerDependence& each : chain.dependences) pairs.emplace(each.before, each.after);
+std::set<std::pair<partition::LayerIndex, partition::LayerIndex>> waits(
+    const partition::ModelChain& chain) {
+  std::set<std::pair<partition::LayerIndex, partition::LayerIndex>> pairs;
+  for (const partition::LayerDependence& each : chain.dependences)
+    pairs.emplace(each.before, each.after);
   return pairs;
 }
 
@@ -410,9 +413,9 @@ TEST(ChainOfCosts, NamesTheFirstCostThatIsNone) {
   GoldenPart golden;
   EXPECT_EQ(chain_of_costs({1.0, 2.0}).layers[1].forward_seconds, 2.0);
   golden.add(refusal([] { chain_of_costs({1.0, -2.0}); }));
-  golden.add(refusal([] { chain_of_costs({kNotMeasured}); }));
+  golden.add(refusal([] { chain_of_costs({partition::kNotMeasured}); }));
   golden.add(refusal([] { chain_of_costs({}); }));
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -8,11 +8,11 @@
 #include "spillway/base/error.h"
 #include "support/golden_part.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
-ModelChain named(std::initializer_list<const char*> names) {
-  ModelChain chain = even_chain(static_cast<std::uint32_t>(names.size()));
+partition::ModelChain named(std::initializer_list<const char*> names) {
+  partition::ModelChain chain = even_chain(static_cast<std::uint32_t>(names.size()));
   std::size_t layer = 0;
   for (const char* name : names) chain.layers[layer++].name = name;
   return chain;
@@ -26,7 +26,7 @@ TEST(ModelIdentity, IsTheSameOnEveryMachine) {
 
 TEST(ModelIdentity, IsOfNamesAndNotOfFigures) {
   const ModelIdentity identity = identity_of(named({"a", "bc"}));
-  ModelChain slower = named({"a", "bc"});
+  partition::ModelChain slower = named({"a", "bc"});
   slower.layers[1].forward_seconds *= 2.0;
   slower.layers[1].stash = Bytes(1);
   EXPECT_EQ(identity_of(slower), identity);
@@ -38,7 +38,7 @@ TEST(ModelIdentity, IsOfNamesAndNotOfFigures) {
 
 TEST(RequireSameModel, TellsBothModelsApart) {
   GoldenPart golden;
-  const ModelChain chain = named({"conv", "relu #1"});
+  const partition::ModelChain chain = named({"conv", "relu #1"});
   const ModelIdentity planned = identity_of(chain);
   require_same_model(planned, "job.json", chain, "net.profile.json");
   const auto call = [&] {
@@ -49,4 +49,4 @@ TEST(RequireSameModel, TellsBothModelsApart) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -11,7 +11,7 @@
 #include "support/published_chain.h"
 #include "support/reference_data.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 using ::testing::HasSubstr;
@@ -55,7 +55,7 @@ TEST_P(PublishedModels, HaveTheLayersThatRunForward) {
     ASSERT_THAT(each.model.chain.layers, SizeIs(each.layers));
     double forward = 0.0;
     double backward = 0.0;
-    for (const ModelLayer& layer : each.model.chain.layers) {
+    for (const partition::ModelLayer& layer : each.model.chain.layers) {
       EXPECT_THAT(layer.name, Not(HasSubstr("backward")));
       forward += layer.forward_seconds;
       backward += layer.backward_seconds;
@@ -76,7 +76,7 @@ TEST_P(PublishedModels, CanRecomputeAllThatTheyKeep) {
   for (const PublishedModel& each : models_of(GetParam())) {
     SCOPED_TRACE(each.file);
     std::size_t keeping = 0;
-    for (const ModelLayer& layer : each.model.chain.layers) {
+    for (const partition::ModelLayer& layer : each.model.chain.layers) {
       if (layer.stash == Bytes()) continue;
       ++keeping;
       ASSERT_THAT(layer.recompute, SizeIs(1)) << layer.name;
@@ -90,7 +90,7 @@ TEST_P(PublishedModels, CanRecomputeAllThatTheyKeep) {
 TEST(PublishedVgg, RunsConvolutionsAgainWithTheReluThatOverwritesThem) {
   for (const PublishedModel& each : models_of({"vgg16", 38, 38})) {
     SCOPED_TRACE(each.file);
-    const std::vector<ModelLayer>& layers = each.model.chain.layers;
+    const std::vector<partition::ModelLayer>& layers = each.model.chain.layers;
     std::size_t convolutions = 0;
     for (std::size_t i = 0; i + 1 < layers.size(); ++i) {
       if (!layers[i].name.starts_with("Conv2d")) continue;
@@ -110,15 +110,15 @@ TEST(PublishedBert, HasAllItsLayers) {
     const std::size_t transformers = file.is_whole ? 32 : 8;
     const profile::StepProfile profile = profile::import_piper(file_text(file.path), file.path);
     // Behind the embedding and them comes one that takes no time and keeps nothing.
-    EXPECT_EQ(find_stash(profile.tape).forward_end, transformers);
-    const ModelChain chain = measured_model(profile).chain;
+    EXPECT_EQ(planner::find_stash(profile.tape).forward_end, transformers);
+    const partition::ModelChain chain = measured_model(profile).chain;
     EXPECT_THAT(chain.layers, SizeIs(transformers + 2));
     double seconds = 0.0;
-    for (const ModelLayer& layer : chain.layers)
+    for (const partition::ModelLayer& layer : chain.layers)
       seconds += layer.forward_seconds + layer.backward_seconds;
     EXPECT_NEAR(seconds, file.is_whole ? 0.972864 : 0.244521, 1e-6);  // All of timePerSample.
   }
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -4,7 +4,7 @@
 
 #include "even_jobs.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 
 /// Draws numbers, the same for each seed on every machine.
 class Draw {
@@ -28,8 +28,8 @@ inline JobRequest random_job(std::uint32_t seed, std::uint32_t most_layers = 10)
   const std::uint32_t ranks = draw.among(1, 4);
   JobRequest request = even_job(layers, draw.one_in(4) ? 2 * ranks : ranks, 0);
   request.batch = draw.one_in(3) ? 4 * draw.among(1, 3) : draw.among(1, 8);
-  ModelChain& chain = request.chain;
-  for (ModelLayer& layer : chain.layers) {
+  partition::ModelChain& chain = request.chain;
+  for (partition::ModelLayer& layer : chain.layers) {
     layer.forward_seconds = 0.1 * draw.among(0, 20);
     layer.backward_seconds = 0.1 * draw.among(0, 40);
     layer.stash = Bytes(draw.among(0, 20) * kMega);
@@ -44,12 +44,12 @@ inline JobRequest random_job(std::uint32_t seed, std::uint32_t most_layers = 10)
     chain.may_reorder = true;
     chain.borders.clear();
     std::vector<char> is_read(layers, 0);
-    for (LayerIndex i = 1; i + 1 < layers; ++i) {
-      const LayerIndex input = draw.among(i < 3 ? 0 : i - 3, i - 1);
+    for (partition::LayerIndex i = 1; i + 1 < layers; ++i) {
+      const partition::LayerIndex input = draw.among(i < 3 ? 0 : i - 3, i - 1);
       chain.borders.push_back({input, {i}, Bytes(kMega)});
       is_read[input] = 1;
     }
-    for (LayerIndex i = 0; i + 1 < layers; ++i)
+    for (partition::LayerIndex i = 0; i + 1 < layers; ++i)
       if (is_read[i] == 0) chain.borders.push_back({i, {layers - 1}, Bytes(kMega)});
   }
   if (draw.one_in(2))
@@ -60,4 +60,4 @@ inline JobRequest random_job(std::uint32_t seed, std::uint32_t most_layers = 10)
   return request;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

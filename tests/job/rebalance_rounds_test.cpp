@@ -10,10 +10,10 @@
 #include "spillway/planner/job/job_rebalance.h"
 #include "support/sanitized.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
-using Begins = std::vector<LayerIndex>;
+using Begins = std::vector<partition::LayerIndex>;
 
 std::vector<std::uint32_t> stage_of_layers(const Begins& begins, std::size_t layers) {
   std::vector<std::uint32_t> stages(layers);
@@ -23,15 +23,15 @@ std::vector<std::uint32_t> stage_of_layers(const Begins& begins, std::size_t lay
 }
 
 JobPlan plan_of(const JobRequest& request) {
-  return make_job_plan(request, partitioner_named(request.partitioner),
-                       {&schedule_generator_named(request.schedule), request.data_parallel,
-                        request.variant, request.micro_batches});
+  return make_job_plan(request, partition::partitioner_named(request.partitioner),
+                       {&planner_schedule::schedule_generator_named(request.schedule),
+                        request.data_parallel, request.variant, request.micro_batches});
 }
 
 /// Follows the moves of a choice: who has which layers, and how much a rank holds, between rounds.
 class Follower {
  public:
-  Follower(const JobRequest& request, const Schedule& actions)
+  Follower(const JobRequest& request, const schedule::Schedule& actions)
       : request_(request),
         stages_(stage_of_layers(request.stages.begins, request.chain.layers.size())) {
     for (const auto& ranks : actions.placement)
@@ -53,7 +53,8 @@ class Follower {
       expect_neighbours(moves);
       expect_room(moves);
       for (const RankMove& move : moves)
-        for (LayerIndex i = move.first_layer; i <= move.last_layer; ++i) stages_[i] = move.to_stage;
+        for (partition::LayerIndex i = move.first_layer; i <= move.last_layer; ++i)
+          stages_[i] = move.to_stage;
       seen += moves.size();
     }
     EXPECT_EQ(seen, choice.moves.size());
@@ -63,20 +64,20 @@ class Follower {
   }
 
  private:
-  Bytes static_bytes(LayerIndex layer) const {
-    const ModelLayer& each = request_.chain.layers[layer];
+  Bytes static_bytes(partition::LayerIndex layer) const {
+    const partition::ModelLayer& each = request_.chain.layers[layer];
     return each.parameters * static_cast<std::uint64_t>(each.static_ratio);
   }
 
   /// Every copy of the receiving stage gets each layer once, from a rank that has it.
   void expect_neighbours(const std::vector<RankMove>& moves) const {
-    std::map<std::pair<LayerIndex, std::uint32_t>, std::set<std::uint32_t>> receivers;
+    std::map<std::pair<partition::LayerIndex, std::uint32_t>, std::set<std::uint32_t>> receivers;
     for (const RankMove& move : moves) {
       EXPECT_EQ(std::max(move.from_stage, move.to_stage),
                 std::min(move.from_stage, move.to_stage) + 1);
       EXPECT_TRUE(holders_.at(move.from_stage).contains(move.from_rank));
       Bytes bytes;
-      for (LayerIndex i = move.first_layer; i <= move.last_layer; ++i) {
+      for (partition::LayerIndex i = move.first_layer; i <= move.last_layer; ++i) {
         EXPECT_EQ(stages_[i], move.from_stage) << "layer " << i;
         EXPECT_TRUE((receivers[{i, move.to_stage}].insert(move.to_rank).second));
         bytes += static_bytes(i);
@@ -91,7 +92,7 @@ class Follower {
   /// All that arrives fits beside all that was there before.
   void expect_room(const std::vector<RankMove>& moves) const {
     std::map<std::uint32_t, Bytes> held;
-    for (LayerIndex i = 0; i < stages_.size(); ++i)
+    for (partition::LayerIndex i = 0; i < stages_.size(); ++i)
       for (const std::uint32_t rank : holders_.at(stages_[i])) held[rank] += static_bytes(i);
     std::set<std::uint32_t> receiving;
     for (const RankMove& move : moves) {
@@ -133,7 +134,7 @@ JobRequest random_job(std::uint32_t seed) {
       even_job(pick(4 * ranks, 6 * ranks), ranks, 2 * ranks,
                schedules[pick(0, static_cast<std::uint32_t>(schedules.size()) - 1)]);
   if (request.schedule == "interleaved") request.variant.chunks = 2;
-  for (ModelLayer& layer : request.chain.layers) {
+  for (partition::ModelLayer& layer : request.chain.layers) {
     layer.parameters = Bytes(kMega * pick(1, 30));
     layer.stash = Bytes();
     layer.forward_seconds = pick(1, 3);
@@ -144,9 +145,10 @@ JobRequest random_job(std::uint32_t seed) {
   request.cut_effort = CutEffort::kExact;  // Quick: these tests are for what moves.
   request.link = {1e-3, TransferRate(1e7 * pick(1, 100))};
   const JobPlan plan = plan_of(request);
-  for (const StageEstimate& stage : plan.stages) request.stages.begins.push_back(stage.first_layer);
+  for (const partition::StageEstimate& stage : plan.stages)
+    request.stages.begins.push_back(stage.first_layer);
   request.device_memory = plan.peak() * (100 + pick(0, 3)) / 100;
-  for (ModelLayer& layer : request.chain.layers) {
+  for (partition::ModelLayer& layer : request.chain.layers) {
     const double factor = pick(0, 2) == 0 ? pick(1, 4) : 1.0;
     layer.forward_seconds *= factor;
     layer.backward_seconds *= factor;
@@ -197,7 +199,7 @@ TEST(RebalanceRounds, ReachTheStepOfAFreshPlanWhereThereIsRoom) {
   for (std::uint32_t seed = 0; seed < tries(200U, 20U); ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     JobRequest request = random_job(seed);
-    request.device_memory = kNoLimit;
+    request.device_memory = partition::kNoLimit;
     const RebalancedJob job = rebalance_job(request, std::nullopt);
     EXPECT_EQ(job.without_room, 0U);
     JobRequest anew = request;
@@ -209,7 +211,7 @@ TEST(RebalanceRounds, ReachTheStepOfAFreshPlanWhereThereIsRoom) {
 /// Nearly all of 16 layers of 12 MB are on the first of four ranks.
 JobRequest crowded(Bytes device_memory) {
   JobRequest request = even_job(16, 4, 8, "1f1b");
-  for (ModelLayer& layer : request.chain.layers) layer.stash = Bytes();
+  for (partition::ModelLayer& layer : request.chain.layers) layer.stash = Bytes();
   request.data_parallel = 1;
   request.device_memory = device_memory;
   request.link = {0.0, TransferRate(12e6)};  // A layer in a second.
@@ -236,8 +238,8 @@ JobRequest heavy_and_light(Bytes device_memory) {
   JobRequest request = even_job(7, 2, 4, "interleaved");
   request.variant.chunks = 2;
   request.data_parallel = 1;
-  for (LayerIndex i = 0; i < 7; ++i) {
-    ModelLayer& layer = request.chain.layers[i];
+  for (partition::LayerIndex i = 0; i < 7; ++i) {
+    partition::ModelLayer& layer = request.chain.layers[i];
     layer.parameters = Bytes((i % 2 == 0 ? 1 : 40) * kMega);
     layer.stash = Bytes();
     layer.forward_seconds = i == 0 ? 3.0 : i % 2 == 0 ? 2.0 : 1.0;
@@ -271,4 +273,4 @@ TEST(RebalanceRounds, WaitForRoom) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -7,13 +7,14 @@
 #include "partition/random_problems.h"
 #include "support/sanitized.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 /// A random chain for a schedule, on devices with room for a part of what it holds.
 JobRequest random_job(std::uint64_t seed, std::string_view schedule) {
-  const ProblemShape shape{.layers = 9, .stages = 3, .has_links = false, .differ = false};
-  const PartitionProblem problem = random_problem(seed, shape);
+  const partition::ProblemShape shape{
+      .layers = 9, .stages = 3, .has_links = false, .differ = false};
+  const partition::PartitionProblem problem = partition::random_problem(seed, shape);
   JobRequest request;
   request.chain = problem.chain;
   request.schedule = schedule;
@@ -30,11 +31,11 @@ JobRequest random_job(std::uint64_t seed, std::string_view schedule) {
 double step_of(const JobRequest& request, std::string_view partitioner) {
   try {
     const JobChoice choice = job_choices(request).front();
-    return make_job_plan(request, partitioner_named(partitioner), choice).step_seconds;
+    return make_job_plan(request, partition::partitioner_named(partitioner), choice).step_seconds;
   } catch (const PlanError&) {
-    return kNever;
+    return partition::kNever;
   } catch (const ConfigError&) {
-    return kNever;
+    return partition::kNever;
   }
 }
 
@@ -46,15 +47,15 @@ TEST(StepChoice, IsNeverSlowerThanTheCutsOfAnyPartitioner) {
       JobRequest request = random_job(seed, schedule);
       for (const std::uint64_t percent : {100U, 80U, 60U}) {
         const double ours = step_of(request, "spillway");
-        for (const Partitioner& other : partitioners().subspan(1)) {
+        for (const partition::Partitioner& other : partition::partitioners().subspan(1)) {
           const double theirs = step_of(request, other.name);
-          if (theirs == kNever) continue;
+          if (theirs == partition::kNever) continue;
           ++compared;
           if (ours < theirs * (1.0 - 1e-9)) ++faster;
           EXPECT_LE(ours, theirs * (1.0 + 1e-9))
               << schedule << ", seed " << seed << ", " << percent << " %, " << other.name;
         }
-        if (ours == kNever) break;
+        if (ours == partition::kNever) break;
         const Bytes peak = planned(request).peak();
         request.device_memory = Bytes(peak.count() * (percent - 20) / percent);
       }
@@ -86,4 +87,4 @@ TEST(StepChoice, TakesCutsForLessMemoryWhereStagesShareRanks) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::job

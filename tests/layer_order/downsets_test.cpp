@@ -9,10 +9,10 @@
 #include "spillway/base/error.h"
 #include "support/sanitized.h"
 
-namespace spillway::planner {
+namespace spillway::layer_order {
 namespace {
 
-const ProblemShape kShape{.layers = 8, .stages = 3};
+const partition::ProblemShape kShape{.layers = 8, .stages = 3};
 
 /// Units of a downset as bits, of graphs of at most 64.
 std::uint64_t bits_of(const Downsets& sets, std::uint32_t set) {
@@ -31,7 +31,7 @@ bool is_downset(const UnitGraph& graph, std::uint64_t bits) {
 TEST(Downsets, AreAllThatThereAre) {
   for (std::uint64_t seed = 0; seed < tries(200U, 20U); ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
-    const PartitionProblem problem = random_branches(seed, kShape);
+    const partition::PartitionProblem problem = random_branches(seed, kShape);
     const UnitGraph graph(problem.chain);
     const Downsets sets(graph, unit_orders(graph), 1000);
     ASSERT_TRUE(sets.are_all());
@@ -52,9 +52,10 @@ TEST(Downsets, AreAllThatThereAre) {
 
 TEST(Downsets, KeepTheOrdersWhereTheyAreTooMany) {
   // 20 branches of two layers: 3^20 downsets.
-  std::vector<std::pair<LayerIndex, LayerIndex>> reads;
-  for (LayerIndex i = 0; i < 40; i += 2) reads.emplace_back(i, i + 1);
-  const PartitionProblem problem = branched_problem(std::vector<double>(40, 1.0), reads, 2);
+  std::vector<std::pair<partition::LayerIndex, partition::LayerIndex>> reads;
+  for (partition::LayerIndex i = 0; i < 40; i += 2) reads.emplace_back(i, i + 1);
+  const partition::PartitionProblem problem =
+      branched_problem(std::vector<double>(40, 1.0), reads, 2);
   const UnitGraph graph(problem.chain);
   const std::vector<UnitOrder> orders = unit_orders(graph);
   ASSERT_GE(orders.size(), 2U);
@@ -90,7 +91,7 @@ TEST(SetCosts, AreThoseOfSegmentsOfAnOrderThroughBothSets) {
   std::uint32_t reduced = 0;
   for (std::uint64_t seed = 0; seed < tries(60U, 6U); ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
-    const PartitionProblem problem = random_branches(seed, {.layers = 6, .stages = 3});
+    const partition::PartitionProblem problem = random_branches(seed, {.layers = 6, .stages = 3});
     const UnitGraph graph(problem.chain);
     const Downsets sets(graph, unit_orders(graph), 1000);
     const UnitCosts units(problem, graph);
@@ -98,15 +99,15 @@ TEST(SetCosts, AreThoseOfSegmentsOfAnOrderThroughBothSets) {
     for (std::uint32_t small = 0; small < sets.count(); ++small)
       for (std::uint32_t large = 0; large < sets.count(); ++large) {
         if (small == large || !sets.is_inside(small, large)) continue;
-        PartitionProblem other = problem;
+        partition::PartitionProblem other = problem;
         other.chain = reordered(problem.chain, order_through(graph, sets, small, large));
         try {
-          const SegmentCosts segments(other);
+          const partition::SegmentCosts segments(other);
           for (std::uint32_t stage = 0; stage < costs.stages(); ++stage) {
-            const Segment segment{sets.size(small), sets.size(large), stage};
+            const partition::Segment segment{sets.size(small), sets.size(large), stage};
             const double expected = segments.least_seconds(segment, segments.device_bytes(stage));
             const double seconds = costs.least_seconds(small, large, stage);
-            if (expected < kNever) {
+            if (expected < partition::kNever) {
               EXPECT_NEAR(seconds, expected, 1e-9 * (1 + expected));
             } else {
               EXPECT_EQ(seconds, expected);
@@ -124,4 +125,4 @@ TEST(SetCosts, AreThoseOfSegmentsOfAnOrderThroughBothSets) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::layer_order

@@ -11,7 +11,7 @@
 #include "support/golden_part.h"
 #include "support/sanitized.h"
 
-namespace spillway::planner {
+namespace spillway::layer_order {
 namespace {
 
 using ::testing::ElementsAre;
@@ -20,13 +20,13 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr OrderEffort kNamedOnly{0, 0};
 
 /// Of all orders and all their cuts, each tried.
-double least_of_all(const PartitionProblem& problem) {
+double least_of_all(const partition::PartitionProblem& problem) {
   double least = kInfinite;
   for_all_orders(problem.chain, [&](const LayerOrder& order) {
-    PartitionProblem other = problem;
+    partition::PartitionProblem other = problem;
     other.chain = reordered(problem.chain, order);
-    const SegmentCosts costs(other);
-    for_all_cuts(costs.units(), costs.stages(), [&](const Cuts& cuts) {
+    const partition::SegmentCosts costs(other);
+    partition::for_all_cuts(costs.units(), costs.stages(), [&](const partition::Cuts& cuts) {
       double worst = 0.0;
       for (std::uint32_t k = 0; k < costs.stages() && worst < least; ++k)
         worst =
@@ -38,10 +38,10 @@ double least_of_all(const PartitionProblem& problem) {
 }
 
 /// What the best cuts of an order take.
-double seconds_of(const PartitionProblem& problem, const LayerOrder& order) {
-  PartitionProblem other = problem;
+double seconds_of(const partition::PartitionProblem& problem, const LayerOrder& order) {
+  partition::PartitionProblem other = problem;
   other.chain = reordered(problem.chain, order);
-  const auto solved = least_time_cuts(SegmentCosts(other));
+  const auto solved = partition::least_time_cuts(partition::SegmentCosts(other));
   return solved ? solved->worst : kInfinite;
 }
 
@@ -50,13 +50,14 @@ TEST(ChooseOrder, EqualsAllOrdersTried) {
   std::uint32_t impossible = 0;
   std::uint32_t gained = 0;
   std::uint32_t named_lose = 0;
-  const ProblemShape free{.layers = 6, .stages = 3, .has_links = false, .has_ties = false};
-  const ProblemShape linked{.layers = 6, .stages = 2};
-  const ProblemShape deep{.layers = 7, .stages = 4};
-  for (const ProblemShape& shape : {free, linked, deep})
+  const partition::ProblemShape free{
+      .layers = 6, .stages = 3, .has_links = false, .has_ties = false};
+  const partition::ProblemShape linked{.layers = 6, .stages = 2};
+  const partition::ProblemShape deep{.layers = 7, .stages = 4};
+  for (const partition::ProblemShape& shape : {free, linked, deep})
     for (std::uint64_t seed = 0; seed < tries(400U, 12U); ++seed) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed << ", stages " << shape.stages);
-      const PartitionProblem problem = random_branches(seed, shape);
+      const partition::PartitionProblem problem = random_branches(seed, shape);
       OrderChoice choice;
       try {
         choice = choose_order(problem);
@@ -91,7 +92,7 @@ TEST(ChooseOrder, EqualsAllOrdersTried) {
 
 TEST(ChooseOrder, PutsBranchesTogetherThatTheRecordedOrderKeepsApart) {
   // Branches of 2, 3 and 1 seconds: as recorded one stage has 4, and {2, 1} beside {3} is 3.
-  const PartitionProblem problem =
+  const partition::PartitionProblem problem =
       branched_problem({0, 2, 3, 1, 0}, {{0, 1}, {0, 2}, {0, 3}, {1, 4}, {2, 4}, {3, 4}}, 2);
   const OrderChoice choice = choose_order(problem);
   EXPECT_EQ(choice.recorded_seconds, 4.0);
@@ -103,8 +104,8 @@ TEST(ChooseOrder, PutsBranchesTogetherThatTheRecordedOrderKeepsApart) {
 }
 
 /// Two towers of four layers, recorded in step, and what reads both.
-PartitionProblem towers() {
-  PartitionProblem problem = branched_problem(
+partition::PartitionProblem towers() {
+  partition::PartitionProblem problem = branched_problem(
       {1, 1, 1, 1, 1, 1, 1, 1, 1}, {{0, 2}, {2, 4}, {4, 6}, {6, 8}, {1, 3}, {3, 5}, {5, 7}, {7, 8}},
       2, Bytes(10));
   problem.chain.borders[3].bytes = problem.chain.borders[7].bytes = Bytes(1);
@@ -112,7 +113,7 @@ PartitionProblem towers() {
 }
 
 TEST(ChooseOrder, CutsBetweenTowersWhereTensorsInsideAreLarge) {
-  PartitionProblem problem = towers();
+  partition::PartitionProblem problem = towers();
   problem.links = {{0.0, TransferRate(1.0 / 0.3)}};
   const OrderChoice choice = choose_order(problem);
   // As recorded a cut near the middle sends 20 bytes in 6 s. One tower, of which a byte is sent,
@@ -131,7 +132,7 @@ TEST(ChooseOrder, KeepsTheRecordedOrderAmongEquals) {
 }
 
 TEST(ChooseOrder, LeavesChainsAlone) {
-  PartitionProblem problem = branched_problem({2, 3, 1}, {}, 2);
+  partition::PartitionProblem problem = branched_problem({2, 3, 1}, {}, 2);
   problem.chain.may_reorder = false;
   EXPECT_EQ(choose_order(problem).seconds, 4.0);
   problem.chain.may_reorder = true;  // Three layers that read nothing of each other.
@@ -141,13 +142,13 @@ TEST(ChooseOrder, LeavesChainsAlone) {
 }
 
 /// Branches of three layers side by side, of times that share no divisor.
-PartitionProblem many_branches(std::uint32_t branches, std::uint32_t stages) {
+partition::PartitionProblem many_branches(std::uint32_t branches, std::uint32_t stages) {
   std::vector<double> seconds{0.1};
-  std::vector<std::pair<LayerIndex, LayerIndex>> reads;
-  const LayerIndex last = 3 * branches + 1;
+  std::vector<std::pair<partition::LayerIndex, partition::LayerIndex>> reads;
+  const partition::LayerIndex last = 3 * branches + 1;
   for (std::uint32_t i = 0; i < branches; ++i)
     for (std::uint32_t j = 0; j < 3; ++j) {
-      const auto here = static_cast<LayerIndex>(seconds.size());
+      const auto here = static_cast<partition::LayerIndex>(seconds.size());
       seconds.push_back(1.0 + 0.37 * ((7 * i + 3 * j) % 11));
       reads.emplace_back(j == 0 ? 0 : here - 1, here);
       if (j == 2) reads.emplace_back(here, last);
@@ -157,7 +158,7 @@ PartitionProblem many_branches(std::uint32_t branches, std::uint32_t stages) {
 }
 
 TEST(ChooseOrder, SaysWhatItMayLoseWhereThereAreTooManyOrders) {
-  const PartitionProblem problem = many_branches(24, 7);  // 4^24 downsets.
+  const partition::PartitionProblem problem = many_branches(24, 7);  // 4^24 downsets.
   const OrderChoice choice = choose_order(problem);
   EXPECT_FALSE(choice.is_exact);
   EXPECT_GT(choice.downsets, 1000U);
@@ -172,7 +173,7 @@ TEST(ChooseOrder, SaysWhatItMayLoseWhereThereAreTooManyOrders) {
 }
 
 TEST(ChooseOrder, StopsWhereItsEffortEnds) {
-  const PartitionProblem problem = many_branches(5, 4);  // 1,026 downsets.
+  const partition::PartitionProblem problem = many_branches(5, 4);  // 1,026 downsets.
   EXPECT_TRUE(choose_order(problem).is_exact);
   OrderEffort little;
   little.steps = 10;
@@ -183,7 +184,7 @@ TEST(ChooseOrder, StopsWhereItsEffortEnds) {
 
 TEST(NamedOrders, FollowBranchesAsTheirNamesSay) {
   // Two branches of two layers, recorded in step: 0 to 1 and 2, to 3 and 4, to 5.
-  const PartitionProblem problem =
+  const partition::PartitionProblem problem =
       branched_problem({1, 1, 1, 1, 1, 1}, {{0, 1}, {0, 2}, {1, 3}, {2, 4}, {3, 5}, {4, 5}}, 2);
   const auto orders = named_orders(problem.chain);
   ASSERT_EQ(orders.size(), 3U);
@@ -197,7 +198,7 @@ TEST(NamedOrders, FollowBranchesAsTheirNamesSay) {
 
 TEST(NamedOrders, NarrowReadsLargeTensorsSoon) {
   // Layers 1, 2 and 3 make 8, 1 and 4 bytes of 1, 9 and 5 that nobody else reads.
-  PartitionProblem problem =
+  partition::PartitionProblem problem =
       branched_problem({1, 1, 1, 1, 1}, {{0, 1}, {0, 2}, {0, 3}, {1, 4}, {2, 4}, {3, 4}}, 2);
   const std::uint64_t sizes[] = {1, 9, 5, 8, 1, 4};
   for (std::size_t i = 0; i < 6; ++i) problem.chain.borders[i].bytes = Bytes(sizes[i]);
@@ -207,15 +208,16 @@ TEST(NamedOrders, NarrowReadsLargeTensorsSoon) {
 }
 
 TEST(LayerOrder, MovesAllThatNamesLayers) {
-  PartitionProblem problem = branched_problem({1, 2, 3, 4, 5}, {{0, 1}, {0, 3}, {2, 4}, {3, 4}}, 2);
-  ModelChain& chain = problem.chain;
+  partition::PartitionProblem problem =
+      branched_problem({1, 2, 3, 4, 5}, {{0, 1}, {0, 3}, {2, 4}, {3, 4}}, 2);
+  partition::ModelChain& chain = problem.chain;
   chain.borders[0].consumers = {1, 4};
   chain.layers[1].parameters = chain.layers[4].parameters = Bytes(7);
   chain.ties = {{{1, 4}, Bytes(7)}};
   chain.together = {{1, 2}};
   chain.dependences = {{0, 2}};
-  const ModelChain moved = reordered(chain, {0, 3, 1, 2, 4});
-  check(moved);
+  const partition::ModelChain moved = reordered(chain, {0, 3, 1, 2, 4});
+  partition::check(moved);
   EXPECT_EQ(moved.layers[1].forward_seconds, 4.0);
   EXPECT_THAT(moved.borders[0].consumers, ElementsAre(2, 4));
   EXPECT_THAT(moved.borders[1].consumers, ElementsAre(1));
@@ -229,9 +231,9 @@ TEST(LayerOrder, MovesAllThatNamesLayers) {
 
 TEST(LayerOrder, TellsWhichLayersAStageHas) {
   const LayerOrder order{0, 4, 5, 1, 2, 3, 6};
-  const auto text = [&](LayerIndex first, LayerIndex last) {
+  const auto text = [&](partition::LayerIndex first, partition::LayerIndex last) {
     std::string ranges;
-    for (const LayerRange& range : layers_at(order, first, last))
+    for (const partition::LayerRange& range : layers_at(order, first, last))
       ranges += message("{}-{} ", range.first, range.last);
     return ranges;
   };
@@ -244,8 +246,8 @@ TEST(LayerOrder, TellsWhichLayersAStageHas) {
 
 TEST(LayerOrder, RefusesOrdersThatAreNone) {
   GoldenPart golden;
-  PartitionProblem problem = branched_problem({1, 1, 1, 1}, {{0, 1}, {0, 2}, {0, 3}}, 2);
-  ModelChain& chain = problem.chain;
+  partition::PartitionProblem problem = branched_problem({1, 1, 1, 1}, {{0, 1}, {0, 2}, {0, 3}}, 2);
+  partition::ModelChain& chain = problem.chain;
   const auto reason = [&](const LayerOrder& order) -> std::string {
     return error_text<ConfigError>([&] { check(chain, order); });
   };
@@ -264,8 +266,8 @@ TEST(LayerOrder, RefusesOrdersThatAreNone) {
   chain.together.clear();
   golden.add(reason({0, 2, 1, 3}));
   chain.dependences = {{3, 1}};
-  EXPECT_THROW(check(chain), ConfigError);
+  EXPECT_THROW(partition::check(chain), ConfigError);
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::layer_order

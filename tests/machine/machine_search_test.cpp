@@ -13,15 +13,15 @@
 #include "support/golden_part.h"
 #include "support/sanitized.h"
 
-namespace spillway::planner {
+namespace spillway::machine {
 namespace {
 
 TEST(SearchJobOn, TakesTheFastestOfTheFastestTwelveAndMore) {
-  const Cluster cluster = million_byte_cluster(2, 4);
-  const JobRequest request = even_job(16, 8, 16);
+  const cluster::Cluster cluster = million_byte_cluster(2, 4);
+  const job::JobRequest request = job::even_job(16, 8, 16);
   const MachineSearch found = *search_job_on(request, cluster);
   // And variants.
-  EXPECT_GE(found.search.attempts.size() + found.search.pruned, job_choices(request).size());
+  EXPECT_GE(found.search.attempts.size() + found.search.pruned, job::job_choices(request).size());
   ASSERT_GE(found.runs.size(), 12U);
   EXPECT_TRUE(
       std::is_sorted(found.runs.begin(), found.runs.end(),
@@ -31,9 +31,9 @@ TEST(SearchJobOn, TakesTheFastestOfTheFastestTwelveAndMore) {
   EXPECT_DOUBLE_EQ(found.runs[0].step_seconds, found.timing.step_seconds);
   EXPECT_DOUBLE_EQ(
       found.timing.step_seconds,
-      simulate_job(job_of(found.search.plan, found.swap_target), cluster).step_seconds);
+      cluster::simulate_job(job_of(found.search.plan, found.swap_target), cluster).step_seconds);
   // No plan that is not simulated has a shorter step by its own links.
-  for (const JobAttempt& attempt : found.search.attempts) {
+  for (const job::JobAttempt& attempt : found.search.attempts) {
     if (!attempt.is_possible()) continue;
     const auto simulated =
         std::count_if(found.runs.begin(), found.runs.end(), [&](const MachineRun& run) {
@@ -47,11 +47,12 @@ TEST(SearchJobOn, TakesTheFastestOfTheFastestTwelveAndMore) {
 }
 
 /// The step on the machine; infinite where there is none.
-double step_on(const JobRequest& request, const Cluster& cluster, const JobChoice& choice) {
+double step_on(const job::JobRequest& request, const cluster::Cluster& cluster,
+               const job::JobChoice& choice) {
   const MachineAttempt made =
-      try_choice_on(request, cluster, partitioner_named(request.partitioner), choice);
-  if (!made.attempt.is_possible()) return kNoTime;
-  return simulate_job(job_of(made.plan, made.swap_target), cluster).step_seconds;
+      try_choice_on(request, cluster, partition::partitioner_named(request.partitioner), choice);
+  if (!made.attempt.is_possible()) return job::kNoTime;
+  return cluster::simulate_job(job_of(made.plan, made.swap_target), cluster).step_seconds;
 }
 
 // Of several numbers of data-parallel replicas and schedules, each of which could be named: where
@@ -60,14 +61,14 @@ TEST(SearchJobOn, IsNoSlowerThanAScheduleThatCanBeNamed) {
   std::size_t named = 0;
   const std::array kinds{std::pair{70U, 4U}, std::pair{1'000U, 1U}, std::pair{50U, 4U}};
   for (const auto& [megabytes, uplink] : std::span(kinds).first(tries(3U, 1U))) {
-    Cluster cluster = million_byte_cluster(2, 2);
+    cluster::Cluster cluster = million_byte_cluster(2, 2);
     cluster.node.uplink.rate = cluster.node.uplink.rate / static_cast<double>(uplink);
-    JobRequest request = even_job(8, 4, 8);
-    request.device_memory = Bytes(megabytes * kMega);
+    job::JobRequest request = job::even_job(8, 4, 8);
+    request.device_memory = Bytes(megabytes * job::kMega);
     const MachineSearch found = *search_job_on(request, cluster);
-    for (const JobChoice& choice : job_choices(request)) {
+    for (const job::JobChoice& choice : job::job_choices(request)) {
       const double seconds = step_on(request, cluster, choice);
-      if (seconds < kNoTime) ++named;
+      if (seconds < job::kNoTime) ++named;
       EXPECT_GE(seconds, found.timing.step_seconds * (1.0 - 1e-9))
           << megabytes << " MB, uplink / " << uplink << ": " << choice.generator->name << " on "
           << choice.data_parallel << " data-parallel replicas, not " << found.search.plan.schedule
@@ -79,24 +80,25 @@ TEST(SearchJobOn, IsNoSlowerThanAScheduleThatCanBeNamed) {
 
 // Within nodes messages are fast, between them they are not: pipelines do not leave their node.
 TEST(SearchJobOn, KeepsPipelinesInTheirNodes) {
-  Cluster cluster = million_byte_cluster(4, 2);
+  cluster::Cluster cluster = million_byte_cluster(4, 2);
   cluster.node.nic.rate = TransferRate(0.2e6);  // A border takes 5 s, as long as a stage.
-  const MachineSearch slow = *search_job_on(even_job(8, 8, 16, "1f1b"), cluster);
+  const MachineSearch slow = *search_job_on(job::even_job(8, 8, 16, "1f1b"), cluster);
   EXPECT_EQ(slow.search.plan.data_parallel, 1U) << "what was named stays";
-  JobRequest request = even_job(8, 8, 16);
-  for (ModelLayer& layer : request.chain.layers) layer.parameters = Bytes(4);
+  job::JobRequest request = job::even_job(8, 8, 16);
+  for (partition::ModelLayer& layer : request.chain.layers) layer.parameters = Bytes(4);
   EXPECT_GE(search_job_on(request, cluster)->search.plan.data_parallel, 4U);
 }
 
 // Stages come to their sums one after the other, so that these meet on the cards in part only.
 TEST(SearchJobOn, PlansSumsAsTheyHappen) {
-  Cluster cluster = million_byte_cluster(4, 4);
+  cluster::Cluster cluster = million_byte_cluster(4, 4);
   cluster.node.nic = cluster.node.pcie;
   for (const std::uint32_t data_parallel : {2U, 4U, 8U})
     for (const std::uint64_t megabytes : {4U, 16U, 64U}) {
-      JobRequest request = even_job(16, 16, 32, "1f1b");
+      job::JobRequest request = job::even_job(16, 16, 32, "1f1b");
       request.data_parallel = data_parallel;
-      for (ModelLayer& layer : request.chain.layers) layer.parameters = Bytes(megabytes * kMega);
+      for (partition::ModelLayer& layer : request.chain.layers)
+        layer.parameters = Bytes(megabytes * job::kMega);
       const MachineRun run = search_job_on(request, cluster)->runs.at(0);
       EXPECT_NEAR(run.planned_step_seconds, run.step_seconds, 0.03 * run.step_seconds)
           << data_parallel << " data-parallel replicas, " << megabytes << " MB";
@@ -104,8 +106,8 @@ TEST(SearchJobOn, PlansSumsAsTheyHappen) {
 }
 
 TEST(SearchJobOn, IsAsFastAsItsDevices) {
-  Cluster cluster = million_byte_cluster(1, 1);
-  const JobRequest request = even_job(4, 1, 2, "gpipe");
+  cluster::Cluster cluster = million_byte_cluster(1, 1);
+  const job::JobRequest request = job::even_job(4, 1, 2, "gpipe");
   EXPECT_NEAR(search_job_on(request, cluster)->timing.step_seconds, 24.0, 1e-9);
   cluster.device.speed_over_profile = 3.0;
   const MachineSearch found = *search_job_on(request, cluster);
@@ -114,25 +116,25 @@ TEST(SearchJobOn, IsAsFastAsItsDevices) {
 }
 
 /// A pipeline in one node whose first stages have room for some of their stashes only.
-JobRequest swapping_job() {
-  JobRequest request = even_job(8, 4, 8, "1f1b");
-  for (ModelLayer& layer : request.chain.layers) layer.recompute.clear();
-  request.device_memory = Bytes(80 * kMega);
+job::JobRequest swapping_job() {
+  job::JobRequest request = job::even_job(8, 4, 8, "1f1b");
+  for (partition::ModelLayer& layer : request.chain.layers) layer.recompute.clear();
+  request.device_memory = Bytes(80 * job::kMega);
   return request;
 }
 
 TEST(SearchJobOn, GoesOnToDisksWhereAHostIsTooFull) {
   GoldenPart golden;
-  Cluster cluster = million_byte_cluster(1, 4);
+  cluster::Cluster cluster = million_byte_cluster(1, 4);
   const MachineSearch ample = *search_job_on(swapping_job(), cluster);
-  EXPECT_EQ(ample.swap_target, SwapTarget::kHost);
+  EXPECT_EQ(ample.swap_target, cluster::SwapTarget::kHost);
   const Bytes held = fullest_host(ample.search.plan, 4);
   EXPECT_GT(held, 0_B);
   cluster.node.host_memory = held;
-  EXPECT_EQ(search_job_on(swapping_job(), cluster)->swap_target, SwapTarget::kHost);
+  EXPECT_EQ(search_job_on(swapping_job(), cluster)->swap_target, cluster::SwapTarget::kHost);
   cluster.node.host_memory = held - 1_B;
   const MachineSearch tight = *search_job_on(swapping_job(), cluster);
-  EXPECT_EQ(tight.swap_target, SwapTarget::kDisk);
+  EXPECT_EQ(tight.swap_target, cluster::SwapTarget::kDisk);
   EXPECT_GT(tight.search.plan.step_seconds, ample.search.plan.step_seconds);
   EXPECT_DOUBLE_EQ(tight.request.swap_rate.bytes_per_second(), 2e6 / 4);
   cluster.node.disks = 0;
@@ -141,16 +143,16 @@ TEST(SearchJobOn, GoesOnToDisksWhereAHostIsTooFull) {
 
 TEST(SearchJobOn, RefusesWhatNoMachineOrPlanCanBe) {
   GoldenPart golden;
-  const Cluster cluster = million_byte_cluster(1, 4);
-  golden.add(refusal([&] { search_job_on(even_job(8, 8, 8), cluster); }));
-  golden.add(search_job_on(even_job(3, 4, 8, "1f1b"), cluster).refusal().sentence);
-  Cluster small = cluster;
-  small.device.memory = Bytes(2 * kMega);
-  golden.add(search_job_on(even_job(8, 4, 8), small).refusal().sentence);
-  Cluster cut = million_byte_cluster(2, 4);
+  const cluster::Cluster cluster = million_byte_cluster(1, 4);
+  golden.add(job::refusal([&] { search_job_on(job::even_job(8, 8, 8), cluster); }));
+  golden.add(search_job_on(job::even_job(3, 4, 8, "1f1b"), cluster).refusal().sentence);
+  cluster::Cluster small = cluster;
+  small.device.memory = Bytes(2 * job::kMega);
+  golden.add(search_job_on(job::even_job(8, 4, 8), small).refusal().sentence);
+  cluster::Cluster cut = million_byte_cluster(2, 4);
   cut.node.nics = 0;
-  golden.add(refusal([&] { search_job_on(even_job(8, 8, 8), cut); }));
+  golden.add(job::refusal([&] { search_job_on(job::even_job(8, 8, 8), cut); }));
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::machine

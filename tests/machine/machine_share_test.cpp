@@ -7,14 +7,14 @@
 #include "support/error_text.h"
 #include "support/golden_part.h"
 
-namespace spillway::planner {
+namespace spillway::machine {
 namespace {
 
-constexpr auto kHost = SwapTarget::kHost;
+constexpr auto kHost = cluster::SwapTarget::kHost;
 
 // Nodes of four devices with NVLink of 100; two devices share an uplink of 10.
 TEST(ShareOf, HasTheSlowestWayBetweenStages) {
-  Cluster cluster = small_cluster(2, 4);
+  cluster::Cluster cluster = cluster::small_cluster(2, 4);
   EXPECT_DOUBLE_EQ(share_of(cluster, 8, 2, kHost).peer.rate.bytes_per_second(), 100.0);
   EXPECT_DOUBLE_EQ(share_of(cluster, 8, 1, kHost).peer.rate.bytes_per_second(), 10.0)
       << "between nodes";
@@ -28,16 +28,16 @@ TEST(ShareOf, HasTheSlowestWayBetweenStages) {
 }
 
 TEST(ShareOf, SharesUplinksAndDisks) {
-  const Cluster cluster = small_cluster(2, 4);
+  const cluster::Cluster cluster = cluster::small_cluster(2, 4);
   EXPECT_DOUBLE_EQ(share_of(cluster, 1, 1, kHost).swap_rate.bytes_per_second(), 10.0);
   EXPECT_DOUBLE_EQ(share_of(cluster, 8, 1, kHost).swap_rate.bytes_per_second(), 5.0);
-  EXPECT_DOUBLE_EQ(share_of(cluster, 8, 1, SwapTarget::kDisk).swap_rate.bytes_per_second(),
+  EXPECT_DOUBLE_EQ(share_of(cluster, 8, 1, cluster::SwapTarget::kDisk).swap_rate.bytes_per_second(),
                    2.0 / 4);
-  EXPECT_DOUBLE_EQ(share_of(cluster, 2, 1, SwapTarget::kDisk).swap_rate.bytes_per_second(),
+  EXPECT_DOUBLE_EQ(share_of(cluster, 2, 1, cluster::SwapTarget::kDisk).swap_rate.bytes_per_second(),
                    2.0 / 2);
-  Cluster without = cluster;
+  cluster::Cluster without = cluster;
   without.node.disks = 0;
-  EXPECT_THROW(share_of(without, 8, 1, SwapTarget::kDisk), ConfigError);
+  EXPECT_THROW(share_of(without, 8, 1, cluster::SwapTarget::kDisk), ConfigError);
 }
 
 /// What a ring of `data_parallel` takes for so many bytes.
@@ -47,13 +47,14 @@ double ring_seconds(const LinkCosts& link, double data_parallel, double bytes) {
 }
 
 TEST(ShareOf, SumsAsFastAsTheFastestCollective) {
-  Cluster cluster = million_byte_cluster(4, 4);
-  std::vector<Endpoint> members;
+  cluster::Cluster cluster = million_byte_cluster(4, 4);
+  std::vector<cluster::Endpoint> members;
   for (std::uint32_t device = 0; device < 16; ++device) members.push_back({device});
   const auto expected = [&](double bytes) {
-    const ClusterLinks links(cluster);
-    return seconds_alone(fastest_collective(CollectiveKind::kAllReduce, links, members, 100e6),
-                         links, bytes);
+    const cluster::ClusterLinks links(cluster);
+    return cluster::seconds_alone(
+        cluster::fastest_collective(cluster::CollectiveKind::kAllReduce, links, members, 100e6),
+        links, bytes);
   };
   LinkCosts link = share_of(cluster, 16, 16, kHost).reduce;
   EXPECT_NEAR(ring_seconds(link, 16, 100e6), expected(100e6), 1e-6 * expected(100e6));
@@ -68,13 +69,14 @@ TEST(ShareOf, SumsAsFastAsTheFastestCollective) {
 
 // Four stages on a node: their sums pass the same two cards, each of which is as fast as a device.
 TEST(ShareOf, SumsOfANodeShareItsCards) {
-  Cluster cluster = million_byte_cluster(4, 4);
+  cluster::Cluster cluster = million_byte_cluster(4, 4);
   cluster.node.nic = cluster.node.pcie;
-  std::vector<Endpoint> members;
+  std::vector<cluster::Endpoint> members;
   for (std::uint32_t node = 0; node < 4; ++node) members.push_back({4 * node});
-  const ClusterLinks links(cluster);
-  const double alone = seconds_alone(
-      fastest_collective(CollectiveKind::kAllReduce, links, members, 100e6), links, 100e6);
+  const cluster::ClusterLinks links(cluster);
+  const double alone = cluster::seconds_alone(
+      cluster::fastest_collective(cluster::CollectiveKind::kAllReduce, links, members, 100e6),
+      links, 100e6);
   const MachineShare share = share_of(cluster, 16, 4, kHost);
   EXPECT_NEAR(ring_seconds(share.reduce, 4, 100e6), alone, 1e-6 * alone);
   EXPECT_EQ(share.shared_sums.ranks, 2U);
@@ -83,7 +85,7 @@ TEST(ShareOf, SumsOfANodeShareItsCards) {
 }
 
 TEST(ShareOf, SumsShareWhatIsFullest) {
-  Cluster cluster = million_byte_cluster(4, 4);
+  cluster::Cluster cluster = million_byte_cluster(4, 4);
   const auto sharing = [&](std::uint32_t ranks, std::uint32_t data_parallel) {
     return share_of(cluster, ranks, data_parallel, kHost).shared_sums.ranks;
   };
@@ -97,19 +99,20 @@ TEST(ShareOf, SumsShareWhatIsFullest) {
 
 TEST(ShareOf, RefusesMoreRanksThanDevices) {
   GoldenPart golden;
-  golden.add(error_text<ConfigError>([&] { share_of(small_cluster(2, 4), 16, 1, kHost); }));
+  golden.add(
+      error_text<ConfigError>([&] { share_of(cluster::small_cluster(2, 4), 16, 1, kHost); }));
 }
 
 TEST(RequestOn, TakesMemoryAndSpeedOfTheDevices) {
-  JobRequest request = even_job(8, 4, 8, "1f1b");
+  job::JobRequest request = job::even_job(8, 4, 8, "1f1b");
   request.update_seconds = 4.0;
-  Cluster cluster = million_byte_cluster(1, 4);
-  EXPECT_EQ(request_on(request, cluster, 1, kHost).device_memory, Bytes(10'000 * kMega));
+  cluster::Cluster cluster = million_byte_cluster(1, 4);
+  EXPECT_EQ(request_on(request, cluster, 1, kHost).device_memory, Bytes(10'000 * job::kMega));
   EXPECT_DOUBLE_EQ(request_on(request, cluster, 1, kHost).chain.layers[0].forward_seconds, 1.0);
-  request.device_memory = Bytes(1'000 * kMega);
+  request.device_memory = Bytes(1'000 * job::kMega);
   cluster.device.speed_over_profile = 4.0;
-  const JobRequest on = request_on(request, cluster, 1, kHost);
-  EXPECT_EQ(on.device_memory, Bytes(1'000 * kMega));
+  const job::JobRequest on = request_on(request, cluster, 1, kHost);
+  EXPECT_EQ(on.device_memory, Bytes(1'000 * job::kMega));
   EXPECT_DOUBLE_EQ(on.chain.layers[0].forward_seconds, 0.25);
   EXPECT_DOUBLE_EQ(on.chain.layers[0].backward_seconds, 0.5);
   EXPECT_DOUBLE_EQ(on.chain.layers[0].recompute[0].seconds, 0.125);
@@ -117,4 +120,4 @@ TEST(RequestOn, TakesMemoryAndSpeedOfTheDevices) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::machine

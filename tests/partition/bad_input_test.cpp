@@ -7,7 +7,7 @@
 #include "support/error_text.h"
 #include "support/golden_part.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 /// Four layers on two devices, nothing wrong with any of them.
@@ -162,4 +162,4 @@ TEST(BadInput, OfInterleavingIsRefused) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::partition

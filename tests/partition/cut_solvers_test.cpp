@@ -9,7 +9,7 @@
 #include "random_problems.h"
 #include "support/sanitized.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -261,4 +261,4 @@ TEST(BalancedCuts, BeyondTheTableKeepTheWorstStageAndBalanceTheRest) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::partition

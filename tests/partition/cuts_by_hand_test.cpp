@@ -7,7 +7,7 @@
 
 #include "random_problems.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 ModelLayer plain(double seconds, std::uint64_t stash) {
@@ -166,4 +166,4 @@ TEST(Interleaved, HalvedLayersTakeHalfTheTimeOfWholeOnes) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 ModelChain two_layers() {
@@ -53,4 +53,4 @@ TEST(Scaled, EndsFarBelowWhatBytesCanCount) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -10,7 +10,7 @@
 #include "spillway/planner/partition/partitioners.h"
 #include "support/sanitized.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -231,4 +231,4 @@ TEST(Evaluate, RefusesCutsThatAreNone) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::partition

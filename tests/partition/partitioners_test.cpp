@@ -10,7 +10,7 @@
 #include "spillway/base/error.h"
 #include "support/sanitized.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 PartitionProblem chain_of(const std::vector<double>& seconds, std::uint32_t stages) {
@@ -258,4 +258,4 @@ TEST(Piper, RefusesWhatOnlySwapsCouldSave) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::partition

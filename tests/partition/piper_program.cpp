@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -74,4 +74,4 @@ double piper_seconds(const SegmentCosts& costs, const Cuts& cuts) {
   return worst;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -2,7 +2,7 @@
 
 #include "spillway/planner/partition/cut_solvers.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 /// The program of Piper (repository msr-fiddle/piper) for one device per stage, as its source has
 /// it: layers are recomputed whole in the order of bytes per second, by the point that saves most,
@@ -16,4 +16,4 @@ double piper_seconds(const SegmentCosts& costs);
 /// The worst stage of these cuts.
 double piper_seconds(const SegmentCosts& costs, const Cuts& cuts);
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -10,7 +10,7 @@
 #include "support/file_text.h"
 #include "support/reference_data.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 /// Plans of eight stages for BERT with 48 layers (97 blocks): blocks of each stage, and the share
@@ -112,4 +112,4 @@ TEST(PublishedPlans, OfPiperForBertAreNotQuickerThanOurs) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -9,7 +9,7 @@
 #include "support/published_chain.h"
 #include "support/reference_data.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 Bytes bytes(double count) { return Bytes(static_cast<std::uint64_t>(std::llround(count))); }
@@ -134,4 +134,4 @@ TEST_P(PublishedBottlenecks, WithSkipConnectionsNobodyIsQuickerOrSmaller) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -9,7 +9,7 @@
 #include "spillway/planner/partition/partitioners.h"
 #include "support/sanitized.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -180,4 +180,4 @@ TEST(Galvatron, FillsFromTheLastStageAndLeavesTheRestToTheFirst) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::partition

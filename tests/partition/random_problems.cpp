@@ -5,7 +5,7 @@
 
 #include "spillway/base/error.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 /// Small whole numbers. Own arithmetic, since distributions differ between libraries.
@@ -147,4 +147,4 @@ void for_random_costs(std::uint64_t count, const ProblemShape& shape,
   }
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -5,7 +5,7 @@
 
 #include "spillway/planner/partition/cut_solvers.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 /// What a random problem may have. Figures are small whole numbers, so that sums are exact.
 struct ProblemShape {
@@ -32,4 +32,4 @@ void for_all_cuts(std::uint32_t units, std::uint32_t stages,
 void for_random_costs(std::uint64_t count, const ProblemShape& shape,
                       const std::function<void(const SegmentCosts&, std::uint64_t)>& see);
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -10,7 +10,7 @@
 #include "spillway/planner/partition/partition_estimate.h"
 #include "support/sanitized.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -148,4 +148,4 @@ TEST(RebalanceChoices, RefuseCutsThatAreNone) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -8,7 +8,7 @@
 #include "slow_costs.h"
 #include "support/sanitized.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -229,4 +229,4 @@ TEST(SegmentCosts, TiedWeightsOfOneStageAreHeldOnce) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::partition

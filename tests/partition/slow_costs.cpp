@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 double number(Bytes bytes) { return static_cast<double>(bytes.count()); }
@@ -135,4 +135,4 @@ double SlowCosts::least_seconds(double bytes, double rate) const {
   return high;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -2,7 +2,7 @@
 
 #include "spillway/planner/partition/partition_problem.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 /// Figures of the layers [first, end) on a stage, each from its definition: sums over layers,
 /// tensors and ties, and the dual of the linear program for recomputation. Knows no units, no
@@ -32,4 +32,4 @@ class SlowCosts {
   LayerIndex lead_ = 0;
 };
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

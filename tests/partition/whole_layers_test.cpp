@@ -8,7 +8,7 @@
 #include "whole_actions.h"
 #include "whole_layer_cuts.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 /// Layers that all differ, each with two points; devices that hold some of their stash.
@@ -132,4 +132,4 @@ TEST(WholeLayers, TheSearchForTheBestCutsEndsWithItsEffort) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::partition

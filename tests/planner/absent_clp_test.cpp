@@ -10,7 +10,7 @@ namespace {
 
 /// Linked with what a build with SPILLWAY_WITH_CLP=OFF has in place of the solver.
 TEST(AbsentClp, SaysWhatToDoWithoutIt) {
-  GoldenPart().add(error_text<UnsupportedError>([] { make_clp_solver(); }));
+  GoldenPart().add(error_text<UnsupportedError>([] { planner_clp::make_clp_solver(); }));
 }
 
 }  // namespace

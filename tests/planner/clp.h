@@ -11,7 +11,7 @@ namespace spillway::planner {
 inline const LinearSolver* clp() {
   static const std::unique_ptr<LinearSolver> solver = []() -> std::unique_ptr<LinearSolver> {
     try {
-      return make_clp_solver();
+      return planner_clp::make_clp_solver();
     } catch (const UnsupportedError&) {
       return nullptr;
     }

@@ -11,7 +11,7 @@
 #include "support/drawn_schedule.h"
 #include "support/generated_schedule.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 /// A rank that has done what it could: the rule, read from the lists and their times alone.
@@ -135,4 +135,4 @@ TEST(Adaptis, WaitsLessThanInterleavedInItsMemory) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -6,7 +6,7 @@
 #include "spillway/planner/schedule/schedule_timing.h"
 #include "support/generated_schedule.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 using ::testing::Each;
@@ -204,4 +204,4 @@ TEST(SameMemory, GemsBeatsCappedOneForwardOneBackwardWithFewSlots) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -10,12 +10,12 @@
 #include "support/generated_schedule.h"
 #include "support/golden_part.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 std::string fault_in(const Schedule& schedule) {
-  const auto fault = first_fault(schedule);
-  return fault ? to_string(*fault) : "none";
+  const auto fault = schedule::first_fault(schedule);
+  return fault ? schedule::to_string(*fault) : "none";
 }
 
 std::size_t count_of(const Schedule& schedule, ActionKind kind) {
@@ -175,4 +175,4 @@ TEST(WithCommunication, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -7,7 +7,7 @@
 #include "spillway/planner/schedule/schedule_timing.h"
 #include "support/generated_schedule.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 /// What the closed forms are in: stages S, micro-batches P per replica, replicas R, times of a
@@ -226,4 +226,4 @@ TEST(GemsChain, FollowsTheRecurrenceForUnequalStages) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

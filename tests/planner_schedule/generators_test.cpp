@@ -12,7 +12,7 @@
 #include "spillway/schedule/weight_copies.h"
 #include "support/generated_schedule.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 using ::testing::HasSubstr;
@@ -88,13 +88,13 @@ TEST(Generators, MakeSchedulesWithoutFaultsOnAGridOfCounts) {
       }
       const Schedule schedule = generator.generate(request);
       ++made;
-      const auto fault = first_fault(schedule);
+      const auto fault = schedule::first_fault(schedule);
       EXPECT_FALSE(fault) << generator.name << ", " << text_of(request) << ": "
-                          << to_string(*fault);
+                          << schedule::to_string(*fault);
       const Schedule complete = *with_communication(schedule);
-      const auto later = first_fault(complete);
+      const auto later = schedule::first_fault(complete);
       EXPECT_FALSE(later) << generator.name << ", " << text_of(request) << ": "
-                          << to_string(*later);
+                          << schedule::to_string(*later);
       EXPECT_EQ(schedule.all_micro_batches(), request.micro_batches);
     });
     EXPECT_GE(made, 20U) << generator.name;
@@ -187,9 +187,9 @@ TEST(Generators, KnowTheNearestName) {
 TEST(Generators, ServeAThousandRanks) {
   for (const char* name : {"1f1b", "1f1b-capped", "zb-h1", "v-half", "gems-mast", "adaptis"}) {
     const Schedule schedule = generated(name, 1024, 64);
-    EXPECT_FALSE(first_fault(schedule)) << name;
+    EXPECT_FALSE(schedule::first_fault(schedule)) << name;
   }
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -4,7 +4,7 @@
 
 #include "spillway/schedule/schedule_csv.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 using ::testing::ElementsAre;
@@ -34,4 +34,4 @@ TEST(HostBytes, HoldWeightsThatComeInAgain) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -9,7 +9,7 @@
 #include "support/drawn_schedule.h"
 #include "support/generated_schedule.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 constexpr std::uint32_t kMany = 100000;
@@ -24,8 +24,9 @@ Schedule many_stages_of_one_rank() {
 }
 
 TEST(ManyStages, OfOneRankAreReadAndChecked) {
-  const Schedule schedule = schedule::read_schedule_csv(to_csv(many_stages_of_one_rank()), "test");
-  EXPECT_FALSE(first_fault(schedule));
+  const Schedule schedule =
+      schedule::read_schedule_csv(schedule::to_csv(many_stages_of_one_rank()), "test");
+  EXPECT_FALSE(schedule::first_fault(schedule));
   const HeldCounts factors = rank_factors(schedule)[0];
   EXPECT_EQ(factors.in_flight, 1.0);
   EXPECT_EQ(factors.weight_versions, 1.0);
@@ -34,7 +35,7 @@ TEST(ManyStages, OfOneRankAreReadAndChecked) {
 TEST(ManyStages, OfOneRankAreReducedAndTimed) {
   const Schedule schedule =
       *with_communication(many_stages_of_one_rank(), CommunicationOptions{.data_parallel = 2});
-  EXPECT_FALSE(first_fault(schedule));
+  EXPECT_FALSE(schedule::first_fault(schedule));
   const ScheduleTiming timing = time_schedule(schedule, even_costs(schedule, 1.0, 1.0, 1.0));
   EXPECT_EQ(timing.step_seconds, 3.0 * kMany);
   EXPECT_EQ(drawing(schedule, timing, 3.0 * kMany).substr(0, 4), "r0: ");
@@ -51,7 +52,7 @@ TEST(ManyReplicas, OfOneStageAreCheckedAndTimed) {
                               {ActionKind::kReduce, 0, kNoMicroBatch},
                               step(0)});
   }
-  EXPECT_FALSE(first_fault(schedule));
+  EXPECT_FALSE(schedule::first_fault(schedule));
   EXPECT_EQ(time_schedule(schedule, even_costs(schedule, 1.0, 1.0, 1.0)).step_seconds, 3.0);
 }
 
@@ -65,7 +66,7 @@ TEST(GreedyOrder, LooksAtRanksOnlyWhereSomethingChanged) {
   const std::uint64_t actions = 2 * std::uint64_t{kRanks} * kMicroBatches;
   EXPECT_LE(visits, 2 * actions + kRanks);
   end_with_steps(schedule);
-  EXPECT_FALSE(first_fault(schedule));
+  EXPECT_FALSE(schedule::first_fault(schedule));
 }
 
 TEST(WeightFilling, LooksAtRanksOnlyWhereSomethingChanged) {
@@ -77,8 +78,8 @@ TEST(WeightFilling, LooksAtRanksOnlyWhereSomethingChanged) {
   const std::uint64_t actions = 3 * std::uint64_t{kRanks} * 2;
   EXPECT_LE(visits, 2 * actions + kRanks);
   end_with_steps(schedule);
-  EXPECT_FALSE(first_fault(schedule));
+  EXPECT_FALSE(schedule::first_fault(schedule));
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -4,7 +4,7 @@
 
 #include "support/generated_schedule.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 // With less room than a rank needs, the action that takes it is named.
@@ -23,9 +23,9 @@ TEST(MemoryFault, NamesTheFirstActionOverItsRoom) {
   room[0] = 11_GiB;
   const auto fault = memory_fault(schedule, costs, room);
   ASSERT_TRUE(fault);
-  EXPECT_EQ(to_string(*fault),
+  EXPECT_EQ(schedule::to_string(*fault),
             "rank 0, action 3 (0F3): it is the first to need 12.0 GiB, the rank has 11.0 GiB");
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

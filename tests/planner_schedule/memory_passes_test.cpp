@@ -12,12 +12,12 @@
 #include "support/generated_schedule.h"
 #include "support/golden_part.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 std::string fault_in(const Schedule& schedule) {
-  const auto fault = first_fault(schedule);
-  return fault ? to_string(*fault) : "none";
+  const auto fault = schedule::first_fault(schedule);
+  return fault ? schedule::to_string(*fault) : "none";
 }
 
 /// f = 1 s, b = 2 s; a stash takes `copy_seconds` each way.
@@ -219,4 +219,4 @@ TEST(WithMemoryFitted, RefusesNoLimit) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

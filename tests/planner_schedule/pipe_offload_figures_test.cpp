@@ -8,7 +8,7 @@
 #include "spillway/planner/schedule/schedule_passes.h"
 #include "support/generated_schedule.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
@@ -168,4 +168,4 @@ TEST(PipeOffloadFigures, UtilizationIsWithinSixPercentOfTheFastest) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -10,7 +10,7 @@
 #include "support/generated_schedule.h"
 #include "support/stash_peaks.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 /// In stages of one micro-batch, on the fullest rank.
@@ -132,8 +132,8 @@ TEST(WithOffloadedStages, MakesListsWithoutFaults) {
       for (StageCosts& stage : costs.stages) stage.stash = 1000_B;
       costs.host = {0.01, TransferRate(2000.0)};
       const Schedule offloaded = with_offloaded_stages(plain, costs, stages);
-      const auto fault = first_fault(offloaded);
-      EXPECT_FALSE(fault) << generator.name << ": " << to_string(*fault);
+      const auto fault = schedule::first_fault(offloaded);
+      EXPECT_FALSE(fault) << generator.name << ": " << schedule::to_string(*fault);
       const ScheduleTiming before = time_schedule(plain, costs);
       const ScheduleTiming after = time_schedule(offloaded, costs);
       for (std::size_t rank = 0; rank < 4; ++rank)
@@ -152,4 +152,4 @@ TEST(WithOffloadedStages, LeavesAloneWhatCouldNotBeAwayInTime) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -9,7 +9,7 @@
 #include "spillway/schedule/schedule_csv.h"
 #include "support/generated_schedule.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 TEST(RankFactors, PipeDreamHoldsAVersionPerMicroBatchInFlight) {
@@ -128,4 +128,4 @@ TEST(RankFactors, RefuseListsWithoutSense) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

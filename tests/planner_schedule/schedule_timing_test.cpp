@@ -10,7 +10,7 @@
 #include "spillway/schedule/schedule_csv.h"
 #include "support/generated_schedule.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 Schedule listed(std::string_view csv) { return schedule::read_schedule_csv(csv, "test"); }
@@ -307,4 +307,4 @@ TEST(TimeSchedule, RefusesCostsWithoutSense) {
 }
 
 }  // namespace
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

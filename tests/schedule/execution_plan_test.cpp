@@ -17,11 +17,11 @@
 namespace spillway::schedule {
 namespace {
 
-using planner::CommunicationOptions;
-using planner::generated;
-using planner::schedule_generators;
-using planner::ScheduleGenerator;
-using planner::with_communication;
+using planner_schedule::CommunicationOptions;
+using planner_schedule::generated;
+using planner_schedule::schedule_generators;
+using planner_schedule::ScheduleGenerator;
+using planner_schedule::with_communication;
 using ::testing::ElementsAre;
 
 /// A layer more than stages, of one forward operator each but for the last one, which has two; an
@@ -137,9 +137,9 @@ TEST(RankSchedule, NamesAllRanksThatSumTheGradientsOfAStage) {
   EXPECT_THAT(view.stages[1].replicas, ElementsAre(0));
   const ExecutionPlan one = two_stages();
   EXPECT_THAT(rank_schedule(one, 1).stages[0].reducers, ElementsAre(1, 3));
-  const ExecutionPlan owned = plan_of(
-      *with_communication(generated("gems-mast", 2, 2),
-                          CommunicationOptions{.copy_rule = planner::CopyRule::kSingleOwner}));
+  const ExecutionPlan owned = plan_of(*with_communication(
+      generated("gems-mast", 2, 2),
+      CommunicationOptions{.copy_rule = planner_schedule::CopyRule::kSingleOwner}));
   EXPECT_THAT(rank_schedule(owned, 1).stages[0].reducers, ElementsAre(0)) << "its owner";
 }
 

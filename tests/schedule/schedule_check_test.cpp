@@ -15,10 +15,10 @@
 namespace spillway::schedule {
 namespace {
 
-using planner::even_costs;
-using planner::generated;
-using planner::time_schedule;
-using planner::with_communication;
+using planner_schedule::even_costs;
+using planner_schedule::generated;
+using planner_schedule::time_schedule;
+using planner_schedule::with_communication;
 using ::testing::HasSubstr;
 
 std::string fault_in(const Schedule& schedule) {

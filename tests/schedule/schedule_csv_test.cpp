@@ -13,16 +13,16 @@
 namespace spillway::schedule {
 namespace {
 
-using planner::CommunicationOptions;
-using planner::CopyRule;
-using planner::even_costs;
-using planner::generated;
-using planner::schedule_generators;
-using planner::ScheduleCosts;
-using planner::ScheduleGenerator;
-using planner::ScheduleRequest;
-using planner::with_communication;
-using planner::with_parked_weights;
+using planner_schedule::CommunicationOptions;
+using planner_schedule::CopyRule;
+using planner_schedule::even_costs;
+using planner_schedule::generated;
+using planner_schedule::schedule_generators;
+using planner_schedule::ScheduleCosts;
+using planner_schedule::ScheduleGenerator;
+using planner_schedule::ScheduleRequest;
+using planner_schedule::with_communication;
+using planner_schedule::with_parked_weights;
 
 void expect_equal(const Schedule& a, const Schedule& b) {
   EXPECT_EQ(a.stages, b.stages);

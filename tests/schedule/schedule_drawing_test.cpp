@@ -10,15 +10,15 @@
 namespace spillway::schedule {
 namespace {
 
-using planner::drawing;
-using planner::even_costs;
-using planner::gems;
-using planner::generated;
-using planner::ScheduleCosts;
-using planner::ScheduleTiming;
-using planner::StageCosts;
-using planner::time_schedule;
-using planner::with_recomputation;
+using planner_schedule::drawing;
+using planner_schedule::even_costs;
+using planner_schedule::gems;
+using planner_schedule::generated;
+using planner_schedule::ScheduleCosts;
+using planner_schedule::ScheduleTiming;
+using planner_schedule::StageCosts;
+using planner_schedule::time_schedule;
+using planner_schedule::with_recomputation;
 
 std::string with_equal_backward(const Schedule& schedule) {
   return drawing(schedule, time_schedule(schedule, even_costs(schedule, 1.0, 0.5, 0.5)));

@@ -11,10 +11,10 @@
 namespace spillway::schedule {
 namespace {
 
-using planner::CommunicationOptions;
-using planner::CopyRule;
-using planner::generated;
-using planner::with_communication;
+using planner_schedule::CommunicationOptions;
+using planner_schedule::CopyRule;
+using planner_schedule::generated;
+using planner_schedule::with_communication;
 
 std::string fault_in(const Schedule& schedule) {
   const auto fault = first_fault(schedule);

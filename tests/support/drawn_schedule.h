@@ -5,7 +5,7 @@
 #include "spillway/planner/schedule/schedule_timing.h"
 #include "spillway/schedule/schedule_drawing.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 /// The lists as the planner's simulator runs them.
 inline std::string drawing(const Schedule& schedule, const ScheduleTiming& timing,
@@ -18,4 +18,4 @@ inline std::string drawing(const Schedule& schedule) {
   return drawing(schedule, time_schedule(schedule, even_costs(schedule, 1.0, 1.0, 1.0)));
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

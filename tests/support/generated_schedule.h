@@ -4,7 +4,7 @@
 
 #include "spillway/planner/schedule/generators.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 /// The lists of a named generator.
 inline Schedule generated(std::string_view name, std::uint32_t ranks, std::uint32_t micro_batches) {
@@ -22,4 +22,4 @@ inline Schedule gems(std::uint32_t stages, std::uint32_t per_replica, std::uint3
       {.ranks = stages, .micro_batches = per_replica * replicas, .replicas = replicas});
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -11,7 +11,7 @@ namespace spillway::pipeline {
 namespace {
 
 ActionOrder order_of(const char* name, std::uint32_t ranks, std::uint32_t micro_batches) {
-  return ActionOrder(planner::schedule_generator_named(name).generate(
+  return ActionOrder(planner_schedule::schedule_generator_named(name).generate(
       {.ranks = ranks, .micro_batches = micro_batches}));
 }
 
@@ -65,7 +65,7 @@ TEST(ActionOrder, TellsHowManyMicroBatchesAreBegunAtOnce) {
 
 TEST(ActionOrder, RefusesListsThatWaitForOneAnother) {
   schedule::Schedule schedule =
-      planner::schedule_generator_named("1f1b").generate({.ranks = 2, .micro_batches = 1});
+      planner_schedule::schedule_generator_named("1f1b").generate({.ranks = 2, .micro_batches = 1});
   std::swap(schedule.ranks[1][0], schedule.ranks[1][1]);
   EXPECT_THROW(ActionOrder{schedule}, PlanError);
 }

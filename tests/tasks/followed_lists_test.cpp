@@ -61,8 +61,8 @@ std::vector<std::uint64_t> expected_of(const ActionOrder& order, std::uint32_t r
 }
 
 /// The gradient of the model's input takes its time there, which may be later in the list.
-planner::ScheduleCosts costs_of(const schedule::Schedule& schedule) {
-  planner::ScheduleCosts costs = planner::even_costs(schedule, 1, 1, 1);
+planner_schedule::ScheduleCosts costs_of(const schedule::Schedule& schedule) {
+  planner_schedule::ScheduleCosts costs = planner_schedule::even_costs(schedule, 1, 1, 1);
   if (!has_parts(schedule)) return costs;
   costs.stages.front().input_gradient_seconds = 0;
   costs.stages.front().weight_gradient_seconds = 2;
@@ -74,7 +74,7 @@ std::vector<std::uint64_t> once_each(std::vector<std::uint64_t> orders) {
   return orders;
 }
 
-class FollowedLists : public ::testing::TestWithParam<planner::ScheduleGenerator> {
+class FollowedLists : public ::testing::TestWithParam<planner_schedule::ScheduleGenerator> {
  protected:
   static schedule::Schedule schedule_of(std::uint32_t micro_batches) {
     return GetParam().generate({.ranks = 4, .micro_batches = micro_batches});
@@ -113,8 +113,8 @@ TEST_P(FollowedLists, EndWithFewerAndWithMoreMicroBatches) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Generators, FollowedLists,
-                         ::testing::ValuesIn(planner::schedule_generators().begin(),
-                                             planner::schedule_generators().end()),
+                         ::testing::ValuesIn(planner_schedule::schedule_generators().begin(),
+                                             planner_schedule::schedule_generators().end()),
                          [](const auto& instance) {
                            std::string name(instance.param.name);
                            for (char& letter : name)

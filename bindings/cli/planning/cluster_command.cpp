@@ -17,10 +17,10 @@
 
 namespace spillway::cli {
 
+using cluster::Cluster;
+using cluster::JobTiming;
+using job::JobFile;
 using nlohmann::ordered_json;
-using planner::Cluster;
-using planner::JobFile;
-using planner::JobTiming;
 
 namespace {
 
@@ -32,7 +32,7 @@ struct ClusterRun {
   const ClusterOptions& options;
   JobFile file;
   Cluster cluster{};
-  planner::Job job{};
+  cluster::Job job{};
   std::uint32_t pipelines = 1;
   JobTiming timing{};
   double simulation_seconds = 0.0;
@@ -50,10 +50,10 @@ Bytes ClusterRun::peak() const {
   return most;
 }
 
-bool has_reductions(const planner::Schedule& actions) {
+bool has_reductions(const schedule::Schedule& actions) {
   for (const auto& list : actions.ranks)
-    for (const planner::Action& action : list)
-      if (action.kind == planner::ActionKind::kReduce) return true;
+    for (const schedule::Action& action : list)
+      if (action.kind == schedule::ActionKind::kReduce) return true;
   return false;
 }
 
@@ -93,11 +93,13 @@ void check_room(const ClusterRun& run) {
         as_option(host / cluster.node.devices));
 }
 
-void speed_up(planner::StageCosts& stage, double factor) {
-  for (double planner::StageCosts::*field :
-       {&planner::StageCosts::forward_seconds, &planner::StageCosts::input_gradient_seconds,
-        &planner::StageCosts::weight_gradient_seconds, &planner::StageCosts::recompute_seconds,
-        &planner::StageCosts::step_seconds})
+void speed_up(planner_schedule::StageCosts& stage, double factor) {
+  for (double planner_schedule::StageCosts::*field :
+       {&planner_schedule::StageCosts::forward_seconds,
+        &planner_schedule::StageCosts::input_gradient_seconds,
+        &planner_schedule::StageCosts::weight_gradient_seconds,
+        &planner_schedule::StageCosts::recompute_seconds,
+        &planner_schedule::StageCosts::step_seconds})
     stage.*field /= factor;
 }
 
@@ -117,21 +119,21 @@ ordered_json json_of(const ClusterRun& run) {
           {"planned_step_seconds", run.file.step_seconds},
           {"bubble", timing.bubble},
           {"exposed_communication_seconds",
-           longest_wait(timing, &planner::JobRank::exposed_communication_seconds)},
-          {"exposed_swap_seconds", longest_wait(timing, &planner::JobRank::exposed_swap_seconds)},
+           longest_wait(timing, &cluster::JobRank::exposed_communication_seconds)},
+          {"exposed_swap_seconds", longest_wait(timing, &cluster::JobRank::exposed_swap_seconds)},
           {"peak_bytes", run.peak().count()},
           {"host_bytes", timing.host_memory.count()},
-          {"useful_share", planner::useful_share(run.cluster.failures, timing.nodes)},
+          {"useful_share", cluster::useful_share(run.cluster.failures, timing.nodes)},
           {"links", table_json(link_table(timing))},
           {"events", timing.events},
           {"simulation_seconds", run.simulation_seconds}};
 }
 
-std::string order_text(planner::PlacementOrder order) {
+std::string order_text(cluster::PlacementOrder order) {
   switch (order) {
-    case planner::PlacementOrder::kPipelineFirst: return "pipelines on neighbouring devices";
-    case planner::PlacementOrder::kFolded: return "pipelines on neighbouring devices, folded";
-    case planner::PlacementOrder::kDataParallelFirst: break;
+    case cluster::PlacementOrder::kPipelineFirst: return "pipelines on neighbouring devices";
+    case cluster::PlacementOrder::kFolded: return "pipelines on neighbouring devices, folded";
+    case cluster::PlacementOrder::kDataParallelFirst: break;
   }
   return "equal ranks of all pipelines on neighbouring devices";
 }
@@ -149,7 +151,7 @@ std::string text_of(const ClusterRun& run) {
               ? line("compute", "takes as long as in the plan, whatever the device (--speedup "
                                 "FACTOR for a faster one)")
               : line("compute", "is {} times as fast as in the plan", run.options.speedup);
-  if (run.job.update == planner::UpdatePlace::kHost)
+  if (run.job.update == cluster::UpdatePlace::kHost)
     text +=
         "updates   on the hosts, which keep the states of the optimizer; the next step's forward "
         "of a stage waits for its own weights\n";
@@ -159,8 +161,8 @@ std::string text_of(const ClusterRun& run) {
                "{} of all ranks' time; a rank waits for {} of messages and "
                "sums, and {} of swaps, at most",
                percent_text(timing.bubble),
-               seconds_text(longest_wait(timing, &planner::JobRank::exposed_communication_seconds)),
-               seconds_text(longest_wait(timing, &planner::JobRank::exposed_swap_seconds)));
+               seconds_text(longest_wait(timing, &cluster::JobRank::exposed_communication_seconds)),
+               seconds_text(longest_wait(timing, &cluster::JobRank::exposed_swap_seconds)));
   text += line("peak", "{} of {} on the fullest rank", run.peak(), cluster.device.memory);
   if (timing.host_memory > Bytes(0))
     text += line("hosts", "hold {} of what ranks swap or hosts update, {}, on the fullest node",
@@ -181,19 +183,19 @@ std::string text_of(const ClusterRun& run) {
 void straggle(const ClusterOptions& options, Cluster& cluster) {
   if (!options.stragglers) return;
   cluster.stragglers = {};
-  cluster.stragglers.law = planner::StragglerLaw::kHalfNormal;
+  cluster.stragglers.law = cluster::StragglerLaw::kHalfNormal;
   cluster.stragglers.spread = *options.stragglers;
 }
 
-planner::Job job_for(const ClusterRun& run) {
+cluster::Job job_for(const ClusterRun& run) {
   const ClusterOptions& options = run.options;
-  planner::Job job = planner::make_job(run.file.actions, run.file.costs, run.pipelines);
-  for (planner::StageCosts& stage : job.stages) speed_up(stage, run.options.speedup);
+  cluster::Job job = cluster::make_job(run.file.actions, run.file.costs, run.pipelines);
+  for (planner_schedule::StageCosts& stage : job.stages) speed_up(stage, run.options.speedup);
   job.order = options.placement;
   job.update = options.update;
   job.swap_target = options.swap_to.value_or(swap_target_of(run.file));
   // What an update on the hosts costs, shows in the steps behind it.
-  if (job.update == planner::UpdatePlace::kHost) job.repetitions = kStepsWithHosts;
+  if (job.update == cluster::UpdatePlace::kHost) job.repetitions = kStepsWithHosts;
   job.traced_ranks = options.trace.empty() ? 0 : kTracedRanks;
   return job;
 }
@@ -219,11 +221,11 @@ void simulate_on_cluster(const ClusterOptions& options, std::ostream& out, const
   run.pipelines = pipelines_for(options, run.file);
   run.job = job_for(run);
   const TimePoint begin = clock.now();
-  run.timing = planner::simulate_job(run.job, run.cluster);
+  run.timing = cluster::simulate_job(run.job, run.cluster);
   run.simulation_seconds = seconds(clock.now() - begin);
   check_room(run);
   if (!options.trace.empty())
-    topology::write_file_at_once(options.trace, planner::to_chrome_trace(run.timing));
+    topology::write_file_at_once(options.trace, cluster::to_chrome_trace(run.timing));
   out << (options.json ? json_text(json_of(run)) : text_of(run));
   if (!options.trace.empty() && !options.json)
     out << message(

@@ -56,9 +56,9 @@ ValueKind<std::string> clusters() {
   return {"FILE|NAME", read, names_in(folder)};
 }
 
-planner::Cluster read_cluster(const std::string& path) {
+cluster::Cluster read_cluster(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
-  return planner::parse_cluster(topology::text_of_file(path), path, [&](const std::string& file) {
+  return cluster::parse_cluster(topology::text_of_file(path), path, [&](const std::string& file) {
     return topology::text_of_file((folder / file).string());
   });
 }

@@ -22,6 +22,6 @@ ValueKind<std::string> clusters();
 
 /// With files of measured messages from the folder of the description. Throws IoError for a file
 /// that cannot be read, and what `parse_cluster` throws.
-planner::Cluster read_cluster(const std::string& path);
+cluster::Cluster read_cluster(const std::string& path);
 
 }  // namespace spillway::cli

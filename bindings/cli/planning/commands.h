@@ -68,9 +68,9 @@ struct ClusterOptions {
   std::string cluster;  ///< File of a description; empty: the machine that the plan was made for.
   std::optional<std::uint32_t> ranks;  ///< Devices of that machine; else as many as the plan has.
   double speedup = 1.0;                ///< Speed of its devices over those of the plan.
-  planner::PlacementOrder placement = planner::PlacementOrder::kPipelineFirst;
-  planner::UpdatePlace update = planner::UpdatePlace::kDevice;
-  std::optional<planner::SwapTarget> swap_to;  ///< Else as in the plan.
+  cluster::PlacementOrder placement = cluster::PlacementOrder::kPipelineFirst;
+  cluster::UpdatePlace update = cluster::UpdatePlace::kDevice;
+  std::optional<cluster::SwapTarget> swap_to;  ///< Else as in the plan.
   std::optional<double> stragglers;            ///< Share of the time of a device.
   std::string trace;                           ///< Where the Chrome trace goes.
   bool json = false;
@@ -90,7 +90,7 @@ enum class BranchOrder : std::uint8_t {
 struct JobOptions {
   runtime::NamedTexts asked{};  ///< All but those of the output, as they were written: for reports.
   std::string profile;          ///< Of one micro-batch.
-  planner::JobRequest request;  ///< What options say of it; the rest comes of the profile.
+  job::JobRequest request;      ///< What options say of it; the rest comes of the profile.
   std::optional<std::uint32_t> micro_batches;
   std::optional<std::uint32_t> batch;  ///< Work of a step, in micro-batches as profiled.
   BranchOrder order = BranchOrder::kAuto;
@@ -104,7 +104,7 @@ struct JobOptions {
 };
 
 /// Reads "auto", or a schedule with its options: "1f1b-capped:slots=3". Throws as `schedule_in`.
-void take_schedule(const std::string& text, planner::JobRequest& request);
+void take_schedule(const std::string& text, job::JobRequest& request);
 
 /// Plans a profile for many ranks, or compares plans.
 void plan_job(const JobOptions& options, std::ostream& out, const Clock& clock);
@@ -139,7 +139,7 @@ void rebalance_plan(const RebalanceOptions& options, std::ostream& out, const Cl
 struct CostOptions {
   std::string costs;  ///< File with the time of each layer.
   std::uint32_t ranks = 0;
-  std::string_view partitioner = planner::partitioners().front().name;
+  std::string_view partitioner = partition::partitioners().front().name;
   bool compare = false;  ///< All partitioners.
   bool json = false;
 };

@@ -16,8 +16,8 @@
 namespace spillway::cli {
 
 using nlohmann::ordered_json;
-using planner::Partitioner;
-using planner::StageEstimate;
+using partition::Partitioner;
+using partition::StageEstimate;
 
 namespace {
 
@@ -25,7 +25,7 @@ namespace {
 struct CostCuts {
   std::string partitioner;
   std::string refusal;  ///< Empty: the rest holds.
-  std::vector<planner::StageEstimate> stages;
+  std::vector<partition::StageEstimate> stages;
   double worst_seconds = 0.0;
   double all_seconds = 0.0;
   double bound_seconds = 0.0;  ///< Seconds of the slowest stage under the best cuts.
@@ -96,16 +96,16 @@ std::string cost_cuts_text(std::span<const CostCuts> cuts) {
          (reasons.empty() ? "" : "Why some are none:\n" + reasons);
 }
 
-CostCuts cut_with(const Partitioner& partitioner, const planner::SegmentCosts& costs,
+CostCuts cut_with(const Partitioner& partitioner, const partition::SegmentCosts& costs,
                   double best_seconds, const Clock& clock) {
   CostCuts result;
   result.partitioner = partitioner.name;
   result.bound_seconds = best_seconds;
   const TimePoint begin = clock.now();
   try {
-    const planner::Cuts cuts = partitioner.cut(costs);
+    const partition::Cuts cuts = partitioner.cut(costs);
     result.search_seconds = seconds(clock.now() - begin);
-    const planner::PartitionEstimate estimate = planner::evaluate(costs, cuts);
+    const partition::PartitionEstimate estimate = partition::evaluate(costs, cuts);
     result.stages = estimate.stages;
     result.worst_seconds = estimate.seconds;
     result.all_seconds = costs.layer_seconds(0, costs.units());
@@ -154,9 +154,9 @@ std::vector<double> costs_in(const std::string& text, const std::string& file) {
 
 void cut_costs(const CostOptions& options, std::ostream& out, const Clock& clock) {
   const std::string text = topology::text_of_file(options.costs);
-  planner::PartitionProblem problem;
+  partition::PartitionProblem problem;
   try {
-    problem.chain = planner::chain_of_costs(costs_in(text, options.costs));
+    problem.chain = job::chain_of_costs(costs_in(text, options.costs));
     problem.devices.resize(options.ranks);
     check(problem);
   } catch (const ConfigError& error) {
@@ -164,10 +164,10 @@ void cut_costs(const CostOptions& options, std::ostream& out, const Clock& clock
     throw ConfigError("{}{}", sentence.starts_with(options.costs) ? "" : options.costs + ": ",
                       sentence);
   }
-  const planner::SegmentCosts costs(std::move(problem));
-  const auto best = planner::least_time_cuts(costs);
+  const partition::SegmentCosts costs(std::move(problem));
+  const auto best = partition::least_time_cuts(costs);
   std::vector<CostCuts> cuts;
-  for (const Partitioner& each : planner::partitioners())
+  for (const Partitioner& each : partition::partitioners())
     if (options.compare || each.name == options.partitioner)
       cuts.push_back(cut_with(each, costs, best ? best->worst : 0.0, clock));
   if (!options.compare && !cuts.front().refusal.empty())

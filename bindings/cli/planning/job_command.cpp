@@ -17,9 +17,9 @@
 
 namespace spillway::cli {
 
+using cluster::Cluster;
+using job::JobRequest;
 using nlohmann::ordered_json;
-using planner::Cluster;
-using planner::JobRequest;
 
 namespace {
 
@@ -72,7 +72,7 @@ void take_measured_disks(const RateOptions& options, const profile::StepProfile&
 Cluster machine_for(const JobOptions& options, const profile::StepProfile& profile) {
   const RateOptions& rates = options.rates;
   Cluster cluster = read_cluster(options.cluster);
-  if (options.request.device_memory != planner::kNoLimit)
+  if (options.request.device_memory != partition::kNoLimit)
     leave("--device-memory", options.request.device_memory, cluster.device.memory,
           message("a {} of {}", cluster.device.name, cluster.name));
   if (rates.host_memory && cluster.node.host_memory > Bytes(0))
@@ -94,7 +94,7 @@ bool may_reorder(BranchOrder order, bool is_known) {
 JobRequest request_of(const JobOptions& options, const SwapRates& swaps,
                       const profile::StepProfile& profile) {
   JobRequest request = options.request;
-  const bool is_open = request.schedule == planner::kAnySchedule;
+  const bool is_open = request.schedule == job::kAnySchedule;
   request.batch = options.batch.value_or(options.micro_batches.value_or(request.ranks));
   request.micro_batches = options.micro_batches.value_or(is_open ? 0 : request.batch);
   if (options.cluster.empty()) {
@@ -103,9 +103,9 @@ JobRequest request_of(const JobOptions& options, const SwapRates& swaps,
       throw ConfigError("--host-memory {} is for what is swapped, and no link to the host is named "
                         "(add --link-out and --link-in)",
                         as_option(*options.rates.host_memory));
-    request.host_memory = options.rates.host_memory.value_or(planner::kNoLimit);
+    request.host_memory = options.rates.host_memory.value_or(partition::kNoLimit);
   }
-  planner::MeasuredModel model = planner::measured_model(profile);
+  job::MeasuredModel model = job::measured_model(profile);
   request.chain = std::move(model.chain);
   request.chain.may_reorder = may_reorder(options.order, request.chain.may_reorder);
   request.update_seconds = model.update_seconds;
@@ -120,16 +120,16 @@ JobRequest request_of(const JobOptions& options, const SwapRates& swaps,
 void search(const JobOptions& options, TransferRate disk, const std::optional<Cluster>& cluster,
             FoundJob& job) {
   ProgressLine progress;
-  const planner::ShowChoice show = [&](const planner::JobChoice& choice) {
+  const job::ShowChoice show = [&](const job::JobChoice& choice) {
     progress.show(message("planning {} on {}: {} on pipelines of {}",
                           counted(job.request.chain.layers.size(), "layer"),
                           counted(job.request.ranks, "rank"),
-                          planner::schedule_text(choice.generator->name, choice.variant),
+                          job::schedule_text(choice.generator->name, choice.variant),
                           job.request.ranks / choice.data_parallel));
   };
   if (cluster) {
-    planner::OrRefusal<planner::MachineSearch> found =
-        planner::search_job_on(job.request, *cluster, show);
+    planner_schedule::OrRefusal<machine::MachineSearch> found =
+        machine::search_job_on(job.request, *cluster, show);
     if (!found) raise(found.refusal());
     job.search = std::move(found->search);
     job.request = std::move(found->request);
@@ -142,33 +142,33 @@ void search(const JobOptions& options, TransferRate disk, const std::optional<Cl
   }
   job.host_memory = job.request.host_memory;
   if (!options.rates.host_memory && options.rates.has_measured_disks())
-    job.swap_target = planner::SwapTarget::kDisk;
+    job.swap_target = cluster::SwapTarget::kDisk;
   // Hosts with room for all are quicker than the disks behind them.
-  const bool may_go_on = !disk.is_none() && job.request.host_memory != planner::kNoLimit;
-  planner::OrRefusal<planner::JobSearch> on_hosts = planner::search_job(job.request, show);
+  const bool may_go_on = !disk.is_none() && job.request.host_memory != partition::kNoLimit;
+  planner_schedule::OrRefusal<job::JobSearch> on_hosts = job::search_job(job.request, show);
   const bool has_plan = static_cast<bool>(on_hosts);
   if (has_plan) job.search = std::move(*on_hosts);
   if (has_plan && !may_go_on) return;
   if (!has_plan && disk.is_none()) raise(on_hosts.refusal());
   JobRequest behind = job.request;
   behind.swap_rate = disk;
-  behind.host_memory = planner::kNoLimit;
-  planner::OrRefusal<planner::JobSearch> on_disks = planner::search_job(behind, show);
+  behind.host_memory = partition::kNoLimit;
+  planner_schedule::OrRefusal<job::JobSearch> on_disks = job::search_job(behind, show);
   if (!on_disks && !has_plan) raise(on_disks.refusal());
   if (!on_disks ||
-      (has_plan && !planner::is_faster(on_disks->plan.step_seconds, job.search.plan.step_seconds)))
+      (has_plan && !job::is_faster(on_disks->plan.step_seconds, job.search.plan.step_seconds)))
     return;
   job.search = std::move(*on_disks);
   job.request = std::move(behind);
-  job.swap_target = planner::SwapTarget::kDisk;
+  job.swap_target = cluster::SwapTarget::kDisk;
 }
 
 }  // namespace
 
-void take_schedule(const std::string& text, planner::JobRequest& request) {
-  planner::NamedSchedule named;
-  if (text != planner::kAnySchedule) named = planner::schedule_in(text);
-  request.schedule = named.generator == nullptr ? planner::kAnySchedule : named.generator->name;
+void take_schedule(const std::string& text, job::JobRequest& request) {
+  job::NamedSchedule named;
+  if (text != job::kAnySchedule) named = job::schedule_in(text);
+  request.schedule = named.generator == nullptr ? job::kAnySchedule : named.generator->name;
   request.variant = named.variant;
 }
 
@@ -192,7 +192,7 @@ void plan_job(const JobOptions& options, std::ostream& out, const Clock& clock) 
   job.search_seconds = seconds(clock.now() - begin);
   if (!options.out.empty())
     store_job(job.search.plan, job.request.chain, job.swap_target,
-              job.machine ? planner::to_text(job.machine->cluster) : "", options.out);
+              job.machine ? cluster::to_text(job.machine->cluster) : "", options.out);
   if (!options.picture.empty())
     write_picture(job_picture(job.search.plan, options.profile), options.picture);
   out << (options.json ? json_text(job_json(job)) : job_text(job));

@@ -16,24 +16,24 @@
 
 namespace spillway::cli {
 
-using planner::Cluster;
-using planner::JobAttempt;
-using planner::JobChoice;
-using planner::JobRequest;
-using planner::MachineAttempt;
-using planner::Partitioner;
+using cluster::Cluster;
+using job::JobAttempt;
+using job::JobChoice;
+using job::JobRequest;
+using machine::MachineAttempt;
+using partition::Partitioner;
 
 namespace {
 
 /// Step time of a plan on a machine whose links its ranks share.
 struct MachineStep {
   double step_seconds = 0.0;
-  planner::SwapTarget swap_target = planner::SwapTarget::kHost;
+  cluster::SwapTarget swap_target = cluster::SwapTarget::kHost;
 };
 
 /// One row of a comparison.
 struct ComparedJob {
-  planner::JobAttempt attempt;
+  job::JobAttempt attempt;
   double search_seconds = 0.0;
   std::optional<MachineStep> on_machine{};  ///< Step of a plan that was simulated there.
 
@@ -76,21 +76,21 @@ class Comparison {
 
   JobComparison run() {
     const JobRequest asked = request_;
-    const Partitioner& partitioner = planner::partitioner_named(asked.partitioner);
+    const Partitioner& partitioner = partition::partitioner_named(asked.partitioner);
     std::set<std::uint32_t> data_parallel;  // As few as possible.
-    for (const JobChoice& choice : planner::job_choices(asked))
+    for (const JobChoice& choice : job::job_choices(asked))
       data_parallel.insert(choice.data_parallel);
     JobComparison compared;
     for (const std::uint32_t count : data_parallel) {
       compared.data_parallel = request_.data_parallel = count;
-      request_.cut_effort = planner::kFirstLook;
+      request_.cut_effort = job::kFirstLook;
       compared.rows = schedules(partitioner);
       if (compared.rows.front().attempt.is_possible()) break;
     }
     request_.cut_effort = asked.cut_effort;
     for (const JobChoice& choice : choices_of_partitioners(compared.rows)) {
       row_of(choice, compared.rows) = made(partitioner, choice).row;
-      for (const Partitioner& each : planner::partitioners())
+      for (const Partitioner& each : partition::partitioners())
         if (each.name != partitioner.name) compared.rows.push_back(made(each, choice).row);
     }
     std::stable_sort(compared.rows.begin(), compared.rows.end(), is_shown_before);
@@ -109,7 +109,7 @@ class Comparison {
   std::vector<ComparedJob> schedules(const Partitioner& partitioner) {
     std::vector<Made> best;
     const JobRequest request = with_times_of_machine();
-    planner::CandidateList candidates(request);
+    job::CandidateList candidates(request);
     while (const std::optional<JobChoice> choice = candidates.next()) {
       Made tried = planned(partitioner, *choice);
       candidates.add(tried.row.attempt);
@@ -131,7 +131,7 @@ class Comparison {
     });
     if (known == best.end())
       best.push_back(std::move(tried));
-    else if (planner::is_better(tried.row.attempt, known->row.attempt))
+    else if (job::is_better(tried.row.attempt, known->row.attempt))
       *known = std::move(tried);
   }
 
@@ -163,17 +163,17 @@ class Comparison {
   /// By links of its own for each rank.
   Made planned(const Partitioner& partitioner, const JobChoice& choice) {
     progress_.show(message("{} with cuts by {}",
-                           planner::schedule_text(choice.generator->name, choice.variant),
+                           job::schedule_text(choice.generator->name, choice.variant),
                            partitioner.name));
     const TimePoint begin = clock_.now();
     Made tried;
     if (machine_) {
-      tried.on_machine = planner::try_choice_on(request_, *machine_, partitioner, choice);
+      tried.on_machine = machine::try_choice_on(request_, *machine_, partitioner, choice);
       tried.row.attempt = tried.on_machine.attempt;
     } else {
-      planner::PlanMemo memo;
-      tried.row.attempt = planner::attempt_of(
-          request_, partitioner, choice, planner::plan_choice(request_, partitioner, choice, memo));
+      job::PlanMemo memo;
+      tried.row.attempt = job::attempt_of(request_, partitioner, choice,
+                                          job::plan_choice(request_, partitioner, choice, memo));
     }
     tried.row.search_seconds = seconds(clock_.now() - begin);
     return tried;
@@ -186,30 +186,30 @@ class Comparison {
                            row.attempt.partitioner, machine_->name));
     const TimePoint begin = clock_.now();
     const MachineAttempt& plan = tried.on_machine;
-    const planner::JobTiming timing =
-        planner::simulate_job(planner::job_of(plan.plan, plan.swap_target), *machine_);
+    const cluster::JobTiming timing =
+        cluster::simulate_job(machine::job_of(plan.plan, plan.swap_target), *machine_);
     row.search_seconds += seconds(clock_.now() - begin);
     row.on_machine = MachineStep{timing.step_seconds, plan.swap_target};
   }
 
   void add_best_of_any_data_parallel(const JobRequest& asked, JobComparison& compared) {
     const TimePoint begin = clock_.now();
-    const planner::ShowChoice show = [&](const JobChoice& choice) {
+    const job::ShowChoice show = [&](const JobChoice& choice) {
       progress_.show(message("{} in {} data-parallel replicas",
-                             planner::schedule_text(choice.generator->name, choice.variant),
+                             job::schedule_text(choice.generator->name, choice.variant),
                              choice.data_parallel));
     };
     ComparedJob best;
     // The rows say why there is none.
     if (machine_) {
-      const auto found = planner::search_job_on(asked, *machine_, show);
+      const auto found = machine::search_job_on(asked, *machine_, show);
       if (!found) return;
-      best.attempt = planner::figures_of(found->search.plan);
+      best.attempt = job::figures_of(found->search.plan);
       best.on_machine = MachineStep{found->timing.step_seconds, found->swap_target};
     } else {
-      const auto found = planner::search_job(asked, show);
+      const auto found = job::search_job(asked, show);
       if (!found) return;
-      best.attempt = planner::figures_of(found->plan);
+      best.attempt = job::figures_of(found->plan);
     }
     best.search_seconds = seconds(clock_.now() - begin);
     compared.rows.push_back(std::move(best));
@@ -219,8 +219,8 @@ class Comparison {
   /// For the bound.
   JobRequest with_times_of_machine() const {
     if (!machine_) return request_;
-    return planner::request_on(request_, *machine_, std::max(1U, request_.data_parallel),
-                               planner::SwapTarget::kHost);
+    return machine::request_on(request_, *machine_, std::max(1U, request_.data_parallel),
+                               cluster::SwapTarget::kHost);
   }
 
   JobRequest request_;  ///< With the data-parallel replicas that are being compared.
@@ -262,7 +262,7 @@ Table compared_table(const JobRequest& request, const JobComparison& compared,
     return name_in(kSwapTargets, rows[i].on_machine->swap_target);
   };
   const auto bound = [&](std::size_t i) {
-    return planner::job_bound(
+    return job::job_bound(
         compared.is_best(i) ? request : with_data_parallel(request, compared.data_parallel));
   };
   const auto is_best = [&](std::size_t i) { return compared.is_best(i); };
@@ -286,9 +286,8 @@ std::string comparison_text(const JobRequest& request, const std::string& path,
                       : message("step: those that {} leaves a rank; shared: on the machine, where "
                                 "ranks share them",
                                 machine));
-  text +=
-      line("bound", "{}: no plan is faster on pipelines like these",
-           seconds_text(planner::job_bound(with_data_parallel(request, compared.data_parallel))));
+  text += line("bound", "{}: no plan is faster on pipelines like these",
+               seconds_text(job::job_bound(with_data_parallel(request, compared.data_parallel))));
   text += line("compared", pipelines_text(request, compared));
   std::vector<std::string_view> titles{"schedule", "partitioner", "data-parallel", "micro-batches",
                                        "step"};
@@ -313,7 +312,7 @@ void compare_jobs(const JobOptions& options, JobRequest request,
   // One bound for all rows, whatever data-parallel replicas they have.
   if (machine)
     request =
-        planner::request_on(request, *machine, compared.data_parallel, planner::SwapTarget::kHost);
+        machine::request_on(request, *machine, compared.data_parallel, cluster::SwapTarget::kHost);
   std::vector<JobAttempt> attempts;
   for (const ComparedJob& row : compared.rows) attempts.push_back(row.attempt);
   if (options.json)

@@ -20,8 +20,8 @@ namespace spillway::cli {
 ///
 /// Throws ConfigError for a machine with fewer devices than ranks, and what `check(JobRequest)`
 /// throws.
-void compare_jobs(const JobOptions& options, planner::JobRequest request,
-                  const std::optional<planner::Cluster>& machine, std::ostream& out,
+void compare_jobs(const JobOptions& options, job::JobRequest request,
+                  const std::optional<cluster::Cluster>& machine, std::ostream& out,
                   const Clock& clock);
 
 }  // namespace spillway::cli

@@ -93,13 +93,13 @@ constexpr std::array<Named<BranchOrder>, 3> kBranchOrders{{{"auto", BranchOrder:
 
 constexpr const char* kHowManyRanks = "on how many devices is the model to run?";
 
-ValueKind<std::uint32_t> counts_of_job() { return counts(1, planner::kMostRanksOfJob); }
+ValueKind<std::uint32_t> counts_of_job() { return counts(1, job::kMostRanksOfJob); }
 
 ValueKind<std::string_view> partitioner_names() {
   const auto read = [](const std::string& /*option*/, const std::string& text) {
-    return planner::partitioner_named(text).name;
+    return partition::partitioner_named(text).name;
   };
-  return {"NAME", read, names_of(planner::partitioners())};
+  return {"NAME", read, names_of(partition::partitioners())};
 }
 
 std::string schedule_help() {
@@ -110,13 +110,13 @@ std::string schedule_help() {
                  "second copy of the weights; any schedule with :stages, :recompute or "
                  ":idle-offload, for the way to save memory. Without parameters the defaults "
                  "apply, and one pipeline unless --replicas names more",
-                 planner::kAnySchedule, planner::kAnySchedule);
+                 job::kAnySchedule, job::kAnySchedule);
 }
 
 void add_schedules(CommandLine& line) {
-  std::vector<planner::ScheduleGenerator> with_one, with_several;
-  for (const planner::ScheduleGenerator& each : planner::schedule_generators())
-    (each.stages_per_rank == planner::StagesPerRank::kOne ? with_one : with_several)
+  std::vector<planner_schedule::ScheduleGenerator> with_one, with_several;
+  for (const planner_schedule::ScheduleGenerator& each : planner_schedule::schedule_generators())
+    (each.stages_per_rank == planner_schedule::StagesPerRank::kOne ? with_one : with_several)
         .push_back(each);
   line.add_names("Schedules with one stage per rank", meanings_of(with_one));
   line.add_names("Schedules with several stages per rank", meanings_of(with_several));
@@ -126,12 +126,12 @@ template <typename Name>
 void add_partitioner(CommandLine& line, Name& name) {
   line.add("--partitioner", name, partitioner_names(),
            message("Partitioner, which cuts the model into stages, one of those below [{}]",
-                   planner::partitioners().front().name));
-  line.add_names("Partitioners", meanings_of(planner::partitioners()));
+                   partition::partitioners().front().name));
+  line.add_names("Partitioners", meanings_of(partition::partitioners()));
 }
 
 void add_work_options(CommandLine& line, JobOptions& options) {
-  planner::JobRequest& request = options.request;
+  job::JobRequest& request = options.request;
   line.begin_group("What to plan");
   line.add("--ranks", request.ranks, counts_of_job(), "Devices to plan for");
   line.add("--device-memory", request.device_memory, sizes(), "Memory of each device [no limit]");
@@ -149,7 +149,7 @@ void add_work_options(CommandLine& line, JobOptions& options) {
   line.add_reader(
       "--schedule", "NAME|auto", schedule_help(),
       [&request](const std::string& text) { take_schedule(text, request); },
-      planner::schedule_beginnings());
+      job::schedule_beginnings());
   line.begin_group("Cuts");
   add_schedules(line);
   add_partitioner(line, request.partitioner);

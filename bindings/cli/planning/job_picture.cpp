@@ -10,10 +10,10 @@
 
 namespace spillway::cli {
 
-using planner::Action;
-using planner::ActionKind;
-using planner::JobPlan;
-using planner::MemoryMoment;
+using job::JobPlan;
+using planner_schedule::MemoryMoment;
+using schedule::Action;
+using schedule::ActionKind;
 
 namespace {
 
@@ -85,7 +85,7 @@ class JobDrawing {
         svg_(1100.0, bottom_ + 60.0, title, subtitle(), kLeft) {
     most_seconds_ = std::max(1e-12, plan.step_seconds);
     const bool shows_limit =
-        plan.device_memory != planner::kNoLimit &&
+        plan.device_memory != partition::kNoLimit &&
         plan.device_memory.count() / 4 <= std::max<std::uint64_t>(1, plan.peak().count());
     most_bytes_ = static_cast<double>(std::max<std::uint64_t>(1, plan.peak().count()));
     if (shows_limit) {
@@ -117,7 +117,7 @@ class JobDrawing {
                                counted(plan_.ranks / plan_.data_parallel, "rank"),
                                counted(plan_.micro_batches, "micro-batch"),
                                seconds_text(plan_.step_seconds), percent_text(plan_.timing.bubble));
-    if (plan_.device_memory != planner::kNoLimit)
+    if (plan_.device_memory != partition::kNoLimit)
       text += message("; devices of {}", plan_.device_memory);
     if (ranks_.size() < plan_.actions.rank_count())
       text += message("; {} of {} ranks", ranks_.size(), plan_.actions.rank_count());
@@ -188,7 +188,7 @@ class JobDrawing {
                message("{}: {} from {}", to_string(action),
                        seconds_text(spans[i].end_seconds - spans[i].start_seconds),
                        seconds_text(spans[i].start_seconds)));
-      if (action.micro_batch == planner::kNoMicroBatch) continue;
+      if (action.micro_batch == schedule::kNoMicroBatch) continue;
       const std::string label = schedule::micro_batch_label(plan_.actions, action);
       const double letters = kWidthOfLetter * static_cast<double>(label.size());
       if (width >= std::max(kLeastWidthOfLabel, letters))

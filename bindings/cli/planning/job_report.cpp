@@ -11,9 +11,9 @@
 
 namespace spillway::cli {
 
+using job::JobPlan;
+using job::JobRequest;
 using nlohmann::ordered_json;
-using planner::JobPlan;
-using planner::JobRequest;
 
 namespace {
 
@@ -32,14 +32,14 @@ std::string batch_text(const JobPlan& plan, const JobRequest& request) {
 
 /// What hosts hold; nothing where nothing is swapped.
 std::string hosts_text(const FoundJob& job) {
-  const Bytes held = planner::fullest_host(job.search.plan, job.ranks_per_host);
+  const Bytes held = machine::fullest_host(job.search.plan, job.ranks_per_host);
   if (held == Bytes(0)) return {};
   const std::string whose = job.ranks_per_host == 1
                                 ? std::string("every rank on a host of its own")
                                 : message("{} neighbouring ranks on each", job.ranks_per_host);
-  if (job.swap_target == planner::SwapTarget::kDisk)
+  if (job.swap_target == cluster::SwapTarget::kDisk)
     return line("hosts",
-                job.host_memory == planner::kNoLimit
+                job.host_memory == partition::kNoLimit
                     ? message("{} on the disks of the fullest one, summed over the peaks of its "
                               "ranks; {}",
                               held, whose)
@@ -51,13 +51,13 @@ std::string hosts_text(const FoundJob& job) {
       "{}{} on the fullest one, summed over the peaks of its ranks; "
       "{}",
       held,
-      job.host_memory == planner::kNoLimit ? std::string() : message(" of {}", job.host_memory),
+      job.host_memory == partition::kNoLimit ? std::string() : message(" of {}", job.host_memory),
       whose);
 }
 
 /// Which order the branches have, and what it loses.
 std::string order_text(const FoundJob& job) {
-  const planner::OrderChoice& order = job.search.plan.order;
+  const layer_order::OrderChoice& order = job.search.plan.order;
   if (!job.request.chain.may_reorder) return "of the layers as recorded";
   std::string text = message("of the layers {}", order.layers.empty() ? "as recorded" : order.name);
   if (!order.layers.empty() && std::isinf(order.recorded_seconds))
@@ -84,8 +84,8 @@ std::string memory_reduction_text(const JobPlan& plan) {
   std::uint64_t swaps = 0;
   std::uint64_t recomputed = 0;
   for (std::size_t rank = 0; rank < plan.memory.size(); ++rank) {
-    swaps += count_of(plan, rank, planner::ActionKind::kSwapOut);
-    recomputed += count_of(plan, rank, planner::ActionKind::kRecompute);
+    swaps += count_of(plan, rank, schedule::ActionKind::kSwapOut);
+    recomputed += count_of(plan, rank, schedule::ActionKind::kRecompute);
   }
   return message("{} whole stashes are swapped in idle time, {} are recomputed", swaps, recomputed);
 }
@@ -105,17 +105,17 @@ ordered_json hosts_json(const FoundJob& job) {
       {"ranks_per_host", job.ranks_per_host},
       {"memory_bytes", nullptr},
       {"swaps_to", name_in(kSwapTargets, job.swap_target)},
-      {"peak_bytes", planner::fullest_host(job.search.plan, job.ranks_per_host).count()},
+      {"peak_bytes", machine::fullest_host(job.search.plan, job.ranks_per_host).count()},
       {"per_host_bytes", ordered_json::array()}};
-  if (job.host_memory != planner::kNoLimit) json["memory_bytes"] = job.host_memory.count();
-  for (const Bytes held : planner::host_peaks(job.search.plan, job.ranks_per_host))
+  if (job.host_memory != partition::kNoLimit) json["memory_bytes"] = job.host_memory.count();
+  for (const Bytes held : machine::host_peaks(job.search.plan, job.ranks_per_host))
     json["per_host_bytes"].push_back(held.count());
   return json;
 }
 
 /// Nothing is told of orders that were skipped, and JSON has no infinity.
 ordered_json order_json(const FoundJob& job) {
-  const planner::OrderChoice& order = job.search.plan.order;
+  const layer_order::OrderChoice& order = job.search.plan.order;
   const bool is_open = job.request.chain.may_reorder;
   const auto known = [&](double seconds) {
     return is_open && std::isfinite(seconds) ? ordered_json(seconds) : ordered_json();
@@ -132,17 +132,17 @@ ordered_json order_json(const FoundJob& job) {
 
 /// The best attempt of each schedule as a table, fastest first, and why some are none; nothing
 /// where there is one attempt.
-std::string attempts_text(std::span<const planner::JobAttempt> attempts) {
+std::string attempts_text(std::span<const job::JobAttempt> attempts) {
   if (attempts.size() < 2) return {};
-  std::vector<planner::JobAttempt> fastest;
-  for (const std::size_t each : planner::best_of_each(attempts)) fastest.push_back(attempts[each]);
+  std::vector<job::JobAttempt> fastest;
+  for (const std::size_t each : job::best_of_each(attempts)) fastest.push_back(attempts[each]);
   std::stable_sort(fastest.begin(), fastest.end(),
-                   [](const planner::JobAttempt& a, const planner::JobAttempt& b) {
+                   [](const job::JobAttempt& a, const job::JobAttempt& b) {
                      if (a.is_possible() != b.is_possible()) return a.is_possible();
                      return a.is_possible() && a.step_seconds < b.step_seconds;
                    });
   std::string reasons;
-  for (const planner::JobAttempt& each : fastest)
+  for (const job::JobAttempt& each : fastest)
     if (!each.is_possible()) reasons += message("  {}: {}\n", each.schedule, each.refusal);
   return "\nAll schedules that were tried, each on its best number of data-parallel replicas:\n" +
          table_text(attempt_table(fastest), {}, kAllRows) + with_reasons(reasons);
@@ -157,19 +157,19 @@ std::string with_reasons(const std::string& reasons) {
 
 std::string job_text(const FoundJob& job) {
   const JobPlan& plan = job.search.plan;
-  const planner::Partitioner& partitioner = planner::partitioner_named(plan.partitioner);
-  const planner::ScheduleGenerator& generator = planner::schedule_generator_named(plan.schedule);
+  const partition::Partitioner& partitioner = partition::partitioner_named(plan.partitioner);
+  const planner_schedule::ScheduleGenerator& generator =
+      planner_schedule::schedule_generator_named(plan.schedule);
   const std::string machine = job.machine ? job.machine->cluster.name : "";
   std::string text = asked_text(job.options.asked);
   text += request_text(job.request, job.options.profile, links_text(job.request, machine));
   const bool is_whole = plan.data_parallel > 1 && plan.ranks == plan.data_parallel;
-  text +=
-      line("schedule", "{} ({}) on {} of {}{}", planner::schedule_text(plan.schedule, plan.variant),
-           generator.summary, counted(plan.data_parallel, "pipeline"),
-           counted(plan.ranks / plan.data_parallel, "rank"),
-           is_whole ? ": each has the whole model (data parallel)" : "");
+  text += line("schedule", "{} ({}) on {} of {}{}", job::schedule_text(plan.schedule, plan.variant),
+               generator.summary, counted(plan.data_parallel, "pipeline"),
+               counted(plan.ranks / plan.data_parallel, "rank"),
+               is_whole ? ": each has the whole model (data parallel)" : "");
   text += batch_text(plan, job.request);
-  const bool is_ours = partitioner.reading == planner::Reading::kOurs;
+  const bool is_ours = partitioner.reading == partition::Reading::kOurs;
   text += line("cuts", "{} ({}; {})", plan.partitioner,
                is_ours ? "the fastest step among exact cuts, those that count "
                          "messages, and those of all partitioners"
@@ -181,7 +181,7 @@ std::string job_text(const FoundJob& job) {
                "micro-batches: {}",
                seconds_text(plan.step_seconds), seconds_text(plan.seconds_per_micro_batch),
                rate_text(plan.micro_batches_per_second()));
-  const bool is_named = job.request.schedule != planner::kAnySchedule;
+  const bool is_named = job.request.schedule != job::kAnySchedule;
   text += line("bound",
                "{}: no plan is faster {}; this is {} above it; integrality gap "
                "{}{}",
@@ -197,7 +197,7 @@ std::string job_text(const FoundJob& job) {
   text += line("peak", "{} on the fullest rank", plan.peak());
   text += hosts_text(job);
   if (job.machine) text += machine_text(*job.machine);
-  if (plan.memory_reduction == planner::JobMemoryReduction::kIdleOffload)
+  if (plan.memory_reduction == job::JobMemoryReduction::kIdleOffload)
     text += line("offload", memory_reduction_text(plan));
   if (!plan.not_tried.empty()) text += line("offload", plan.not_tried);
   text += line("planned", search_text(job));
@@ -210,18 +210,18 @@ std::string job_text(const FoundJob& job) {
 
 ordered_json job_json(const FoundJob& job) {
   const JobPlan& plan = job.search.plan;
-  const planner::Partitioner& partitioner = planner::partitioner_named(plan.partitioner);
+  const partition::Partitioner& partitioner = partition::partitioner_named(plan.partitioner);
   ordered_json json = {{"partitioner", plan.partitioner},
-                       {"partitioner_reading", planner::to_string(partitioner.reading)},
+                       {"partitioner_reading", partition::to_string(partitioner.reading)},
                        {"schedule", plan.schedule},
                        {"variant", to_string(plan.variant)},
                        {"ranks", plan.ranks},
                        {"data_parallel", plan.data_parallel},
                        {"micro_batches", plan.micro_batches},
                        {"batch", plan.batch}};
-  if (plan.device_memory != planner::kNoLimit)
+  if (plan.device_memory != partition::kNoLimit)
     json["device_memory_bytes"] = plan.device_memory.count();
-  json["memory_reduction"] = planner::to_string(plan.memory_reduction);
+  json["memory_reduction"] = job::to_string(plan.memory_reduction);
   json["not_tried"] = plan.not_tried;
   json["order"] = order_json(job);
   json["stages"] = table_json(stage_table(job));

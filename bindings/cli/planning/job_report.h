@@ -14,13 +14,13 @@ namespace spillway::cli {
 
 /// A plan for many ranks as it was found.
 struct FoundJob {
-  JobOptions options;           ///< As they were given.
-  planner::JobRequest request;  ///< What came of them, of the profile and of the machine.
-  planner::JobSearch search;
+  JobOptions options;       ///< As they were given.
+  job::JobRequest request;  ///< What came of them, of the profile and of the machine.
+  job::JobSearch search;
   double search_seconds = 0.0;
-  planner::SwapTarget swap_target = planner::SwapTarget::kHost;
+  cluster::SwapTarget swap_target = cluster::SwapTarget::kHost;
   std::uint32_t ranks_per_host = 1;
-  Bytes host_memory = planner::kNoLimit;  ///< Limit of each host.
+  Bytes host_memory = partition::kNoLimit;  ///< Limit of each host.
   std::optional<FoundMachine> machine;
 };
 
@@ -33,31 +33,31 @@ nlohmann::ordered_json job_json(const FoundJob& job);
 /// A self-contained SVG of one step: for each rank what it does when, and below it what it holds,
 /// with the memory of its device. Of more than 64 ranks, some in equal distances. Replicas that
 /// share ranks are told apart by shade and by the labels of `micro_batch_label`.
-std::string job_picture(const planner::JobPlan& plan, const std::string& title);
+std::string job_picture(const job::JobPlan& plan, const std::string& title);
 
 // What reports of plans for many ranks share.
 
 /// The request as lines: the model, the job, and `links`.
-std::string request_text(const planner::JobRequest& request, const std::string& path,
+std::string request_text(const job::JobRequest& request, const std::string& path,
                          const std::string& links);
 
 /// The links of each rank. `machine`: whose they are; empty without one.
-std::string links_text(const planner::JobRequest& request, const std::string& machine);
+std::string links_text(const job::JobRequest& request, const std::string& machine);
 
 /// Forward and backward of a micro-batch, all layers.
-double work_of(const planner::ModelChain& chain);
+double work_of(const partition::ModelChain& chain);
 
 // Tables, which text and JSON show.
 
 Table stage_table(const FoundJob& job);
-Table rank_table(const planner::JobPlan& plan);
+Table rank_table(const job::JobPlan& plan);
 /// Of a plan that was refused, only that.
-Table attempt_table(std::span<const planner::JobAttempt> attempts);
+Table attempt_table(std::span<const job::JobAttempt> attempts);
 
 /// What stands below a table for plans that are none.
 std::string with_reasons(const std::string& reasons);
 
 /// Actions of a kind in the action list of a rank.
-std::uint64_t count_of(const planner::JobPlan& plan, std::size_t rank, planner::ActionKind kind);
+std::uint64_t count_of(const job::JobPlan& plan, std::size_t rank, schedule::ActionKind kind);
 
 }  // namespace spillway::cli

@@ -10,12 +10,12 @@
 
 namespace spillway::cli {
 
+using job::HeldBytes;
+using job::JobAttempt;
+using job::JobPlan;
+using job::JobRequest;
 using nlohmann::ordered_json;
-using planner::HeldBytes;
-using planner::JobAttempt;
-using planner::JobPlan;
-using planner::JobRequest;
-using planner::StageEstimate;
+using partition::StageEstimate;
 
 namespace {
 
@@ -36,9 +36,9 @@ Figure classes(const HeldBytes& bytes) {
 }
 
 /// "0-11" or, where branches were put apart, "0-7 12-15 20-21".
-Figure layers(const planner::LayerOrder& order, const StageEstimate& stage) {
+Figure layers(const layer_order::LayerOrder& order, const StageEstimate& stage) {
   constexpr std::size_t kRangesShown = 3;
-  const auto ranges = planner::layers_at(order, stage.first_layer, stage.last_layer);
+  const auto ranges = layer_order::layers_at(order, stage.first_layer, stage.last_layer);
   Figure figure{{}, ordered_json::array()};
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     figure.json.push_back({ranges[i].first, ranges[i].last});
@@ -49,9 +49,9 @@ Figure layers(const planner::LayerOrder& order, const StageEstimate& stage) {
   return figure;
 }
 
-Figure recomputed(const std::vector<planner::ChosenPoint>& points) {
+Figure recomputed(const std::vector<partition::ChosenPoint>& points) {
   Figure figure{{}, ordered_json::array()};
-  for (const planner::ChosenPoint& point : points) figure.json.push_back(point.layer);
+  for (const partition::ChosenPoint& point : points) figure.json.push_back(point.layer);
   return figure;
 }
 
@@ -74,7 +74,7 @@ std::string request_text(const JobRequest& request, const std::string& path,
     text += line("guessed", "where forward ends, and which layers backward operators belong to, as "
                             "this profile does not tell (spillway profile records it)");
   text += line("job", "{}{}, {} per step", counted(request.ranks, "rank"),
-               request.device_memory == planner::kNoLimit
+               request.device_memory == partition::kNoLimit
                    ? std::string(" of any size (--device-memory limits it)")
                    : message(" of {}", request.device_memory),
                work_text(request));
@@ -94,9 +94,9 @@ std::string links_text(const JobRequest& request, const std::string& machine) {
                          : message("{}; {}: what {} leaves a rank", peer, host, machine);
 }
 
-double work_of(const planner::ModelChain& chain) {
+double work_of(const partition::ModelChain& chain) {
   double seconds = 0.0;
-  for (const planner::ModelLayer& layer : chain.layers)
+  for (const partition::ModelLayer& layer : chain.layers)
     seconds += layer.forward_seconds + layer.backward_seconds;
   return seconds;
 }
@@ -105,9 +105,9 @@ Table stage_table(const FoundJob& job) {
   const JobPlan& plan = job.search.plan;
   const std::vector<StageEstimate>& stages = plan.stages;
   using Stage = StageEstimate;
-  using Held = planner::HeldCounts;
-  const auto name = [&](planner::LayerIndex place) {
-    const auto layer = planner::layer_at(plan.order.layers, place);
+  using Held = schedule::HeldCounts;
+  const auto name = [&](partition::LayerIndex place) {
+    const auto layer = layer_order::layer_at(plan.order.layers, place);
     const std::string& text = job.request.chain.layers[layer].name;
     return Figure{shown_text(text, kMostLettersOfLayer), text};
   };
@@ -140,13 +140,13 @@ Table stage_table(const FoundJob& job) {
 Table rank_table(const JobPlan& plan) {
   const auto& times = plan.timing.ranks;
   const auto& memory = plan.memory;
-  using Times = planner::RankTiming;
-  using Memory = planner::RankMemory;
+  using Times = planner_schedule::RankTiming;
+  using Memory = job::RankMemory;
   const double step = plan.step_seconds;
   const auto bubble = [step](double busy) {
     return Figure::share(step > 0.0 ? (step - busy) / step : 0.0);
   };
-  const auto actions = [&](planner::ActionKind kind) {
+  const auto actions = [&](schedule::ActionKind kind) {
     return [&plan, kind](std::size_t rank) { return count_of(plan, rank, kind); };
   };
   Table table{
@@ -164,15 +164,15 @@ Table rank_table(const JobPlan& plan) {
                         {"", "held", of(memory, &Memory::held, classes)},
                         {"", "fixed_bytes", of(memory, &Memory::fixed)},
                         {"", "host_bytes", of(memory, &Memory::host)},
-                        {"", "swap_actions", actions(planner::ActionKind::kSwapOut)},
-                        {"", "recompute_actions", actions(planner::ActionKind::kRecompute)}});
+                        {"", "swap_actions", actions(schedule::ActionKind::kSwapOut)},
+                        {"", "recompute_actions", actions(schedule::ActionKind::kRecompute)}});
   return table;
 }
 
 Table attempt_table(std::span<const JobAttempt> all) {
   using Attempt = JobAttempt;
   const auto schedule = [](const Attempt& each) {
-    return Figure{planner::schedule_text(each.schedule, each.variant), each.schedule};
+    return Figure{job::schedule_text(each.schedule, each.variant), each.schedule};
   };
   return {all.size(),
           {{"schedule", "schedule", of(all, schedule)},
@@ -193,11 +193,11 @@ Table attempt_table(std::span<const JobAttempt> all) {
            {"", "not_tried", if_possible(all, &Attempt::not_tried)}}};
 }
 
-std::uint64_t count_of(const JobPlan& plan, std::size_t rank, planner::ActionKind kind) {
+std::uint64_t count_of(const JobPlan& plan, std::size_t rank, schedule::ActionKind kind) {
   const auto& list = plan.actions.ranks[rank];
   return static_cast<std::uint64_t>(
       std::count_if(list.begin(), list.end(),
-                    [&](const planner::Action& action) { return action.kind == kind; }));
+                    [&](const schedule::Action& action) { return action.kind == kind; }));
 }
 
 }  // namespace spillway::cli

@@ -8,11 +8,11 @@
 
 namespace spillway::cli {
 
+using cluster::Cluster;
+using cluster::JobTiming;
+using cluster::LinkClassLoad;
+using machine::MachineRun;
 using nlohmann::ordered_json;
-using planner::Cluster;
-using planner::JobTiming;
-using planner::LinkClassLoad;
-using planner::MachineRun;
 
 namespace {
 
@@ -27,7 +27,7 @@ std::string speed_text(const Cluster& cluster) {
 /// The first ones, at most so many.
 Table run_table(const std::vector<MachineRun>& runs, std::size_t most = kAllRows) {
   const auto schedule = [](const MachineRun& run) {
-    return Figure{planner::schedule_text(run.schedule, run.variant), run.schedule};
+    return Figure{job::schedule_text(run.schedule, run.variant), run.schedule};
   };
   const auto target = [](const MachineRun& run) { return name_in(kSwapTargets, run.swap_target); };
   return {std::min(most, runs.size()),
@@ -53,18 +53,18 @@ std::vector<MachineRun> fastest_of_each_name(const std::vector<MachineRun>& runs
 
 }  // namespace
 
-double longest_wait(const JobTiming& timing, double planner::JobRank::*wait) {
+double longest_wait(const JobTiming& timing, double cluster::JobRank::*wait) {
   double most = 0.0;
-  for (const planner::JobRank& rank : timing.ranks) most = std::max(most, rank.*wait);
+  for (const cluster::JobRank& rank : timing.ranks) most = std::max(most, rank.*wait);
   return most;
 }
 
 std::string failures_text(const Cluster& cluster, std::uint32_t nodes) {
-  const double useful = planner::useful_share(cluster.failures, nodes);
+  const double useful = cluster::useful_share(cluster.failures, nodes);
   if (useful >= 1.0) return {};
   return line("failures", "leave {} of the time, with checkpoints every {} (best: {})",
               percent_text(useful), seconds_text(cluster.failures.checkpoint_interval_seconds),
-              seconds_text(planner::best_checkpoint_interval(cluster.failures, nodes)));
+              seconds_text(cluster::best_checkpoint_interval(cluster.failures, nodes)));
 }
 
 Table link_table(const JobTiming& timing) {
@@ -88,8 +88,8 @@ std::string machine_text(const FoundMachine& machine) {
                "{} per step where ranks share its links, {} idle; a rank waits for {} "
                "of messages and sums, and {} of swaps, at most",
                seconds_text(timing.step_seconds), percent_text(timing.bubble),
-               seconds_text(longest_wait(timing, &planner::JobRank::exposed_communication_seconds)),
-               seconds_text(longest_wait(timing, &planner::JobRank::exposed_swap_seconds)));
+               seconds_text(longest_wait(timing, &cluster::JobRank::exposed_communication_seconds)),
+               seconds_text(longest_wait(timing, &cluster::JobRank::exposed_swap_seconds)));
   return text + failures_text(cluster, timing.nodes);
 }
 
@@ -116,9 +116,9 @@ ordered_json machine_json(const FoundMachine& machine) {
       {"step_seconds", timing.step_seconds},
       {"bubble", timing.bubble},
       {"exposed_communication_seconds",
-       longest_wait(timing, &planner::JobRank::exposed_communication_seconds)},
-      {"exposed_swap_seconds", longest_wait(timing, &planner::JobRank::exposed_swap_seconds)},
-      {"useful_share", planner::useful_share(cluster.failures, timing.nodes)},
+       longest_wait(timing, &cluster::JobRank::exposed_communication_seconds)},
+      {"exposed_swap_seconds", longest_wait(timing, &cluster::JobRank::exposed_swap_seconds)},
+      {"useful_share", cluster::useful_share(cluster.failures, timing.nodes)},
       {"links", table_json(link_table(timing))},
       {"runs", table_json(run_table(machine.runs))}};
   if (cluster.device.speed_over_profile > 0.0)

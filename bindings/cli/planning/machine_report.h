@@ -12,23 +12,23 @@ namespace spillway::cli {
 
 // What users call them.
 
-inline constexpr std::array<Named<planner::PlacementOrder>, 3> kPlacements{
-    {{"pipeline", planner::PlacementOrder::kPipelineFirst},
-     {"folded", planner::PlacementOrder::kFolded},
-     {"data-parallel", planner::PlacementOrder::kDataParallelFirst}}};
+inline constexpr std::array<Named<cluster::PlacementOrder>, 3> kPlacements{
+    {{"pipeline", cluster::PlacementOrder::kPipelineFirst},
+     {"folded", cluster::PlacementOrder::kFolded},
+     {"data-parallel", cluster::PlacementOrder::kDataParallelFirst}}};
 
-inline constexpr std::array<Named<planner::UpdatePlace>, 2> kUpdatePlaces{
-    {{"devices", planner::UpdatePlace::kDevice}, {"hosts", planner::UpdatePlace::kHost}}};
+inline constexpr std::array<Named<cluster::UpdatePlace>, 2> kUpdatePlaces{
+    {{"devices", cluster::UpdatePlace::kDevice}, {"hosts", cluster::UpdatePlace::kHost}}};
 
-inline constexpr std::array<Named<planner::SwapTarget>, 2> kSwapTargets{
-    {{"hosts", planner::SwapTarget::kHost}, {"disks", planner::SwapTarget::kDisk}}};
+inline constexpr std::array<Named<cluster::SwapTarget>, 2> kSwapTargets{
+    {{"hosts", cluster::SwapTarget::kHost}, {"disks", cluster::SwapTarget::kDisk}}};
 
 /// The machine that a plan was made for, and what the plan does there.
 struct FoundMachine {
   std::string path;  ///< Path of its description.
-  planner::Cluster cluster;
-  planner::JobTiming timing;
-  std::vector<planner::MachineRun> runs;  ///< Fastest first; the first is the plan.
+  cluster::Cluster cluster;
+  cluster::JobTiming timing;
+  std::vector<machine::MachineRun> runs;  ///< Fastest first; the first is the plan.
 };
 
 /// Figures of a plan on its machine, as lines.
@@ -38,10 +38,10 @@ std::string machine_tables(const FoundMachine& machine);
 nlohmann::ordered_json machine_json(const FoundMachine& machine);
 
 /// Of the rank that waits longest.
-double longest_wait(const planner::JobTiming& timing, double planner::JobRank::*wait);
+double longest_wait(const cluster::JobTiming& timing, double cluster::JobRank::*wait);
 /// Share of the time that failures of so many nodes leave; empty where the description has none.
-std::string failures_text(const planner::Cluster& cluster, std::uint32_t nodes);
+std::string failures_text(const cluster::Cluster& cluster, std::uint32_t nodes);
 /// The load of links by class.
-Table link_table(const planner::JobTiming& timing);
+Table link_table(const cluster::JobTiming& timing);
 
 }  // namespace spillway::cli

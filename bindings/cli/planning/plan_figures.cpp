@@ -79,7 +79,7 @@ std::string replay_text(const PlanningStep& step, const planner::ReplayError::Ca
 
 PlanningCase case_for(const PlanningStep& step, Bytes budget, const planner::SwapLimits& limits,
                       BoundEffort effort) {
-  const auto solver = effort == BoundEffort::kTight ? planner::make_clp_solver() : nullptr;
+  const auto solver = effort == BoundEffort::kTight ? planner_clp::make_clp_solver() : nullptr;
   try {
     return {step, budget, limits,
             planner::bound_plan(step.profile.tape, limits, {.solver = solver.get()})};

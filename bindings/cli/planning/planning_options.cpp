@@ -217,7 +217,7 @@ CommandLine plan_line(PlanOptions& options) {
 
 CommandLine simulate_line(SimulateOptions& step, ClusterOptions& job) {
   constexpr double kMostFactor = 1e3;
-  const auto ranks = counts(1, planner::kMostRanksOfJob);
+  const auto ranks = counts(1, job::kMostRanksOfJob);
   CommandLine line("simulate", kSimulateDescription,
                    "spillway simulate [options] PROFILE\n"
                    "       spillway simulate [options] PLAN",

@@ -21,27 +21,27 @@
 
 namespace spillway::cli {
 
+using job::JobFileStage;
+using job::JobPlan;
+using job::JobRequest;
+using job::RankMove;
+using job::RebalanceChoice;
 using nlohmann::ordered_json;
-using planner::JobFileStage;
-using planner::JobPlan;
-using planner::JobRequest;
-using planner::LayerIndex;
-using planner::RankMove;
-using planner::RebalanceChoice;
-using planner::StageEstimate;
+using partition::LayerIndex;
+using partition::StageEstimate;
 
 namespace {
 
 /// A stored plan that was taken up with a new profile.
 struct RebalanceReport {
   const RebalanceOptions& options;
-  planner::JobFile stored;
-  planner::JobRequest request{};
-  planner::RebalancedJob job{};
+  job::JobFile stored;
+  job::JobRequest request{};
+  job::RebalancedJob job{};
   double search_seconds = 0.0;
 
   /// The moves to make; null where the stages stay.
-  const planner::RebalanceChoice* chosen() const {
+  const job::RebalanceChoice* chosen() const {
     return job.chosen ? &job.choices[*job.chosen] : nullptr;
   }
 };
@@ -49,7 +49,7 @@ struct RebalanceReport {
 std::string steps_text(double count) { return counted(static_cast<std::uint64_t>(count), "step"); }
 
 const std::string& name_at(const RebalanceReport& report, LayerIndex place) {
-  return report.request.chain.layers[planner::layer_at(report.stored.order, place)].name;
+  return report.request.chain.layers[layer_order::layer_at(report.stored.order, place)].name;
 }
 
 std::string range_text(LayerIndex first, LayerIndex last) { return message("{}-{}", first, last); }
@@ -192,13 +192,13 @@ Table choice_table(const RebalanceReport& report) {
 
 /// The step before and after, each move, whether it pays, other choices, and the stages.
 std::string rebalance_text(const RebalanceReport& report) {
-  const planner::JobRequest& request = report.request;
+  const job::JobRequest& request = report.request;
   const RebalanceChoice* const choice = report.chosen();
   std::string text =
       line("model", "{}, {}, {} for a micro-batch", report.options.profile,
            counted(request.chain.layers.size(), "layer"), seconds_text(work_of(request.chain)));
   text += line("plan", "{}: {} on {} of {}, {} per step", report.options.plan,
-               planner::schedule_text(request.schedule, request.variant),
+               job::schedule_text(request.schedule, request.variant),
                counted(request.data_parallel, "pipeline"),
                counted(report.stored.actions.rank_count(), "rank"),
                counted(request.micro_batches, "micro-batch"));
@@ -215,12 +215,12 @@ std::string rebalance_text(const RebalanceReport& report) {
 
 /// The keys that planning_output.md describes.
 ordered_json rebalance_json(const RebalanceReport& report) {
-  const planner::JobRequest& request = report.request;
+  const job::JobRequest& request = report.request;
   const RebalanceChoice* const choice = report.chosen();
   const double before = report.job.step_before();
   ordered_json json = {{"plan", report.options.plan},
                        {"partitioner", request.partitioner},
-                       {"schedule", planner::schedule_text(request.schedule, request.variant)},
+                       {"schedule", job::schedule_text(request.schedule, request.variant)},
                        {"ranks", request.ranks},
                        {"data_parallel", request.data_parallel},
                        {"micro_batches", request.micro_batches},
@@ -266,7 +266,7 @@ void require_same(bool is_same, const char* option, const std::string& said,
 void hold_limit(const char* option, const std::optional<Bytes>& said, const std::string& plan,
                 Bytes& held) {
   if (!said) return;
-  require_same(held == planner::kNoLimit || held == *said, option, to_string(*said),
+  require_same(held == partition::kNoLimit || held == *said, option, to_string(*said),
                to_string(held), plan);
   held = *said;
 }
@@ -280,7 +280,7 @@ void hold_link(const char* option, TransferRate rate, bool is_known, const std::
   held = rate;
 }
 
-void hold_to_options(const RebalanceOptions& options, const planner::JobFile& stored,
+void hold_to_options(const RebalanceOptions& options, const job::JobFile& stored,
                      const profile::StepProfile& profile, JobRequest& request) {
   const RateOptions& rates = options.rates;
   hold_limit("--device-memory", options.device_memory, options.plan, request.device_memory);
@@ -312,11 +312,10 @@ void rebalance_plan(const RebalanceOptions& options, std::ostream& out, const Cl
         "{} is a plan for many ranks, and stands in the place of the profile (spillway "
         "rebalance {} {})",
         options.profile, shell_word(options.profile), shell_word(path));
-  const planner::JobFile stored = stored_job(path);
+  const job::JobFile stored = stored_job(path);
   const profile::StepProfile profile = load_step(options.profile).profile;
   RebalanceReport report{.options = options, .stored = stored};
-  report.request =
-      planner::request_of(stored, path, planner::measured_model(profile), options.profile);
+  report.request = job::request_of(stored, path, job::measured_model(profile), options.profile);
   hold_to_options(options, stored, profile, report.request);
   const TimePoint begin = clock.now();
   {
@@ -324,7 +323,7 @@ void rebalance_plan(const RebalanceOptions& options, std::ostream& out, const Cl
     progress.show(message("re-balancing {} on {}",
                           counted(report.request.chain.layers.size(), "layer"),
                           counted(report.request.ranks, "rank")));
-    report.job = planner::rebalance_job(report.request, options.steps_left);
+    report.job = job::rebalance_job(report.request, options.steps_left);
     progress.clear();
   }
   report.search_seconds = seconds(clock.now() - begin);

@@ -26,7 +26,7 @@ namespace {
 bool is_action_csv(const std::string& path) { return ending_of(path) == ".csv"; }
 
 /// Whose action lists are in a file of actions.
-std::string readers_text(const planner::JobPlan& plan) {
+std::string readers_text(const job::JobPlan& plan) {
   if (!schedule::for_pytorch(plan.actions))
     return " (with actions that PyTorch's pipelining does not have, and refuses)";
   if (plan.data_parallel == 1) return " (as PyTorch's pipelining reads them; it updates by itself)";
@@ -41,22 +41,22 @@ std::string text_of(const std::string& path) {
       path, message("spillway plan-job PROFILE --ranks COUNT --out {}", shell_word(path)));
 }
 
-planner::JobFile job_in(const std::string& text, const std::string& path) {
+job::JobFile job_in(const std::string& text, const std::string& path) {
   if (is_action_csv(path))
     throw ConfigError(
         "{} has lists of actions alone, without memory and time (store the plan under "
         "a name that ends in .json: spillway plan-job PROFILE --ranks COUNT --out {})",
         path, shell_word(std::filesystem::path(path).replace_extension(".json").string()));
-  planner::JobFile file = planner::parse_job_file(text, path);
-  if (const auto fault = planner::job_fault(file)) throw PlanError("{}: {}", path, *fault);
+  job::JobFile file = job::parse_job_file(text, path);
+  if (const auto fault = job::job_fault(file)) throw PlanError("{}: {}", path, *fault);
   machine_of(file, path);
   return file;
 }
 
 /// What is told of a plan that passed.
 struct CheckedPlan {
-  planner::Schedule actions;
-  std::optional<planner::JobFile> file;
+  schedule::Schedule actions;
+  std::optional<job::JobFile> file;
 };
 
 CheckedPlan checked(const std::string& path) {
@@ -78,7 +78,7 @@ CheckedPlan checked(const std::string& path) {
 
 }  // namespace
 
-planner::JobFile stored_job(const std::string& path) { return job_in(text_of(path), path); }
+job::JobFile stored_job(const std::string& path) { return job_in(text_of(path), path); }
 
 bool is_stored_job(const std::string& path) {
   if (is_action_csv(path)) return true;
@@ -89,28 +89,28 @@ bool is_stored_job(const std::string& path) {
   return text.find(message("\"{}\"", kJobPlanFormat.name)) != std::string_view::npos;
 }
 
-std::optional<planner::Cluster> machine_of(const planner::JobFile& file, const std::string& path) {
+std::optional<cluster::Cluster> machine_of(const job::JobFile& file, const std::string& path) {
   if (file.cluster.empty()) return std::nullopt;
-  return planner::parse_cluster(file.cluster, path + ", cluster");
+  return cluster::parse_cluster(file.cluster, path + ", cluster");
 }
 
-planner::SwapTarget swap_target_of(const planner::JobFile& file) {
-  return file.swaps_to_disks ? planner::SwapTarget::kDisk : planner::SwapTarget::kHost;
+cluster::SwapTarget swap_target_of(const job::JobFile& file) {
+  return file.swaps_to_disks ? cluster::SwapTarget::kDisk : cluster::SwapTarget::kHost;
 }
 
-void store_job(const planner::JobPlan& plan, const planner::ModelChain& chain,
-               planner::SwapTarget swap_target, const std::string& cluster,
+void store_job(const job::JobPlan& plan, const partition::ModelChain& chain,
+               cluster::SwapTarget swap_target, const std::string& cluster,
                const std::string& path) {
   if (is_action_csv(path))
     return topology::write_file_at_once(
         path, schedule::to_csv(schedule::for_pytorch(plan.actions).value_or(plan.actions)));
-  planner::JobFile file = planner::describe_job(plan, chain);
+  job::JobFile file = job::describe_job(plan, chain);
   file.cluster = cluster;
-  file.swaps_to_disks = swap_target == planner::SwapTarget::kDisk;
-  topology::write_file_at_once(path, planner::to_text(file));
+  file.swaps_to_disks = swap_target == cluster::SwapTarget::kDisk;
+  topology::write_file_at_once(path, job::to_text(file));
 }
 
-std::string stored_text(const planner::JobPlan& plan, const std::string& path) {
+std::string stored_text(const job::JobPlan& plan, const std::string& path) {
   const bool is_action_csv_path = is_action_csv(path);
   return message("\n{} stored in {}{}; check {} with: spillway check {}\n",
                  is_action_csv_path ? "actions" : "plan", path,
@@ -144,7 +144,7 @@ void check_plan(const CheckOptions& options, std::ostream& out, const Clock& /*c
     out << "it says nothing of memory and time; plans that `spillway plan-job --out` wrote do\n";
   else
     out << message("{}; a step takes {}\n",
-                   plan.file->device_memory == planner::kNoLimit
+                   plan.file->device_memory == partition::kNoLimit
                        ? std::string("memory has no limit in it")
                        : message("every rank stays within {}", plan.file->device_memory),
                    seconds_text(plan.file->step_seconds));

@@ -7,16 +7,16 @@
 
 #include "spillway/base/error.h"
 
-namespace spillway::planner {
+namespace spillway::planner_clp {
 namespace {
 
-class ClpSolver final : public LinearSolver {
+class ClpSolver final : public planner::LinearSolver {
  public:
-  Solution solve(const LinearProgram& program, std::size_t most_iterations) const override;
+  Solution solve(const planner::LinearProgram& program, std::size_t most_iterations) const override;
 };
 
-LinearSolver::Solution ClpSolver::solve(const LinearProgram& program,
-                                        std::size_t most_iterations) const {
+planner::LinearSolver::Solution ClpSolver::solve(const planner::LinearProgram& program,
+                                                 std::size_t most_iterations) const {
   const std::size_t entries = program.entry.size();
   if (program.column_most.size() != program.columns() ||
       program.column_begin.size() != program.columns() + 1 ||
@@ -50,6 +50,6 @@ LinearSolver::Solution ClpSolver::solve(const LinearProgram& program,
 
 }  // namespace
 
-std::unique_ptr<LinearSolver> make_clp_solver() { return std::make_unique<ClpSolver>(); }
+std::unique_ptr<planner::LinearSolver> make_clp_solver() { return std::make_unique<ClpSolver>(); }
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_clp

@@ -5,7 +5,7 @@
 
 #include "spillway/base/error.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 namespace {
 
 constexpr std::uint64_t kMostDevices = 1'000'000;
@@ -214,4 +214,4 @@ double best_checkpoint_interval(const Failures& failures, std::uint32_t nodes) {
   return x * mean;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

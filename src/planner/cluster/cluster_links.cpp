@@ -5,7 +5,7 @@
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 
 std::string_view to_string(LinkClass kind) {
   switch (kind) {
@@ -208,4 +208,4 @@ Route ClusterLinks::update_route(std::uint32_t device) const {
   return {{{updates_ + node_of(device), 1.0}}, 0.0};
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

@@ -13,7 +13,7 @@
 #include "spillway/base/shown_text.h"
 #include "spillway/planner/cluster/transfer_samples.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 namespace {
 
 // How descriptions of machines call things.
@@ -269,4 +269,4 @@ std::string to_text(const Cluster& cluster) {
   return json_by_lines(document);
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

@@ -8,7 +8,7 @@
 
 #include "spillway/base/error.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 namespace {
 
 /// Streams between pairs of endpoints, added up by link.
@@ -263,4 +263,4 @@ Collective fastest_collective(CollectiveKind kind, const ClusterLinks& links,
   return std::move(*best);  // A ring exists always.
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

@@ -6,7 +6,7 @@
 
 #include "spillway/base/assert.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -195,4 +195,4 @@ void FairFlows::take_ended(double now, std::vector<std::uint32_t>& tags) {
   }
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

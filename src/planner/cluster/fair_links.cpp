@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-namespace spillway::planner {
+namespace spillway::cluster {
 
 FairLinks::FairLinks(FlowTable& flows, std::vector<std::vector<SumPhase>> phases,
                      bool copies_to_disk, std::uint32_t pipelines, std::vector<double> rates,
                      RouteOf route_of)
-    : ScheduleLinks(/*knows_ends=*/false),
+    : planner_schedule::ScheduleLinks(/*knows_ends=*/false),
       flows_(flows),
       phases_(std::move(phases)),
       copies_to_disk_(copies_to_disk),
@@ -34,26 +34,26 @@ FairLinks::Queue& FairLinks::queue_of(std::uint32_t rank, std::uint32_t to) {
   return queue;
 }
 
-ScheduleLinks::Transfer FairLinks::send(std::uint32_t from, std::uint32_t to, Bytes size,
-                                        double now) {
+planner_schedule::ScheduleLinks::Transfer FairLinks::send(std::uint32_t from, std::uint32_t to,
+                                                          Bytes size, double now) {
   now_ = now;
   return ask(queue_of(from, to), size, kNone);
 }
 
-ScheduleLinks::Transfer FairLinks::copy(std::uint32_t rank, bool is_out, Bytes size, double since,
-                                        Id after) {
+planner_schedule::ScheduleLinks::Transfer FairLinks::copy(std::uint32_t rank, bool is_out,
+                                                          Bytes size, double since, Id after) {
   // A copy may be asked for after the moment from which on it is wanted.
   now_ = std::max(now_, since);
   return ask(queue_of(rank, is_out ? kOut : kIn), size, after);
 }
 
-ScheduleLinks::Id FairLinks::add(const Asked& asked) {
+planner_schedule::ScheduleLinks::Id FairLinks::add(const Asked& asked) {
   asked_.push_back(asked);
   return static_cast<Id>(asked_.size() - 1);
 }
 
-ScheduleLinks::Transfer FairLinks::ask(Queue& queue, Bytes size, Id after) {
-  const Id id = add({&queue, 0, after, count_of(size)});
+planner_schedule::ScheduleLinks::Transfer FairLinks::ask(Queue& queue, Bytes size, Id after) {
+  const Id id = add({&queue, 0, after, planner_schedule::count_of(size)});
   queue.waiting.push_back(id);
   go_on(queue);
   return {.id = id};
@@ -78,7 +78,7 @@ void FairLinks::go_on_with_copies(std::uint32_t rank) {
 }
 
 /// In the order in which a rank comes to them, sums pass each lane.
-ScheduleLinks::Id FairLinks::join(std::uint32_t rank, std::uint32_t stage) {
+planner_schedule::ScheduleLinks::Id FairLinks::join(std::uint32_t rank, std::uint32_t stage) {
   const std::vector<SumPhase>& phases = phases_[stage];
   for (std::size_t i = 0; i < phases.size(); ++i) {
     if (i > 0 && phases[i - 1].lane == phases[i].lane) continue;
@@ -90,8 +90,9 @@ ScheduleLinks::Id FairLinks::join(std::uint32_t rank, std::uint32_t stage) {
   return sum.id;
 }
 
-ScheduleLinks::Transfer FairLinks::sum(std::uint32_t stage, std::span<const std::uint32_t> members,
-                                       double now) {
+planner_schedule::ScheduleLinks::Transfer FairLinks::sum(std::uint32_t stage,
+                                                         std::span<const std::uint32_t> members,
+                                                         double now) {
   now_ = now;
   Sum& sum = sums_[stage];
   // Gradients are summed over all pipelines, so ranks of each of them take part.
@@ -197,4 +198,4 @@ void FairLinks::end_sum(std::uint32_t stage) {
   for (const std::uint32_t rank : over.ranks) go_on_with_copies(rank);
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

@@ -12,7 +12,7 @@
 #include "spillway/planner/cluster/fair_flows.h"
 #include "spillway/planner/schedule/schedule_links.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 
 /// The route of a flow: a span that lives as long as the links, and its latency.
 struct FlowRoute {
@@ -22,7 +22,7 @@ struct FlowRoute {
 
 /// The links of a cluster, which all flows share fairly. Messages of a pair of ranks, copies of a
 /// rank in one direction, and sums of a rank go one after the other; latency comes on top.
-class FairLinks final : public ScheduleLinks {
+class FairLinks final : public planner_schedule::ScheduleLinks {
  public:
   /// By number in the table, and pipeline.
   using RouteOf = std::function<FlowRoute(std::uint32_t flow, std::uint32_t pipeline)>;
@@ -98,4 +98,4 @@ class FairLinks final : public ScheduleLinks {
   double now_ = 0.0;
 };
 
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

@@ -12,7 +12,7 @@
 #include "spillway/schedule/boundary_stages.h"
 #include "spillway/schedule/weight_copies.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 
 FlowTable::FlowTable(const ClusterLinks& links, std::span<const std::uint32_t> devices,
                      std::uint32_t pipelines)
@@ -148,10 +148,10 @@ UpdatePhase copies(std::uint32_t lane, bool is_out, const ClusterLinks& links,
 }
 
 /// All-reduce between the devices that hold the stage; nothing for a single one.
-std::vector<UpdatePhase> reduction_phases(const Job& job, const StageCosts& stage,
+std::vector<UpdatePhase> reduction_phases(const Job& job, const planner_schedule::StageCosts& stage,
                                           const ClusterLinks& links,
                                           const std::vector<std::uint32_t>& devices) {
-  const double bytes = count_of(stage.gradients);
+  const double bytes = planner_schedule::count_of(stage.gradients);
   Group members;
   for (const std::uint32_t device : devices) members.push_back({device});
   // The size of the stage decides: latencies make trees the better ones for small sums.
@@ -170,15 +170,16 @@ constexpr std::uint32_t kFirstLaneToDevices = 5;
 /// Lanes 0 to 6: reduce-scatter in the nodes, out to the hosts, reduce-scatter between these, the
 /// update of what each host has of the sum, all-gather between hosts, in to the devices, all-gather
 /// in the nodes.
-std::vector<UpdatePhase> host_update_phases(const Job& job, const StageCosts& stage,
+std::vector<UpdatePhase> host_update_phases(const Job& job,
+                                            const planner_schedule::StageCosts& stage,
                                             const ClusterLinks& links,
                                             const std::vector<std::uint32_t>& devices) {
   const std::vector<Group> groups = groups_of(links, devices);
   std::size_t group = groups.front().size();
   for (const Group& each : groups)
     if (each.size() != group) group = 1;  // Uneven: every device sends all of its gradients.
-  const double gradients = count_of(stage.gradients);
-  const double weights = count_of(stage.weights);
+  const double gradients = planner_schedule::count_of(stage.gradients);
+  const double weights = planner_schedule::count_of(stage.weights);
   const auto shards = static_cast<double>(group);
   const auto hosts = static_cast<double>(groups.size());
   // Between hosts, each shard takes the network card beside its device.
@@ -228,24 +229,27 @@ std::vector<SumPhase> phases_of(const Job& job, std::uint32_t stage,
 }
 
 /// Messages and copies, also those of parts of a stash.
-void add_transfers(const Job& job, const WeightCopies& copies, bool has_messages,
-                   std::uint32_t rank, const Action& action, FlowTable& flows) {
+void add_transfers(const Job& job, const schedule::WeightCopies& copies, bool has_messages,
+                   std::uint32_t rank, const schedule::Action& action, FlowTable& flows) {
   const bool is_disk = job.swap_target == SwapTarget::kDisk;
   const bool is_swapped = job.stages[action.stage].swapped > Bytes(0);
-  if (const auto stage = output_stage(job.schedule, action)) {
+  if (const auto stage = schedule::output_stage(job.schedule, action)) {
     const std::uint32_t to = job.schedule.rank_of(action.replica, *stage);
     // Lists without messages deliver outputs by the same links.
-    if (is_send(action.kind) || (!has_messages && to != rank)) flows.message(rank, to);
+    if (schedule::is_send(action.kind) || (!has_messages && to != rank)) flows.message(rank, to);
   }
-  if (action.kind == ActionKind::kSendWeights || action.kind == ActionKind::kSendGradients) {
+  if (action.kind == schedule::ActionKind::kSendWeights ||
+      action.kind == schedule::ActionKind::kSendGradients) {
     const auto& holders = copies.holders(action.stage);
     flows.message(rank, holders[0] == rank ? holders[1] : holders[0]);
   }
-  if (action.kind == ActionKind::kSwapOut || action.kind == ActionKind::kSwapOutWeights ||
-      (is_swapped && action.kind == ActionKind::kForward))
+  if (action.kind == schedule::ActionKind::kSwapOut ||
+      action.kind == schedule::ActionKind::kSwapOutWeights ||
+      (is_swapped && action.kind == schedule::ActionKind::kForward))
     flows.copy(rank, /*is_out=*/true, is_disk);
-  if (action.kind == ActionKind::kSwapIn || action.kind == ActionKind::kSwapInWeights ||
-      (is_swapped && makes_input_gradient(action.kind)))
+  if (action.kind == schedule::ActionKind::kSwapIn ||
+      action.kind == schedule::ActionKind::kSwapInWeights ||
+      (is_swapped && schedule::makes_input_gradient(action.kind)))
     flows.copy(rank, /*is_out=*/false, is_disk);
 }
 
@@ -302,20 +306,21 @@ LinkColours colours_of(const FlowTable& flows) {
 }
 
 std::vector<std::vector<SumPhase>> add_flows(const Job& job, FlowTable& flows) {
-  const Schedule& schedule = job.schedule;
-  const WeightCopies copies(schedule);
-  const bool has_messages = has_action(schedule, ActionKind::kSendForward);
+  const schedule::Schedule& schedule = job.schedule;
+  const schedule::WeightCopies copies(schedule);
+  const bool has_messages = schedule::has_action(schedule, schedule::ActionKind::kSendForward);
   // Where hosts update, steps are what is reduced in schedules without reductions.
-  const ActionKind sum =
-      job.update == UpdatePlace::kHost && !has_action(schedule, ActionKind::kReduce)
-          ? ActionKind::kStep
-          : ActionKind::kReduce;
+  const schedule::ActionKind sum =
+      job.update == UpdatePlace::kHost &&
+              !schedule::has_action(schedule, schedule::ActionKind::kReduce)
+          ? schedule::ActionKind::kStep
+          : schedule::ActionKind::kReduce;
   std::vector<bool> is_summed(schedule.stages, false), is_streamed(schedule.stages, false);
   for (std::uint32_t rank = 0; rank < schedule.rank_count(); ++rank)
-    for (const Action& action : schedule.ranks[rank]) {
+    for (const schedule::Action& action : schedule.ranks[rank]) {
       add_transfers(job, copies, has_messages, rank, action, flows);
       if (action.kind == sum) is_summed[action.stage] = true;
-      if (action.kind == ActionKind::kSwapInWeights) is_streamed[action.stage] = true;
+      if (action.kind == schedule::ActionKind::kSwapInWeights) is_streamed[action.stage] = true;
     }
   std::vector<std::vector<SumPhase>> phases(schedule.stages);
   for (std::uint32_t stage = 0; stage < schedule.stages; ++stage)
@@ -324,4 +329,4 @@ std::vector<std::vector<SumPhase>> add_flows(const Job& job, FlowTable& flows) {
   return phases;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

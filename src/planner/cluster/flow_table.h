@@ -8,7 +8,7 @@
 #include "spillway/planner/cluster/collectives.h"
 #include "spillway/planner/cluster/job_simulation.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 
 /// The routes of a job by kind. A message between two ranks, or the copies of a rank, is one kind
 /// with a route in each pipeline; a phase of a reduction is a kind with one route for all.
@@ -89,4 +89,4 @@ struct SumPhase {
 /// Adds all that the action lists of a job move to the table. Returns the phases of sums by stage.
 std::vector<std::vector<SumPhase>> add_flows(const Job& job, FlowTable& flows);
 
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

@@ -12,18 +12,18 @@
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/rank_memory.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 namespace {
 
 /// What a cluster offers without any sharing, for the check of the action lists and the peaks of
 /// memory.
-ScheduleCosts nominal_costs(const Job& job, const Cluster& cluster) {
-  ScheduleCosts costs;
+planner_schedule::ScheduleCosts nominal_costs(const Job& job, const Cluster& cluster) {
+  planner_schedule::ScheduleCosts costs;
   costs.stages = job.stages;
   costs.shares = job.shares;
   costs.memory = job.memory;
   if (job.update == UpdatePlace::kHost)
-    for (StageCosts& stage : costs.stages)
+    for (planner_schedule::StageCosts& stage : costs.stages)
       // Gradients leave as soon as they are summed, and the rest lives on the hosts.
       stage.gradients = stage.optimizer_state = stage.update_peak = Bytes(0);
   const ClusterNode& node = cluster.node;
@@ -70,14 +70,14 @@ std::vector<std::uint32_t> nodes_of(const ClusterLinks& links,
 /// its share of the optimizer's states.
 void add_updates(const Job& job, const ClusterLinks& links, std::span<const std::uint32_t> devices,
                  std::map<std::uint32_t, Bytes>& hosts) {
-  const Schedule& schedule = job.schedule;
+  const schedule::Schedule& schedule = job.schedule;
   for (std::uint32_t stage = 0; stage < schedule.stages; ++stage) {
     // Once for each node, however many of its devices have a copy of the stage.
     std::set<std::uint32_t> nodes;
     for (std::size_t first = 0; first < devices.size(); first += schedule.rank_count())
       for (std::uint32_t replica = 0; replica < schedule.replica_count(); ++replica)
         nodes.insert(links.node_of(devices[first + schedule.rank_of(replica, stage)]));
-    const StageCosts& costs = job.stages[stage];
+    const planner_schedule::StageCosts& costs = job.stages[stage];
     for (const std::uint32_t node : nodes)
       hosts[node] += costs.weights + costs.gradients + costs.optimizer_state / nodes.size();
   }
@@ -89,9 +89,10 @@ Bytes fullest_host(const Job& job, const ClusterLinks& links,
   std::map<std::uint32_t, Bytes> hosts;
   if (job.swap_target == SwapTarget::kHost) {
     // Hosts that update have all weights anyway.
-    const std::vector<Bytes> swapped = job.update == UpdatePlace::kHost
-                                           ? stashes_on_host(job.schedule, job.stages)
-                                           : host_bytes(job.schedule, job.stages);
+    const std::vector<Bytes> swapped =
+        job.update == UpdatePlace::kHost
+            ? planner_schedule::stashes_on_host(job.schedule, job.stages)
+            : planner_schedule::host_bytes(job.schedule, job.stages);
     // Devices are in the order of ranks, one pipeline after the other.
     for (std::size_t i = 0; i < devices.size(); ++i)
       hosts[links.node_of(devices[i])] += swapped[i % swapped.size()];
@@ -148,7 +149,8 @@ bool are_equally_fast(std::span<const double> slowdowns, const FlowTable& flows)
 
 }  // namespace
 
-Job make_job(Schedule actions, const ScheduleCosts& costs, std::uint32_t pipelines) {
+Job make_job(schedule::Schedule actions, const planner_schedule::ScheduleCosts& costs,
+             std::uint32_t pipelines) {
   Job job;
   job.schedule = std::move(actions);
   job.schedule.data_parallel = pipelines;
@@ -180,16 +182,19 @@ std::vector<std::uint32_t> place_ranks(const Cluster& cluster, std::uint32_t pip
 }
 
 /// Hosts update, where the weights may be then, and keep the states of the optimizer.
-static Schedule without_steps(Schedule schedule) {
+static schedule::Schedule without_steps(schedule::Schedule schedule) {
   for (auto& list : schedule.ranks)
-    std::erase_if(list, [](const Action& action) { return action.kind == ActionKind::kStep; });
+    std::erase_if(list, [](const schedule::Action& action) {
+      return action.kind == schedule::ActionKind::kStep;
+    });
   return schedule;
 }
 
-static void check_repetitions(const Job& job, const ScheduleTiming& nominal) {
+static void check_repetitions(const Job& job, const planner_schedule::ScheduleTiming& nominal) {
   for (std::size_t rank = 0; rank < nominal.ranks.size() && job.repetitions > 1; ++rank) {
-    const RankTiming& timing = nominal.ranks[rank];
-    const double kept = count_of(timing.memory.back().bytes) - count_of(timing.at_begin);
+    const planner_schedule::RankTiming& timing = nominal.ranks[rank];
+    const double kept = planner_schedule::count_of(timing.memory.back().bytes) -
+                        planner_schedule::count_of(timing.at_begin);
     // Else every repetition would hold more than the one before.
     if (std::abs(kept) > 1.0)
       throw ConfigError("rank {} ends with {} bytes more than it begins with, so its action list "
@@ -198,8 +203,8 @@ static void check_repetitions(const Job& job, const ScheduleTiming& nominal) {
   }
 }
 
-static std::vector<Bytes> peaks_of(const Job& job, const ScheduleTiming& nominal,
-                                   const ScheduleTiming& run) {
+static std::vector<Bytes> peaks_of(const Job& job, const planner_schedule::ScheduleTiming& nominal,
+                                   const planner_schedule::ScheduleTiming& run) {
   std::vector<Bytes> peaks(nominal.ranks.size());
   for (std::size_t rank = 0; rank < peaks.size(); ++rank)
     // With a limit ranks wait for room, and how long depends on the links that they really have.
@@ -212,32 +217,32 @@ static std::vector<Bytes> peaks_of(const Job& job, const ScheduleTiming& nominal
 }
 
 /// The lane of an action; none for what takes no time by itself.
-static std::optional<JobSpan::Lane> lane_of(const Job& job, const Action& action) {
+static std::optional<JobSpan::Lane> lane_of(const Job& job, const schedule::Action& action) {
   switch (action.kind) {
-    case ActionKind::kSwapOut:
-    case ActionKind::kSwapOutWeights: return JobSpan::Lane::kOut;
-    case ActionKind::kSwapIn:
-    case ActionKind::kSwapInWeights: return JobSpan::Lane::kIn;
-    case ActionKind::kReduce: return JobSpan::Lane::kReduction;
-    case ActionKind::kStep:
+    case schedule::ActionKind::kSwapOut:
+    case schedule::ActionKind::kSwapOutWeights: return JobSpan::Lane::kOut;
+    case schedule::ActionKind::kSwapIn:
+    case schedule::ActionKind::kSwapInWeights: return JobSpan::Lane::kIn;
+    case schedule::ActionKind::kReduce: return JobSpan::Lane::kReduction;
+    case schedule::ActionKind::kStep:
       return job.update == UpdatePlace::kHost ? JobSpan::Lane::kReduction : JobSpan::Lane::kCompute;
     default:
       // The message has the span of its send.
-      if (is_receive(action.kind)) return std::nullopt;
-      return is_send(action.kind) ? JobSpan::Lane::kMessage : JobSpan::Lane::kCompute;
+      if (schedule::is_receive(action.kind)) return std::nullopt;
+      return schedule::is_send(action.kind) ? JobSpan::Lane::kMessage : JobSpan::Lane::kCompute;
   }
 }
 
 /// In the order in which they end.
-static std::vector<JobSpan> spans_of(const Job& job, const RunTiming& run) {
+static std::vector<JobSpan> spans_of(const Job& job, const planner_schedule::RunTiming& run) {
   std::vector<JobSpan> spans;
   const auto add = [&](std::uint32_t rank, std::size_t position, bool is_part, double start,
                        double end) {
     const auto& actions = job.schedule.ranks[rank % job.schedule.rank_count()];
-    Action action = actions[position % actions.size()];
+    schedule::Action action = actions[position % actions.size()];
     if (is_part) {
-      action.kind =
-          action.kind == ActionKind::kForward ? ActionKind::kSwapOut : ActionKind::kSwapIn;
+      action.kind = action.kind == schedule::ActionKind::kForward ? schedule::ActionKind::kSwapOut
+                                                                  : schedule::ActionKind::kSwapIn;
       action.overlaps_next = false;
     }
     const auto lane = lane_of(job, action);
@@ -249,7 +254,7 @@ static std::vector<JobSpan> spans_of(const Job& job, const RunTiming& run) {
     for (std::size_t i = 0; i < run.schedule.spans[rank].size(); ++i)
       add(rank, i, /*is_part=*/false, run.schedule.spans[rank][i].start_seconds,
           run.schedule.spans[rank][i].end_seconds);
-  for (const PartSpan& part : run.parts)
+  for (const planner_schedule::PartSpan& part : run.parts)
     add(part.rank, part.position, /*is_part=*/true, part.start_seconds, part.end_seconds);
   std::stable_sort(spans.begin(), spans.end(), [](const JobSpan& a, const JobSpan& b) {
     return a.end_seconds < b.end_seconds;
@@ -258,9 +263,10 @@ static std::vector<JobSpan> spans_of(const Job& job, const RunTiming& run) {
 }
 
 /// By simulated rank.
-static RunOptions options_of(const Job& job, const FlowTable& flows,
-                             std::span<const double> slowdowns, std::uint32_t simulated) {
-  RunOptions options;
+static planner_schedule::RunOptions options_of(const Job& job, const FlowTable& flows,
+                                               std::span<const double> slowdowns,
+                                               std::uint32_t simulated) {
+  planner_schedule::RunOptions options;
   options.pipelines = simulated;
   options.repetitions = job.repetitions;
   options.updates_on_hosts = job.update == UpdatePlace::kHost;
@@ -276,9 +282,9 @@ JobTiming simulate_job(const Job& job, const Cluster& cluster) {
   // Before tables of its size are made; once more when it is known how many pipelines run.
   check_size(job, 1);
   const ClusterLinks links(cluster);
-  const ScheduleCosts costs = nominal_costs(job, cluster);
+  const planner_schedule::ScheduleCosts costs = nominal_costs(job, cluster);
   // Its times are not used: it tells whether the lists come to their end, and what ranks hold.
-  const ScheduleTiming nominal = time_schedule(
+  const planner_schedule::ScheduleTiming nominal = planner_schedule::time_schedule(
       job.update == UpdatePlace::kHost ? without_steps(job.schedule) : job.schedule, costs);
   check_repetitions(job, nominal);
   const std::uint32_t pipelines = job.schedule.data_parallel;
@@ -302,14 +308,14 @@ JobTiming simulate_job(const Job& job, const Cluster& cluster) {
         const Route& route = flows.route(flow, pipeline);
         return FlowRoute{is_by_colour ? colours.routes[flow] : route.uses, route.latency_seconds};
       });
-  const RunTiming run =
-      run_schedule(job.schedule, costs, fair, options_of(job, flows, slowdowns, simulated));
+  const planner_schedule::RunTiming run = planner_schedule::run_schedule(
+      job.schedule, costs, fair, options_of(job, flows, slowdowns, simulated));
   JobTiming timing;
   timing.step_seconds = run.schedule.step_seconds;
   timing.bubble = run.schedule.bubble;
   timing.pipelines = pipelines;
   timing.simulated_pipelines = simulated;
-  for (const RankTiming& rank : run.schedule.ranks)
+  for (const planner_schedule::RankTiming& rank : run.schedule.ranks)
     timing.ranks.push_back(
         {rank.busy_seconds, rank.exposed_communication_seconds, rank.exposed_swap_seconds});
   timing.peak_memory = peaks_of(job, nominal, run.schedule);
@@ -327,4 +333,4 @@ JobTiming simulate_job(const Job& job, const Cluster& cluster) {
   return timing;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

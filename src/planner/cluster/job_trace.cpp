@@ -5,7 +5,7 @@
 #include "spillway/planner/cluster/job_simulation.h"
 #include "spillway/profile/chrome_trace.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 namespace {
 
 /// Those of a measured rank, which has its operators in the lane of compute.
@@ -26,7 +26,7 @@ std::string to_chrome_trace(const JobTiming& timing) {
   std::map<std::uint32_t, profile::StepTrace> by_rank;
   for (const JobSpan& span : timing.spans)
     by_rank[span.rank].spans.push_back({lane_of(span.lane),
-                                        to_string(span.action),
+                                        schedule::to_string(span.action),
                                         span.start_seconds,
                                         span.end_seconds - span.start_seconds,
                                         {}});
@@ -40,4 +40,4 @@ std::string to_chrome_trace(const JobTiming& timing) {
   return profile::to_chrome_trace(traces);
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

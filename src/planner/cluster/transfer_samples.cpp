@@ -6,7 +6,7 @@
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 namespace {
 
 // 2^53: beyond it, numbers skip bytes.
@@ -97,4 +97,4 @@ LinkCosts fitted_link(std::span<const TransferSample> samples) {
   return {latency, TransferRate(1.0 / slope)};
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

@@ -8,7 +8,7 @@
 #include "search_limits.h"
 #include "spillway/planner/job/job_bound.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 /// From the largest one down.
@@ -38,7 +38,7 @@ bool have_same_counts(const JobChoice& a, const JobChoice& b) {
 }
 
 bool can_park(const JobRequest& request) {
-  return !request.swap_rate.is_none() && request.device_memory != kNoLimit;
+  return !request.swap_rate.is_none() && request.device_memory != partition::kNoLimit;
 }
 
 /// Whether other cuts may help, by what the first ones say.
@@ -73,8 +73,8 @@ JobAttempt figures_of(const JobPlan& plan) {
   return attempt;
 }
 
-JobAttempt attempt_of(const JobRequest& request, const Partitioner& partitioner,
-                      const JobChoice& choice, const OrRefusal<JobPlan>& plan) {
+JobAttempt attempt_of(const JobRequest& request, const partition::Partitioner& partitioner,
+                      const JobChoice& choice, const planner_schedule::OrRefusal<JobPlan>& plan) {
   if (plan) {
     JobAttempt attempt = figures_of(*plan);
     attempt.choice = choice;
@@ -86,13 +86,13 @@ JobAttempt attempt_of(const JobRequest& request, const Partitioner& partitioner,
                      to_string(choice.variant),
                      choice.micro_batches != 0 ? choice.micro_batches : most_micro_batches(request),
                      choice};
-  const Refusal& reason = plan.refusal();
+  const planner_schedule::Refusal& reason = plan.refusal();
   attempt.refusal = reason.sentence;
-  attempt.is_pruned = reason.cause == Refusal::Cause::kPruned;
-  attempt.is_deferred = reason.cause == Refusal::Cause::kDeferred;
+  attempt.is_pruned = reason.cause == planner_schedule::Refusal::Cause::kPruned;
+  attempt.is_deferred = reason.cause == planner_schedule::Refusal::Cause::kDeferred;
   if (attempt.is_deferred) attempt.step_seconds = reason.seconds;
   // Only a lack of room has figures, which tell what devices would do.
-  if (reason.cause != Refusal::Cause::kRoom) return attempt;
+  if (reason.cause != planner_schedule::Refusal::Cause::kRoom) return attempt;
   attempt.missing = reason.needed - request.device_memory;
   attempt.fullest_rank = reason.rank;
   return attempt;
@@ -137,10 +137,12 @@ std::vector<JobChoice> job_choices(const JobRequest& request) {
   std::vector<JobChoice> choices;
   for (const std::uint32_t count : data_parallel) {
     if (!is_open) {
-      choices.push_back({&schedule_generator_named(request.schedule), count, request.variant});
+      choices.push_back(
+          {&planner_schedule::schedule_generator_named(request.schedule), count, request.variant});
       continue;
     }
-    for (const ScheduleGenerator& generator : schedule_generators())
+    for (const planner_schedule::ScheduleGenerator& generator :
+         planner_schedule::schedule_generators())
       choices.push_back({&generator, count});
   }
   return choices;
@@ -197,7 +199,7 @@ double CandidateList::best_seconds() const {
   return best_ ? trials_.attempts[*best_].step_seconds : kNoTime;
 }
 
-double CandidateList::best_seconds_of(const ScheduleGenerator& generator) const {
+double CandidateList::best_seconds_of(const planner_schedule::ScheduleGenerator& generator) const {
   double best = kNoTime;
   for (const JobAttempt& each : trials_.attempts)
     if (each.choice.generator == &generator && each.is_possible())
@@ -263,7 +265,7 @@ void CandidateList::begin(Phase phase) {
     for (const auto& each : std::exchange(deferred_, {})) walks_.push_back({each.second});
   }
   if (phase == Phase::kAllCuts && is_open && request_.cut_effort == CutEffort::kAll &&
-      partitioner_named(request_.partitioner).reading == Reading::kOurs) {
+      partition::partitioner_named(request_.partitioner).reading == partition::Reading::kOurs) {
     for (const JobAttempt& each : trials_.attempts)
       walks_.push_back({.choice = each.choice, .attempt = each});
     std::stable_sort(walks_.begin(), walks_.end(), [](const Walk& a, const Walk& b) {
@@ -288,14 +290,16 @@ void CandidateList::add_walk(JobChoice choice, std::uint32_t JobVariant::*option
 void CandidateList::add_variants(std::uint32_t data_parallel) {
   const std::uint32_t ranks = request_.ranks / data_parallel;
   // Sums of several stages begin beside the backward of others, also where a rank has all.
-  for (const ScheduleGenerator& generator : schedule_generators())
-    if (generator.stages_per_rank == StagesPerRank::kAsRequested)
+  for (const planner_schedule::ScheduleGenerator& generator :
+       planner_schedule::schedule_generators())
+    if (generator.stages_per_rank == planner_schedule::StagesPerRank::kAsRequested)
       add_chunks({&generator, data_parallel}, ranks);
   if (ranks < 2) return;  // Nothing to pipeline.
   // As many slots as ranks hold what 1F1B holds, and are no faster.
   std::vector<std::uint32_t> slots(ranks - 1);
   std::iota(slots.begin(), slots.end(), 1U);
-  for (const ScheduleGenerator& generator : schedule_generators()) {
+  for (const planner_schedule::ScheduleGenerator& generator :
+       planner_schedule::schedule_generators()) {
     if (generator.traits.has_slots)
       add_walk({&generator, data_parallel}, &JobVariant::slots, slots);
     if (generator.traits.fewest_replicas != 0 && generator.traits.copies == 1)
@@ -335,8 +339,9 @@ void CandidateList::add_second_copies(std::uint32_t data_parallel) {
   for (const SecondCopy copy :
        {SecondCopy::kStepped, SecondCopy::kSingleOwner, SecondCopy::kParked}) {
     if (copy == SecondCopy::kParked && !can_park(request_)) continue;
-    for (const ScheduleGenerator& generator : schedule_generators()) {
-      if (generator.traits.alternation != Alternation::kMeet) continue;
+    for (const planner_schedule::ScheduleGenerator& generator :
+         planner_schedule::schedule_generators()) {
+      if (generator.traits.alternation != planner_schedule::Alternation::kMeet) continue;
       JobChoice choice{&generator, data_parallel};
       choice.variant.second_copy = copy;
       if (generator.traits.fewest_replicas != 0)
@@ -350,10 +355,11 @@ void CandidateList::add_second_copies(std::uint32_t data_parallel) {
 /// Of schedules with two stages on a rank, without those of `add_second_copies`, where memory is in
 /// the way.
 void CandidateList::add_parked(std::uint32_t data_parallel) {
-  for (const ScheduleGenerator& generator : schedule_generators()) {
-    const bool has_two =
-        generator.stages_per_rank != StagesPerRank::kOne ||
-        (generator.traits.copies > 1 && generator.traits.alternation == Alternation::kNone);
+  for (const planner_schedule::ScheduleGenerator& generator :
+       planner_schedule::schedule_generators()) {
+    const bool has_two = generator.stages_per_rank != planner_schedule::StagesPerRank::kOne ||
+                         (generator.traits.copies > 1 &&
+                          generator.traits.alternation == planner_schedule::Alternation::kNone);
     if (!has_two) continue;
     JobChoice choice{&generator, data_parallel};
     const JobAttempt* usual = known(choice);
@@ -455,4 +461,4 @@ bool CandidateList::go_on(const JobAttempt* made, bool is_slow) {
   return false;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -6,22 +6,26 @@
 #include "spillway/planner/job/job_plan.h"
 #include "spillway/planner/schedule/schedule_names.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 
 /// The plan for these stages: action lists with messages and all other costs, the times of the
 /// step, and what ranks and hosts hold, whether or not there is room for it; or why there are none.
-OrRefusal<JobPlan> simulated(const JobRequest& request, const Partitioner& partitioner,
-                             const Schedule& compute, const OrRefusal<CutModel>& model);
+planner_schedule::OrRefusal<JobPlan> simulated(const JobRequest& request,
+                                               const partition::Partitioner& partitioner,
+                                               const schedule::Schedule& compute,
+                                               const planner_schedule::OrRefusal<CutModel>& model);
 
 /// Gives the plan the times of its action lists, and the memory that goes with them.
-void set_timing(const JobRequest& request, ScheduleTiming timing, JobPlan& plan);
+void set_timing(const JobRequest& request, planner_schedule::ScheduleTiming timing, JobPlan& plan);
 
 std::uint32_t fullest_rank(const JobPlan& plan);
 
 /// The rank (`kRoom`) or the host that would hold more than there is; nothing where all have room.
-std::optional<Refusal> lack_of_room(const JobRequest& request, const JobPlan& plan);
+std::optional<planner_schedule::Refusal> lack_of_room(const JobRequest& request,
+                                                      const JobPlan& plan);
 
 /// The plan, unless some rank or host lacks room for it.
-OrRefusal<JobPlan> with_room(const JobRequest& request, OrRefusal<JobPlan> plan);
+planner_schedule::OrRefusal<JobPlan> with_room(const JobRequest& request,
+                                               planner_schedule::OrRefusal<JobPlan> plan);
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -8,7 +8,7 @@
 
 #include "spillway/planner/partition/model_chain.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 /// Seconds of one micro-batch. A backward is taken as two halves, as the action lists have it.
@@ -31,12 +31,12 @@ struct LayerTimes {
 /// recomputation, no swaps, no messages.
 class ChainTimes {
  public:
-  ChainTimes(const ModelChain& chain, double update_seconds)
+  ChainTimes(const partition::ModelChain& chain, double update_seconds)
       : may_reorder_(chain.may_reorder), may_be_last_(chain.layers.size(), false) {
-    const LayerIndex lead = leading_frozen_layers(chain);
+    const partition::LayerIndex lead = partition::leading_frozen_layers(chain);
     double least_weight = std::numeric_limits<double>::infinity();
-    for (LayerIndex i = 0; i < chain.layers.size(); ++i) {
-      const ModelLayer& layer = chain.layers[i];
+    for (partition::LayerIndex i = 0; i < chain.layers.size(); ++i) {
+      const partition::ModelLayer& layer = chain.layers[i];
       LayerTimes times{layer.forward_seconds};
       // In another order any frozen one may lead.
       is_trained_.push_back(may_reorder_ ? !layer.is_frozen : i >= lead);
@@ -65,16 +65,16 @@ class ChainTimes {
     may_be_last_.back() = true;
   }
 
-  LayerIndex size() const { return static_cast<LayerIndex>(layers_.size()); }
-  const LayerTimes& operator[](LayerIndex layer) const { return layers_[layer]; }
+  partition::LayerIndex size() const { return static_cast<partition::LayerIndex>(layers_.size()); }
+  const LayerTimes& operator[](partition::LayerIndex layer) const { return layers_[layer]; }
   const LayerTimes& all() const { return all_; }
   /// Of the layers that run before it in every order.
-  const LayerTimes& before(LayerIndex layer) const { return before_[layer]; }
+  const LayerTimes& before(partition::LayerIndex layer) const { return before_[layer]; }
   /// Whether some order ends with it.
-  bool may_be_last(LayerIndex layer) const { return may_be_last_[layer]; }
+  bool may_be_last(partition::LayerIndex layer) const { return may_be_last_[layer]; }
   bool may_reorder() const { return may_reorder_; }
   /// Whether gradients reach it whatever the order: no layer that may lead frozen.
-  bool is_trained(LayerIndex layer) const { return is_trained_[layer]; }
+  bool is_trained(partition::LayerIndex layer) const { return is_trained_[layer]; }
   /// Of these layers.
   const LayerTimes& trained() const { return trained_; }
   /// Of the optimizer; 0 where nothing is trained.
@@ -85,23 +85,23 @@ class ChainTimes {
 
  private:
   /// By what each layer waits for, directly or not.
-  void find_orders(const ModelChain& chain) {
+  void find_orders(const partition::ModelChain& chain) {
     const std::size_t count = layers_.size();
-    std::vector<std::vector<LayerIndex>> inputs(count);
+    std::vector<std::vector<partition::LayerIndex>> inputs(count);
     may_be_last_.assign(count, true);
-    const auto add = [&](LayerIndex before, LayerIndex after) {
+    const auto add = [&](partition::LayerIndex before, partition::LayerIndex after) {
       inputs[after].push_back(before);
       may_be_last_[before] = false;
     };
-    for (const BorderTensor& border : chain.borders)
-      for (const LayerIndex consumer : border.consumers) add(border.producer, consumer);
-    for (const LayerDependence& each : chain.dependences) add(each.before, each.after);
+    for (const partition::BorderTensor& border : chain.borders)
+      for (const partition::LayerIndex consumer : border.consumers) add(border.producer, consumer);
+    for (const partition::LayerDependence& each : chain.dependences) add(each.before, each.after);
     std::vector<std::vector<bool>> waits_for(count, std::vector<bool>(count, false));
     for (std::size_t i = 0; i < count; ++i) {
-      for (const LayerIndex input : inputs[i]) {
+      for (const partition::LayerIndex input : inputs[i]) {
         // Edges lead to larger numbers, so all that an input waits for is known by now.
         waits_for[i][input] = true;
-        for (LayerIndex j = 0; j < input; ++j)
+        for (partition::LayerIndex j = 0; j < input; ++j)
           if (waits_for[input][j]) waits_for[i][j] = true;
       }
       LayerTimes before;
@@ -131,7 +131,7 @@ struct Pipeline {
 /// Of all work, of one micro-batch on its way, and of each layer on the rank that has most of its
 /// micro-batches: nothing comes to it before the layers in front have run once, and gradients have
 /// a way to go when it is done.
-double bound_of_layers(const ChainTimes& chain, const ScheduleTraits& traits,
+double bound_of_layers(const ChainTimes& chain, const planner_schedule::ScheduleTraits& traits,
                        const Pipeline& pipeline) {
   const std::uint32_t copies = std::min(pipeline.ranks, traits.copies);
   // Some copy has at least its even share of the micro-batches.
@@ -143,7 +143,7 @@ double bound_of_layers(const ChainTimes& chain, const ScheduleTraits& traits,
   };
   bound = std::max(bound, chain.all().forward + back(chain.all()) +
                               (traits.is_whole ? 0.0 : chain.last_weight_gradient()));
-  for (LayerIndex i = 0; i < chain.size(); ++i) {
+  for (partition::LayerIndex i = 0; i < chain.size(); ++i) {
     const LayerTimes& layer = chain[i];
     const LayerTimes& before = chain.before(i);
     const double until_gradients = turns * (layer.forward + back(layer)) + back(before);
@@ -164,7 +164,7 @@ double bound_of_slopes(const ChainTimes& chain, const Pipeline& pipeline) {
 /// reach the end. `is_whole`: a stage waits for forwards and leaves time for backwards before it.
 bool reaches_end(const ChainTimes& chain, bool is_whole, const Pipeline& pipeline, double step) {
   LayerTimes before;
-  LayerIndex next = 0;
+  partition::LayerIndex next = 0;
   for (std::uint32_t stage = 0; stage < pipeline.ranks && next < chain.size(); ++stage) {
     const double waits = is_whole ? before.work() : before.forward;
     double own = 0.0;
@@ -195,15 +195,15 @@ double phase(double all, double slowest, double micro_batches) {
 
 /// All forwards of a pass, then all its backwards. The next pass comes to a stage behind the one
 /// before; where stages are frozen, only to those that are trained.
-double bound_of_alternation(const ChainTimes& chain, Alternation alternation, std::uint32_t passes,
-                            const Pipeline& pipeline) {
+double bound_of_alternation(const ChainTimes& chain, planner_schedule::Alternation alternation,
+                            std::uint32_t passes, const Pipeline& pipeline) {
   const double ranks = pipeline.ranks;
   double forward = chain.all().forward / ranks;
   double trained_forward = chain.trained().forward / ranks;
   double backward = chain.all().backward() / ranks;
   double last_forward = chain.all().forward;
   const bool has_frozen = chain.trained().forward < chain.all().forward;
-  for (LayerIndex i = 0; i < chain.size(); ++i) {
+  for (partition::LayerIndex i = 0; i < chain.size(); ++i) {
     forward = std::max(forward, chain[i].forward);
     backward = std::max(backward, chain[i].backward());
     if (chain.is_trained(i)) trained_forward = std::max(trained_forward, chain[i].forward);
@@ -212,7 +212,7 @@ double bound_of_alternation(const ChainTimes& chain, Alternation alternation, st
   const double own = pipeline.micro_batches / passes;
   const double first = phase(chain.all().forward, forward, own);
   const double backwards = passes * phase(chain.all().backward(), backward, own);
-  const double next = alternation == Alternation::kApart
+  const double next = alternation == planner_schedule::Alternation::kApart
                           ? phase(chain.trained().forward, trained_forward, own)
                           : own * last_forward;
   return first + backwards + (passes - 1.0) * next;
@@ -222,21 +222,21 @@ double bound_of_alternation(const ChainTimes& chain, Alternation alternation, st
 
 double pipeline_bound(const JobRequest& request, const JobChoice& choice) {
   const JobRequest asked = request_for(request, choice);
-  const ScheduleTraits& traits = choice.generator->traits;
+  const planner_schedule::ScheduleTraits& traits = choice.generator->traits;
   const Pipeline pipeline{asked.ranks / asked.data_parallel,
                           asked.micro_batches / asked.data_parallel};
-  const ScheduleRequest schedule_request = schedule_request_for(
+  const planner_schedule::ScheduleRequest schedule_request = schedule_request_for(
       *choice.generator, choice.variant, pipeline.ranks, pipeline.micro_batches);
   const ChainTimes chain(asked.chain, asked.update_seconds);
   double bound = bound_of_layers(chain, traits, pipeline);
-  if (traits.alternation != Alternation::kNone) {
+  if (traits.alternation != planner_schedule::Alternation::kNone) {
     std::uint32_t passes = schedule_request.replicas;
     if (passes == 0) passes = traits.passes != 0 ? traits.passes : pipeline.micro_batches;
     passes = std::min(passes, pipeline.micro_batches);
     bound = std::max(bound, bound_of_alternation(chain, traits.alternation, passes, pipeline));
   }
-  const bool is_plain =
-      traits.copies == 1 && choice.generator->stages_per_rank == StagesPerRank::kOne;
+  const bool is_plain = traits.copies == 1 &&
+                        choice.generator->stages_per_rank == planner_schedule::StagesPerRank::kOne;
   if (is_plain && traits.is_whole) bound = std::max(bound, bound_of_slopes(chain, pipeline));
   if (is_plain && !chain.may_reorder())
     bound = std::max(bound, bound_of_stages(chain, traits.is_whole, pipeline));
@@ -249,7 +249,7 @@ double pipeline_bound(const JobRequest& request, const JobChoice& choice) {
 
 double job_bound(const JobRequest& request) {
   if (request.schedule != kAnySchedule)
-    return pipeline_bound(request, {&schedule_generator_named(request.schedule),
+    return pipeline_bound(request, {&planner_schedule::schedule_generator_named(request.schedule),
                                     std::max(1U, request.data_parallel), request.variant});
   // The smallest micro-batches there are: the way through layers grows with them, and work is never
   // shared more evenly over ranks by larger ones.
@@ -262,9 +262,9 @@ double job_bound(const JobRequest& request) {
                                    : most % data_parallel != 0)
       continue;
     const Pipeline pipeline{asked.ranks / data_parallel, asked.micro_batches / data_parallel};
-    bound = std::min(bound, bound_of_layers(chain, ScheduleTraits{}, pipeline));
+    bound = std::min(bound, bound_of_layers(chain, planner_schedule::ScheduleTraits{}, pipeline));
   }
   return bound;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -11,11 +11,11 @@
 #include "spillway/base/shown_text.h"
 #include "spillway/planner/schedule/rank_memory.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 std::optional<std::string> fault_of_memory(const JobFile& file) {
-  if (file.device_memory == kNoLimit) return std::nullopt;
+  if (file.device_memory == partition::kNoLimit) return std::nullopt;
   std::vector<Bytes> room;
   for (std::size_t rank = 0; rank < file.fixed.size(); ++rank) {
     if (file.fixed[rank] > file.device_memory)
@@ -24,9 +24,9 @@ std::optional<std::string> fault_of_memory(const JobFile& file) {
     // What no action moves is not in the lists that are walked through.
     room.push_back(file.device_memory - file.fixed[rank]);
   }
-  const auto fault = memory_fault(file.actions, file.costs, room);
+  const auto fault = planner_schedule::memory_fault(file.actions, file.costs, room);
   if (!fault) return std::nullopt;
-  return to_string(*fault);
+  return schedule::to_string(*fault);
 }
 
 std::optional<std::string> fault_of_hosts(const JobFile& file, const std::vector<Bytes>& held) {
@@ -59,8 +59,9 @@ std::optional<std::string> fault_of_stashes(const JobFile& file) {
 
 /// Weights that leave for good are only freed.
 bool swaps_anything(const JobFile& file) {
-  return swaps_parts(file.costs.stages) || has_action(file.actions, ActionKind::kSwapOut) ||
-         has_action(file.actions, ActionKind::kSwapInWeights);
+  return planner_schedule::swaps_parts(file.costs.stages) ||
+         schedule::has_action(file.actions, schedule::ActionKind::kSwapOut) ||
+         schedule::has_action(file.actions, schedule::ActionKind::kSwapInWeights);
 }
 
 std::optional<std::string> fault_of_host_link(const JobFile& file) {
@@ -85,7 +86,8 @@ std::optional<std::string> told_otherwise(const char* key, const std::vector<Byt
 }
 
 std::optional<std::string> fault_of_figures(const JobFile& file) {
-  const ScheduleTiming timing = time_schedule(file.actions, file.costs);
+  const planner_schedule::ScheduleTiming timing =
+      planner_schedule::time_schedule(file.actions, file.costs);
   std::vector<Bytes> peaks;
   for (std::size_t rank = 0; rank < timing.ranks.size(); ++rank) {
     peaks.push_back(timing.ranks[rank].peak_memory + file.fixed[rank]);
@@ -96,7 +98,7 @@ std::optional<std::string> fault_of_figures(const JobFile& file) {
   }
   if (!std::isfinite(timing.step_seconds))
     return "its step never ends: some link carries next to nothing";
-  const std::vector<Bytes> hosts = host_bytes(file.actions, file.costs.stages);
+  const std::vector<Bytes> hosts = planner_schedule::host_bytes(file.actions, file.costs.stages);
   if (auto fault = fault_of_hosts(file, hosts)) return fault;
   if (auto fault = told_otherwise("step_seconds", file.step_seconds, timing.step_seconds))
     return fault;
@@ -115,7 +117,7 @@ std::optional<std::string> job_fault(const JobFile& file) {
   try {
     // Each check relies on the ones before: only lists without another fault can be counted
     // through, and only those that can be carried out be simulated.
-    if (auto fault = plan_fault(execution_of(file))) return fault;
+    if (auto fault = schedule::plan_fault(execution_of(file))) return fault;
     if (auto fault = fault_of_memory(file)) return fault;
     return fault_of_figures(file);
   } catch (const PlanError& error) {
@@ -125,10 +127,10 @@ std::optional<std::string> job_fault(const JobFile& file) {
   }
 }
 
-ModelIdentity identity_of(const ModelChain& chain) {
+ModelIdentity identity_of(const partition::ModelChain& chain) {
   ModelIdentity identity;
   identity.layers = static_cast<std::uint32_t>(chain.layers.size());
-  for (const ModelLayer& layer : chain.layers) {
+  for (const partition::ModelLayer& layer : chain.layers) {
     for (const char letter : layer.name)
       identity.name_hash = mix(identity.name_hash, static_cast<unsigned char>(letter));
     // Names end somewhere: "a", "bc" is not "ab", "c".
@@ -138,7 +140,7 @@ ModelIdentity identity_of(const ModelChain& chain) {
 }
 
 void require_same_model(const ModelIdentity& planned, const std::string& plan,
-                        const ModelChain& chain, const std::string& profile) {
+                        const partition::ModelChain& chain, const std::string& profile) {
   const ModelIdentity here = identity_of(chain);
   if (planned == here) return;
   throw PlanError("{}: this plan is of another model: {} layers, whose names have the hash {}, and "
@@ -148,4 +150,4 @@ void require_same_model(const ModelIdentity& planned, const std::string& plan,
                   hexadecimal_text(here.name_hash), shell_word(profile), shell_word(plan));
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -7,7 +7,7 @@
 
 #include "spillway/planner/schedule/schedule_timing.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 
 // Where that goes what leaves a rank.
 inline constexpr const char* kHosts = "hosts";
@@ -31,25 +31,25 @@ struct FileField {
   const char* key;
   Figure Of::*field;
 };
-inline constexpr std::array<FileField<StageCosts, double>, 5> kTimes{
-    {{"forward_seconds", &StageCosts::forward_seconds},
-     {"input_gradient_seconds", &StageCosts::input_gradient_seconds},
-     {"weight_gradient_seconds", &StageCosts::weight_gradient_seconds},
-     {"recompute_seconds", &StageCosts::recompute_seconds},
-     {"update_seconds", &StageCosts::step_seconds}}};
+inline constexpr std::array<FileField<planner_schedule::StageCosts, double>, 5> kTimes{
+    {{"forward_seconds", &planner_schedule::StageCosts::forward_seconds},
+     {"input_gradient_seconds", &planner_schedule::StageCosts::input_gradient_seconds},
+     {"weight_gradient_seconds", &planner_schedule::StageCosts::weight_gradient_seconds},
+     {"recompute_seconds", &planner_schedule::StageCosts::recompute_seconds},
+     {"update_seconds", &planner_schedule::StageCosts::step_seconds}}};
 
-inline constexpr std::array<FileField<StageCosts, Bytes>, 7> kSizes{
-    {{"stash_bytes", &StageCosts::stash},
-     {"swapped_bytes", &StageCosts::swapped},
-     {"boundary_bytes", &StageCosts::boundary},
-     {"weight_bytes", &StageCosts::weights},
-     {"gradient_bytes", &StageCosts::gradients},
-     {"optimizer_bytes", &StageCosts::optimizer_state},
-     {"update_peak_bytes", &StageCosts::update_peak}}};
+inline constexpr std::array<FileField<planner_schedule::StageCosts, Bytes>, 7> kSizes{
+    {{"stash_bytes", &planner_schedule::StageCosts::stash},
+     {"swapped_bytes", &planner_schedule::StageCosts::swapped},
+     {"boundary_bytes", &planner_schedule::StageCosts::boundary},
+     {"weight_bytes", &planner_schedule::StageCosts::weights},
+     {"gradient_bytes", &planner_schedule::StageCosts::gradients},
+     {"optimizer_bytes", &planner_schedule::StageCosts::optimizer_state},
+     {"update_peak_bytes", &planner_schedule::StageCosts::update_peak}}};
 
-inline constexpr std::array<FileField<ScheduleCosts, LinkCosts>, 3> kLinks{
-    {{"peer_link", &ScheduleCosts::peer},
-     {"host_link", &ScheduleCosts::host},
-     {"reduce_link", &ScheduleCosts::reduce}}};
+inline constexpr std::array<FileField<planner_schedule::ScheduleCosts, LinkCosts>, 3> kLinks{
+    {{"peer_link", &planner_schedule::ScheduleCosts::peer},
+     {"host_link", &planner_schedule::ScheduleCosts::host},
+     {"reduce_link", &planner_schedule::ScheduleCosts::reduce}}};
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -10,7 +10,7 @@
 #include "spillway/planner/partition/partitioners.h"
 #include "spillway/schedule/execution_plan_json.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 constexpr std::uint64_t kMost53 = std::uint64_t{1} << 53;  // Exact in every reader of JSON.
@@ -33,8 +33,9 @@ class JobReader {
     // Names are looked up now, while the file is at hand: a plan is made again by them, and an
     // error of that moment would not name the file.
     file_.partitioner = root_.text("partitioner");
-    require_known("partitioner",
-                  [&] { partitioner_named(shown_text(file_.partitioner, kMostLettersOfName)); });
+    require_known("partitioner", [&] {
+      partition::partitioner_named(shown_text(file_.partitioner, kMostLettersOfName));
+    });
     require_known("schedule",
                   [&] { schedule_in(shown_text(file_.actions.name, kMostLettersOfName)); });
     file_.model.name_hash = root_.hexadecimal("layer_name_hash");
@@ -86,8 +87,9 @@ class JobReader {
       taken.begins_with = stage.first_operator;
       taken.operators_before = stage.operators_before;
       // Ranks need the layers alone. Which of its points each one takes is read with the stage.
-      for (const LayerIndex layer : stage.recomputed) taken.recomputed.push_back({layer, 0});
-      StageCosts& costs = file_.costs.stages.emplace_back();
+      for (const partition::LayerIndex layer : stage.recomputed)
+        taken.recomputed.push_back({layer, 0});
+      planner_schedule::StageCosts& costs = file_.costs.stages.emplace_back();
       costs.stash = stage.stash;
       costs.swapped = stage.swapped;
     }
@@ -116,7 +118,7 @@ class JobReader {
         stage.counts<std::uint32_t>("recompute_points", read.recomputed.size(), 0, kMostPoints);
     for (std::size_t i = 0; i < points.size(); ++i) read.recomputed[i].point = points[i];
     read.whole_stash = Bytes(stage.count("whole_stash_bytes", 0, kMost53));
-    StageCosts& costs = file_.costs.stages[k];
+    planner_schedule::StageCosts& costs = file_.costs.stages[k];
     for (const auto& each : kTimes) costs.*each.field = stage.number(each.key, 0.0, kMostSeconds);
     for (const auto& each : kSizes) costs.*each.field = Bytes(stage.count(each.key, 0, kMost53));
     // What is swapped is a part of what a micro-batch keeps.
@@ -141,9 +143,9 @@ class JobReader {
     return link;
   }
 
-  static SharedSums read_shared_sums(JsonObject& links) {
+  static planner_schedule::SharedSums read_shared_sums(JsonObject& links) {
     JsonObject object = links.object("shared_sums");
-    SharedSums shared;
+    planner_schedule::SharedSums shared;
     shared.ranks = static_cast<std::uint32_t>(object.count("ranks", 1, kMostRanksOfJob));
     shared.rate = read_rate(object);
     object.refuse_others();
@@ -197,4 +199,4 @@ JobFile parse_job_file(std::string_view text, const std::string& name) {
   }
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

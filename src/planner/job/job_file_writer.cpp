@@ -8,7 +8,7 @@
 #include "spillway/schedule/execution_plan_json.h"
 #include "spillway/schedule/schedule_csv.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 using nlohmann::ordered_json;
@@ -47,7 +47,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 ordered_json step_json(const schedule::ProfiledStep& step) {
   ordered_json layers = ordered_json::array();
-  for (const LayerIndex layer : step.layer_of_operator)
+  for (const partition::LayerIndex layer : step.layer_of_operator)
     layers.push_back(layer == schedule::kNoLayer ? -1 : std::int64_t{layer});
   return {{"operators", step.operators},
           {"operator_hash", hexadecimal_text(step.operator_hash)},
@@ -69,7 +69,7 @@ ordered_json stages_json(const JobFile& file) {
       stage["begins_with"] = file.stages[k].begins_with;
       stage["operators_before"] = file.stages[k].operators_before;
     }
-    for (const ChosenPoint& point : file.stages[k].recomputed) {
+    for (const partition::ChosenPoint& point : file.stages[k].recomputed) {
       stage["recomputed"].push_back(point.layer);
       stage["recompute_points"].push_back(point.point);
     }
@@ -80,9 +80,11 @@ ordered_json stages_json(const JobFile& file) {
   return stages;
 }
 
-std::vector<ChosenPoint> in_order(std::vector<ChosenPoint> points) {
+std::vector<partition::ChosenPoint> in_order(std::vector<partition::ChosenPoint> points) {
   std::sort(points.begin(), points.end(),
-            [](const ChosenPoint& a, const ChosenPoint& b) { return a.layer < b.layer; });
+            [](const partition::ChosenPoint& a, const partition::ChosenPoint& b) {
+              return a.layer < b.layer;
+            });
   return points;
 }
 
@@ -93,19 +95,19 @@ bool only_allocates(std::string_view layer_name) {
 }
 
 template <typename NameAt>
-LayerIndex begin_of(const StageEstimate& stage, const NameAt& name_at) {
-  LayerIndex place = stage.first_layer;
+partition::LayerIndex begin_of(const partition::StageEstimate& stage, const NameAt& name_at) {
+  partition::LayerIndex place = stage.first_layer;
   while (place < stage.last_layer && only_allocates(name_at(place))) ++place;
   return place;
 }
 
 template <typename NameAt>
-std::uint32_t operators_before(LayerIndex place, const NameAt& name_at) {
+std::uint32_t operators_before(partition::LayerIndex place, const NameAt& name_at) {
   const std::string_view name = schedule::operator_of_layer(name_at(place));
   // Names come again along a model, so a rank finds the operator by its name and by how many of
   // that name run before.
   std::uint32_t before = 0;
-  for (LayerIndex i = 0; i < place; ++i)
+  for (partition::LayerIndex i = 0; i < place; ++i)
     before += schedule::operator_of_layer(name_at(i)) == name ? 1 : 0;
   return before;
 }
@@ -121,7 +123,7 @@ Bytes whole_stash(const JobPlan& plan, std::size_t stage) {
 
 }  // namespace
 
-JobFile describe_job(const JobPlan& plan, const ModelChain& chain) {
+JobFile describe_job(const JobPlan& plan, const partition::ModelChain& chain) {
   JobFile file;
   file.partitioner = plan.partitioner;
   file.model = identity_of(chain);
@@ -132,12 +134,12 @@ JobFile describe_job(const JobPlan& plan, const ModelChain& chain) {
   file.device_memory = plan.device_memory;
   file.host_memory = plan.host_memory;
   file.order = plan.order.layers;
-  const auto name_at = [&](LayerIndex place) -> const std::string& {
-    return chain.layers[layer_at(plan.order.layers, place)].name;
+  const auto name_at = [&](partition::LayerIndex place) -> const std::string& {
+    return chain.layers[layer_order::layer_at(plan.order.layers, place)].name;
   };
   for (std::size_t k = 0; k < plan.stages.size(); ++k) {
-    const StageEstimate& stage = plan.stages[k];
-    const LayerIndex begin = begin_of(stage, name_at);
+    const partition::StageEstimate& stage = plan.stages[k];
+    const partition::LayerIndex begin = begin_of(stage, name_at);
     file.stages.push_back(
         {stage.first_layer, stage.last_layer, name_at(stage.first_layer), name_at(stage.last_layer),
          std::string(schedule::operator_of_layer(name_at(begin))), operators_before(begin, name_at),
@@ -166,7 +168,7 @@ schedule::ExecutionPlan execution_of(const JobFile& file) {
   plan.order = file.order;
   for (std::size_t k = 0; k < file.stages.size(); ++k) {
     const JobFileStage& stage = file.stages[k];
-    const StageCosts& costs = file.costs.stages[k];
+    const planner_schedule::StageCosts& costs = file.costs.stages[k];
     plan.stages.push_back({stage.first,
                            stage.last,
                            {},
@@ -174,7 +176,7 @@ schedule::ExecutionPlan execution_of(const JobFile& file) {
                            costs.swapped,
                            stage.begins_with,
                            stage.operators_before});
-    for (const ChosenPoint& point : stage.recomputed)
+    for (const partition::ChosenPoint& point : stage.recomputed)
       plan.stages[k].recomputed.push_back(point.layer);
   }
   plan.actions = file.actions;
@@ -195,8 +197,10 @@ std::string to_text(const JobFile& file) {
   document["micro_batches"] = file.micro_batches;
   // Left out, it is the number of micro-batches.
   if (file.batch != file.micro_batches) document["batch"] = file.batch;
-  if (file.device_memory != kNoLimit) document["device_memory_bytes"] = file.device_memory.count();
-  if (file.host_memory != kNoLimit) document["host_memory_bytes"] = file.host_memory.count();
+  if (file.device_memory != partition::kNoLimit)
+    document["device_memory_bytes"] = file.device_memory.count();
+  if (file.host_memory != partition::kNoLimit)
+    document["host_memory_bytes"] = file.host_memory.count();
   const bool swaps =
       std::any_of(file.hosts.begin(), file.hosts.end(), [](Bytes held) { return held > Bytes(0); });
   if (swaps || file.swaps_to_disks) document["swaps_to"] = file.swaps_to_disks ? kDisks : kHosts;
@@ -209,11 +213,12 @@ std::string to_text(const JobFile& file) {
   document["links"] = ordered_json::object();
   for (const auto& each : kLinks) document["links"][each.key] = link_json(file.costs.*each.field);
   // A link without an end holds up no sum, and is none.
-  if (const SharedSums& shared = file.costs.shared_sums; !shared.rate.is_unlimited())
+  if (const planner_schedule::SharedSums& shared = file.costs.shared_sums;
+      !shared.rate.is_unlimited())
     document["links"]["shared_sums"] = {{"ranks", shared.ranks},
                                         {"bytes_per_second", shared.rate.bytes_per_second()}};
   document["fixed_bytes"] = counts_of(file.fixed);
-  document["actions"] = lines_of(to_csv(file.actions));
+  document["actions"] = lines_of(schedule::to_csv(file.actions));
   document["figures"] = figures_json(file);
   // Keys as a reader leaves them, so that a file which is read and written stays as it is.
   if (!file.cluster.empty())
@@ -221,4 +226,4 @@ std::string to_text(const JobFile& file) {
   return json_by_lines(document);
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

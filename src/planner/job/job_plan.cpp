@@ -12,40 +12,42 @@
 #include "spillway/planner/job/job_bound.h"
 #include "spillway/planner/schedule/refusal.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 /// A request for a candidate with its layers in one order.
 struct OrderedRequest {
   JobRequest request;
-  OrderChoice order;
+  layer_order::OrderChoice order;
   CutMemo* memo = nullptr;  ///< Of this order.
 };
 
 /// A partitioner, and the device memory for which it cuts.
 struct CutChoice {
-  const Partitioner* partitioner = nullptr;
+  const partition::Partitioner* partitioner = nullptr;
   Bytes device_memory;
 };
 
 /// What a stage holds is no matter where devices have no end.
-bool is_endless(const PartitionProblem& problem) {
-  return std::all_of(problem.devices.begin(), problem.devices.end(),
-                     [](const StageDevice& device) { return device.memory == kNoLimit; });
+bool is_endless(const partition::PartitionProblem& problem) {
+  return std::all_of(
+      problem.devices.begin(), problem.devices.end(),
+      [](const partition::StageDevice& device) { return device.memory == partition::kNoLimit; });
 }
 
-std::vector<double> figures_of_first_stage(const PartitionProblem& problem) {
-  const HeldCounts& held = problem.devices.front().held;
+std::vector<double> figures_of_first_stage(const partition::PartitionProblem& problem) {
+  const schedule::HeldCounts& held = problem.devices.front().held;
   return {static_cast<double>(problem.devices.size()),
           static_cast<double>(problem.devices.front().reserved.count()), held.in_flight,
           held.weight_versions, held.state_copies};
 }
 
-std::vector<double> figures_of(const PartitionProblem& problem, bool with_what_stages_hold) {
+std::vector<double> figures_of(const partition::PartitionProblem& problem,
+                               bool with_what_stages_hold) {
   // The chain is the same for all that one memo keeps, so the rest of a problem is its key.
   std::vector<double> figures{static_cast<double>(problem.devices.size()),
                               problem.transfers_hide ? 1.0 : 0.0};
-  for (const StageDevice& device : problem.devices) {
+  for (const partition::StageDevice& device : problem.devices) {
     figures.push_back(device.slowdown);
     figures.push_back(static_cast<double>(device.memory.count()));
     if (with_what_stages_hold)
@@ -59,75 +61,85 @@ std::vector<double> figures_of(const PartitionProblem& problem, bool with_what_s
 }
 
 /// The exact cuts for stages that send nothing while they compute; fractions of layers do here.
-std::optional<Cuts> cut_with_messages(const SegmentCosts& costs) {
-  PartitionProblem problem = costs.problem();
+std::optional<partition::Cuts> cut_with_messages(const partition::SegmentCosts& costs) {
+  partition::PartitionProblem problem = costs.problem();
   problem.transfers_hide = false;
-  const SegmentCosts slow(std::move(problem));
-  auto solved =
-      slow.stages() > kMostBalancedWithMessages ? least_time_cuts(slow) : balanced_time_cuts(slow);
+  const partition::SegmentCosts slow(std::move(problem));
+  auto solved = slow.stages() > kMostBalancedWithMessages ? partition::least_time_cuts(slow)
+                                                          : partition::balanced_time_cuts(slow);
   if (!solved) return std::nullopt;
   return std::move(solved->cuts);
 }
 
-const Partitioner kMessageCuts{"spillway", "least time of computing and messages", "",
-                               Reading::kOurs, cut_with_messages};
+const partition::Partitioner kMessageCuts{"spillway", "least time of computing and messages", "",
+                                          partition::Reading::kOurs, cut_with_messages};
 
 /// The action lists of compute. Counts are checked before they are made: they may be long.
 /// `is_open`: nobody has named the schedule, and so none that changes results.
-OrRefusal<Schedule> compute_of(const JobRequest& asked, const JobChoice& choice, bool is_open) {
-  const ScheduleGenerator& generator = *choice.generator;
-  const ScheduleRequest request =
+planner_schedule::OrRefusal<schedule::Schedule> compute_of(const JobRequest& asked,
+                                                           const JobChoice& choice, bool is_open) {
+  const planner_schedule::ScheduleGenerator& generator = *choice.generator;
+  const planner_schedule::ScheduleRequest request =
       schedule_request_for(generator, choice.variant, asked.ranks / asked.data_parallel,
                            asked.micro_batches / asked.data_parallel);
   const std::uint64_t stages = generator.stage_count(request);
   if (stages > asked.chain.layers.size())
-    return Refusal{
-        .cause = Refusal::Cause::kRequest,
+    return planner_schedule::Refusal{
+        .cause = planner_schedule::Refusal::Cause::kRequest,
         .sentence = message("there are more stages than layers: {} for {}; use fewer {}", stages,
                             asked.chain.layers.size(),
                             choice.variant.chunks > 2 ? "chunks or devices" : "devices")};
   if (auto fault = generator.fault(request))
-    return Refusal{.cause = Refusal::Cause::kRequest, .sentence = std::move(*fault)};
-  Schedule compute = generator.generate(request);
+    return planner_schedule::Refusal{.cause = planner_schedule::Refusal::Cause::kRequest,
+                                     .sentence = std::move(*fault)};
+  schedule::Schedule compute = generator.generate(request);
   if (is_open && changes_results(compute))
-    return no_plan("it updates weights while micro-batches are in flight, which "
-                   "changes results (name it with --schedule to have it)");
+    return planner_schedule::no_plan("it updates weights while micro-batches are in flight, which "
+                                     "changes results (name it with --schedule to have it)");
   if (choice.variant.second_copy == SecondCopy::kParked && asked.swap_rate.is_none())
-    return no_plan("weights are parked on the host, and there is no link to it (name "
-                   "one, or keep both copies)");
+    return planner_schedule::no_plan(
+        "weights are parked on the host, and there is no link to it (name "
+        "one, or keep both copies)");
   return compute;
 }
 
 /// The best order for the stages of this schedule within the devices; if nothing fits, the best one
 /// with unlimited memory: idle-time offload may make it fit.
-OrRefusal<OrderChoice> order_for(const JobRequest& asked, const Schedule& compute, CutMemo& memo) {
+planner_schedule::OrRefusal<layer_order::OrderChoice> order_for(const JobRequest& asked,
+                                                                const schedule::Schedule& compute,
+                                                                CutMemo& memo) {
   const auto order_of = [&](const JobRequest& request) {
     return refusing([&] {
-      return OrderChoice(memo.order(problem_for(request, compute), request.order_effort));
+      return layer_order::OrderChoice(
+          memo.order(problem_for(request, compute), request.order_effort));
     });
   };
-  OrRefusal<OrderChoice> order = order_of(asked);
-  if (asked.device_memory == kNoLimit || (order && order->seconds < kNever)) return order;
+  planner_schedule::OrRefusal<layer_order::OrderChoice> order = order_of(asked);
+  if (asked.device_memory == partition::kNoLimit || (order && order->seconds < partition::kNever))
+    return order;
   return order_of(unlimited(asked));
 }
 
 /// The orders to plan in: that of the stages which are given; else the recorded one and, before it,
 /// the best one, since that is chosen for its slowest stage, and a step is more than that.
-OrRefusal<std::vector<OrderedRequest>> ordered(const JobRequest& asked, const Schedule& compute,
-                                               PlanMemo& memo) {
-  const auto in = [&](const OrderChoice& order) {
+planner_schedule::OrRefusal<std::vector<OrderedRequest>> ordered(const JobRequest& asked,
+                                                                 const schedule::Schedule& compute,
+                                                                 PlanMemo& memo) {
+  const auto in = [&](const layer_order::OrderChoice& order) {
     OrderedRequest made{asked, order, &memo.of(asked.micro_batches, order.layers)};
-    if (!order.layers.empty()) made.request.chain = reordered(asked.chain, order.layers);
+    if (!order.layers.empty())
+      made.request.chain = layer_order::reordered(asked.chain, order.layers);
     return made;
   };
-  OrderChoice recorded;
+  layer_order::OrderChoice recorded;
   if (!asked.stages.begins.empty()) {
     recorded.layers = asked.stages.order;
     if (!recorded.layers.empty()) recorded.name = "given";
     return std::vector{in(recorded)};
   }
   if (!asked.chain.may_reorder) return std::vector{in(recorded)};
-  const OrRefusal<OrderChoice> best = order_for(asked, compute, memo.of(asked.micro_batches, {}));
+  const planner_schedule::OrRefusal<layer_order::OrderChoice> best =
+      order_for(asked, compute, memo.of(asked.micro_batches, {}));
   if (!best) return best.refusal();
   if (best->layers.empty()) return std::vector{in(*best)};
   recorded.seconds = recorded.recorded_seconds = best->recorded_seconds;
@@ -139,46 +151,52 @@ OrRefusal<std::vector<OrderedRequest>> ordered(const JobRequest& asked, const Sc
 /// The cuts to try after those of our partitioner: an exact cut has the fastest slowest stage, and
 /// a step is more than that, for it fills and drains, and waits for messages. Where stages share
 /// ranks, cuts for less memory may fit where those for all of it do not, or be faster.
-std::vector<CutChoice> other_cuts(const JobRequest& request, const Partitioner& ours,
-                                  const Schedule& compute, CutMemo& memo) {
-  const OrRefusal<SegmentCosts> without_limit = costs_for(unlimited(request), compute);
-  const OrRefusal<SegmentCosts> within = costs_for(request, compute);
-  const auto cuts_by = [&](const Partitioner& partitioner, const OrRefusal<SegmentCosts>& costs) {
-    const OrRefusal<Cuts> cuts =
-        costs ? cuts_for(request, partitioner, *costs, memo) : OrRefusal<Cuts>(Cuts());
-    return cuts ? *cuts : Cuts();
+std::vector<CutChoice> other_cuts(const JobRequest& request, const partition::Partitioner& ours,
+                                  const schedule::Schedule& compute, CutMemo& memo) {
+  const planner_schedule::OrRefusal<partition::SegmentCosts> without_limit =
+      costs_for(unlimited(request), compute);
+  const planner_schedule::OrRefusal<partition::SegmentCosts> within = costs_for(request, compute);
+  const auto cuts_by = [&](const partition::Partitioner& partitioner,
+                           const planner_schedule::OrRefusal<partition::SegmentCosts>& costs) {
+    const planner_schedule::OrRefusal<partition::Cuts> cuts =
+        costs ? cuts_for(request, partitioner, *costs, memo)
+              : planner_schedule::OrRefusal<partition::Cuts>(partition::Cuts());
+    return cuts ? *cuts : partition::Cuts();
   };
   // Ranks with more than one stage may come out too full, and are cut again then.
   const bool are_cut_once =
-      request.device_memory == kNoLimit ||
+      request.device_memory == partition::kNoLimit ||
       (compute.stages == compute.rank_count() && compute.replica_count() == 1);
   // A plan starts from these two, so partitioners that agree on both lead to the same one.
-  std::set<std::pair<Cuts, Cuts>> seen{{cuts_by(ours, without_limit), cuts_by(ours, within)}};
+  std::set<std::pair<partition::Cuts, partition::Cuts>> seen{
+      {cuts_by(ours, without_limit), cuts_by(ours, within)}};
   std::vector<CutChoice> others;
-  const auto add = [&](const Partitioner& other) {
+  const auto add = [&](const partition::Partitioner& other) {
     const bool is_new = seen.insert({cuts_by(other, without_limit), cuts_by(other, within)}).second;
     if (is_new || !are_cut_once) others.push_back({&other, request.device_memory});
   };
   if (request.link.latency_seconds > 0.0 || !request.link.rate.is_unlimited()) add(kMessageCuts);
   const std::uint64_t passes = std::uint64_t{compute.stages} * compute.all_micro_batches();
   if (request.cut_effort != CutEffort::kAll || passes > kMostPassesOfAllCuts) return others;
-  for (const Partitioner& other : partitioners().subspan(1)) add(other);
+  for (const partition::Partitioner& other : partition::partitioners().subspan(1)) add(other);
   const bool shares_ranks = compute.stages > compute.rank_count();
-  if (!shares_ranks || request.device_memory == kNoLimit || passes > kMostPassesForLess)
+  if (!shares_ranks || request.device_memory == partition::kNoLimit || passes > kMostPassesForLess)
     return others;
   for (const std::uint64_t percent : {90U, 80U, 70U, 60U})
-    for (const Partitioner& other : partitioners())
+    for (const partition::Partitioner& other : partition::partitioners())
       others.push_back({&other, request.device_memory * percent / 100});
   return others;
 }
 
 /// The fastest step under the cuts of the partitioner and, where that is ours, under all those that
 /// `cut_effort` names, with the layers as they stand. The reason of the first cuts counts.
-OrRefusal<JobPlan> under_any_cuts(const JobRequest& request, const Partitioner& partitioner,
-                                  const Schedule& compute, IncumbentSeconds incumbent,
-                                  CutMemo& memo) {
-  OrRefusal<JobPlan> best = plan_under_cuts(request, partitioner, compute, incumbent, memo);
-  if (partitioner.reading != Reading::kOurs || request.cut_effort == CutEffort::kExact ||
+planner_schedule::OrRefusal<JobPlan> under_any_cuts(const JobRequest& request,
+                                                    const partition::Partitioner& partitioner,
+                                                    const schedule::Schedule& compute,
+                                                    IncumbentSeconds incumbent, CutMemo& memo) {
+  planner_schedule::OrRefusal<JobPlan> best =
+      plan_under_cuts(request, partitioner, compute, incumbent, memo);
+  if (partitioner.reading != partition::Reading::kOurs || request.cut_effort == CutEffort::kExact ||
       !request.stages.begins.empty())
     return best;
   if (best ? !is_faster(best->step_seconds / kMostGainOfCuts, incumbent.deferred)
@@ -190,7 +208,8 @@ OrRefusal<JobPlan> under_any_cuts(const JobRequest& request, const Partitioner& 
   for (const CutChoice& each : other_cuts(request, partitioner, compute, memo)) {
     JobRequest other = request;
     other.device_memory = each.device_memory;
-    OrRefusal<JobPlan> plan = plan_under_cuts(other, *each.partitioner, compute, incumbent, memo);
+    planner_schedule::OrRefusal<JobPlan> plan =
+        plan_under_cuts(other, *each.partitioner, compute, incumbent, memo);
     if (!plan || (best && !is_faster(plan->step_seconds, best->step_seconds))) continue;
     best = std::move(plan);
     best->device_memory = request.device_memory;
@@ -202,9 +221,11 @@ OrRefusal<JobPlan> under_any_cuts(const JobRequest& request, const Partitioner& 
 
 /// The faster one of two plans, the second one of equals. Of two refusals the second one, unless
 /// the first one is deferred and so may become a plan.
-OrRefusal<JobPlan> better_of(OrRefusal<JobPlan> first, OrRefusal<JobPlan> second) {
-  const bool is_first = second ? first && first->step_seconds < second->step_seconds
-                               : first || first.refusal().cause == Refusal::Cause::kDeferred;
+planner_schedule::OrRefusal<JobPlan> better_of(planner_schedule::OrRefusal<JobPlan> first,
+                                               planner_schedule::OrRefusal<JobPlan> second) {
+  const bool is_first =
+      second ? first && first->step_seconds < second->step_seconds
+             : first || first.refusal().cause == planner_schedule::Refusal::Cause::kDeferred;
   return is_first ? std::move(first) : std::move(second);
 }
 
@@ -212,23 +233,25 @@ OrRefusal<JobPlan> better_of(OrRefusal<JobPlan> first, OrRefusal<JobPlan> second
 /// made for swaps, for which action lists may leave too little time, and hosts too little room.
 bool may_be_faster_without_swaps(const JobRequest& asked) {
   const auto& kind = asked.variant.memory_reduction;
-  return !asked.swap_rate.is_none() && asked.device_memory != kNoLimit &&
+  return !asked.swap_rate.is_none() && asked.device_memory != partition::kNoLimit &&
          (!kind || kind == JobMemoryReduction::kStages);
 }
 
 }  // namespace
 
-const OrderChoice& CutMemo::order(const PartitionProblem& problem, const OrderEffort& effort) {
+const layer_order::OrderChoice& CutMemo::order(const partition::PartitionProblem& problem,
+                                               const layer_order::OrderEffort& effort) {
   std::pair key{effort.steps, figures_of(problem, !is_endless(problem))};
   const auto known = orders_.find(key);
   if (known != orders_.end()) return known->second;
-  return orders_.emplace(std::move(key), choose_order(problem, effort)).first->second;
+  return orders_.emplace(std::move(key), layer_order::choose_order(problem, effort)).first->second;
 }
 
-const std::optional<Cuts>& CutMemo::cuts(const Partitioner& partitioner,
-                                         const SegmentCosts& costs) {
+const std::optional<partition::Cuts>& CutMemo::cuts(const partition::Partitioner& partitioner,
+                                                    const partition::SegmentCosts& costs) {
   // Others look at what is held wherever they cut.
-  const bool is_time_alone = partitioner.reading == Reading::kOurs && is_endless(costs.problem());
+  const bool is_time_alone =
+      partitioner.reading == partition::Reading::kOurs && is_endless(costs.problem());
   std::pair key{&partitioner, partitioner.sees_first_stage_alone
                                   ? figures_of_first_stage(costs.problem())
                                   : figures_of(costs.problem(), !is_time_alone)};
@@ -245,8 +268,9 @@ Bytes JobPlan::peak() const {
 
 bool JobPlan::reduces_memory() const {
   return memory_reduction == JobMemoryReduction::kIdleOffload ||
-         std::any_of(stages.begin(), stages.end(),
-                     [](const StageEstimate& stage) { return stage.raw_memory > stage.memory; });
+         std::any_of(stages.begin(), stages.end(), [](const partition::StageEstimate& stage) {
+           return stage.raw_memory > stage.memory;
+         });
 }
 
 double JobPlan::micro_batches_per_second() const {
@@ -254,31 +278,35 @@ double JobPlan::micro_batches_per_second() const {
 }
 
 /// Of the rank that has most of it.
-static double longest(const ScheduleTiming& timing, double RankTiming::*seconds) {
+static double longest(const planner_schedule::ScheduleTiming& timing,
+                      double planner_schedule::RankTiming::*seconds) {
   double most = 0.0;
-  for (const RankTiming& rank : timing.ranks) most = std::max(most, rank.*seconds);
+  for (const planner_schedule::RankTiming& rank : timing.ranks)
+    most = std::max(most, rank.*seconds);
   return most;
 }
 
 double JobPlan::exposed_communication_seconds() const {
-  return longest(timing, &RankTiming::exposed_communication_seconds);
+  return longest(timing, &planner_schedule::RankTiming::exposed_communication_seconds);
 }
 
 double JobPlan::exposed_swap_seconds() const {
-  return longest(timing, &RankTiming::exposed_swap_seconds);
+  return longest(timing, &planner_schedule::RankTiming::exposed_swap_seconds);
 }
 
-bool changes_results(const Schedule& schedule) {
-  if (schedule.weight_rule != WeightRule::kNewest) return true;
+bool changes_results(const schedule::Schedule& schedule) {
+  if (schedule.weight_rule != schedule::WeightRule::kNewest) return true;
   for (const auto& actions : schedule.ranks)
-    for (const Action& action : actions)
-      if (action.kind == ActionKind::kStep && action.micro_batch != kNoMicroBatch) return true;
+    for (const schedule::Action& action : actions)
+      if (action.kind == schedule::ActionKind::kStep &&
+          action.micro_batch != schedule::kNoMicroBatch)
+        return true;
   return false;
 }
 
 JobChoice choice_of(const JobPlan& plan) {
-  return {&schedule_generator_named(plan.schedule), plan.data_parallel, plan.variant,
-          plan.micro_batches};
+  return {&planner_schedule::schedule_generator_named(plan.schedule), plan.data_parallel,
+          plan.variant, plan.micro_batches};
 }
 
 JobRequest request_for(const JobRequest& request, const JobChoice& choice) {
@@ -292,14 +320,17 @@ JobRequest request_for(const JobRequest& request, const JobChoice& choice) {
   return with_micro_batches(std::move(asked), micro_batches);
 }
 
-OrRefusal<JobPlan> plan_choice(const JobRequest& request, const Partitioner& partitioner,
-                               const JobChoice& choice, PlanMemo& memo) {
-  OrRefusal<JobRequest> asked = refusing([&] { return request_for(request, choice); });
+planner_schedule::OrRefusal<JobPlan> plan_choice(const JobRequest& request,
+                                                 const partition::Partitioner& partitioner,
+                                                 const JobChoice& choice, PlanMemo& memo) {
+  planner_schedule::OrRefusal<JobRequest> asked =
+      refusing([&] { return request_for(request, choice); });
   if (!asked) return asked.refusal();
   const bool is_open = request.schedule == kAnySchedule;
-  const OrRefusal<Schedule> compute = compute_of(*asked, choice, is_open);
+  const planner_schedule::OrRefusal<schedule::Schedule> compute =
+      compute_of(*asked, choice, is_open);
   if (!compute) return compute.refusal();
-  OrRefusal<JobPlan> best = Refusal{};
+  planner_schedule::OrRefusal<JobPlan> best = planner_schedule::Refusal{};
   IncumbentSeconds incumbent = choice.incumbent;
   for (const bool may_swap : {true, false}) {
     if (!may_swap) {
@@ -308,12 +339,14 @@ OrRefusal<JobPlan> plan_choice(const JobRequest& request, const Partitioner& par
       // Without swaps it has to beat the plan with them.
       if (best) incumbent.all = incumbent.cuts = std::min(incumbent.all, best->step_seconds);
     }
-    const OrRefusal<std::vector<OrderedRequest>> orders = ordered(*asked, *compute, memo);
-    OrRefusal<JobPlan> found = orders ? Refusal{} : orders.refusal();
+    const planner_schedule::OrRefusal<std::vector<OrderedRequest>> orders =
+        ordered(*asked, *compute, memo);
+    planner_schedule::OrRefusal<JobPlan> found =
+        orders ? planner_schedule::Refusal{} : orders.refusal();
     IncumbentSeconds beat = incumbent;  // The second order has to beat the first one, too.
     for (std::size_t i = 0; orders && i < orders->size(); ++i) {
       const OrderedRequest& each = (*orders)[i];
-      OrRefusal<JobPlan> plan =
+      planner_schedule::OrRefusal<JobPlan> plan =
           under_any_cuts(each.request, partitioner, *compute, beat, *each.memo);
       if (plan) {
         plan->order = each.order;
@@ -338,4 +371,4 @@ OrRefusal<JobPlan> plan_choice(const JobRequest& request, const Partitioner& par
   return best;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

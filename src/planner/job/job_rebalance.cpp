@@ -16,12 +16,13 @@
 #include "spillway/planner/schedule/refusal.h"
 #include "spillway/schedule/weight_copies.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 /// The action lists of a job without messages, as its generator makes them.
-Schedule compute_of(const JobRequest& request) {
-  const ScheduleGenerator& generator = schedule_generator_named(request.schedule);
+schedule::Schedule compute_of(const JobRequest& request) {
+  const planner_schedule::ScheduleGenerator& generator =
+      planner_schedule::schedule_generator_named(request.schedule);
   return generator.generate(schedule_request_for(generator, request.variant,
                                                  request.ranks / request.data_parallel,
                                                  request.micro_batches / request.data_parallel));
@@ -29,14 +30,16 @@ Schedule compute_of(const JobRequest& request) {
 
 /// The passes of micro-batches through the stages of a rank, without all that memory reduction and
 /// messages add to them.
-std::vector<Action> passes_of(const std::vector<Action>& list) {
-  std::vector<Action> passes;
-  std::copy_if(list.begin(), list.end(), std::back_inserter(passes),
-               [](const Action& action) { return is_model_compute(action.kind); });
+std::vector<schedule::Action> passes_of(const std::vector<schedule::Action>& list) {
+  std::vector<schedule::Action> passes;
+  std::copy_if(
+      list.begin(), list.end(), std::back_inserter(passes),
+      [](const schedule::Action& action) { return schedule::is_model_compute(action.kind); });
   return passes;
 }
 
-void require_lists_of(const Schedule& made, const Schedule& stored, const std::string& name) {
+void require_lists_of(const schedule::Schedule& made, const schedule::Schedule& stored,
+                      const std::string& name) {
   if (made.placement != stored.placement)
     throw ConfigError(
         "{}: its stages do not lie on ranks as {} places them; re-balancing makes the "
@@ -44,7 +47,7 @@ void require_lists_of(const Schedule& made, const Schedule& stored, const std::s
         name, stored.name);
   // Copies of weights are no passes, so the comparison of these would not see them.
   const bool is_parked = schedule_in(stored.name).variant.second_copy == SecondCopy::kParked;
-  if (is_parked != has_action(stored, ActionKind::kSwapInWeights))
+  if (is_parked != schedule::has_action(stored, schedule::ActionKind::kSwapInWeights))
     throw ConfigError("{}: its action lists park {}, unlike its schedule {} (plan anew)", name,
                       is_parked ? "no weights" : "weights", stored.name);
   for (std::size_t rank = 0; rank < made.ranks.size(); ++rank)
@@ -63,17 +66,18 @@ void require_lists_of(const Schedule& made, const Schedule& stored, const std::s
 /// Nothing where some layers never find room.
 class MoveRounds {
  public:
-  MoveRounds(const JobRequest& request, const SegmentCosts& costs, const Schedule& actions)
+  MoveRounds(const JobRequest& request, const partition::SegmentCosts& costs,
+             const schedule::Schedule& actions)
       : request_(request),
         costs_(costs),
         copies_(actions),
-        is_resident_(resident_at_start(actions, copies_)),
+        is_resident_(schedule::resident_at_start(actions, copies_)),
         ranks_(actions.rank_count()),
         placements_(actions.placement.begin(), actions.placement.end()) {}
 
-  std::optional<RebalanceChoice> run(Cuts here, const Cuts& target) {
+  std::optional<RebalanceChoice> run(partition::Cuts here, const partition::Cuts& target) {
     while (here != target) {
-      Cuts next = after_round(here, target);
+      partition::Cuts next = after_round(here, target);
       // No border can move, and none will: room only comes from moves.
       if (next == here) return std::nullopt;
       here = std::move(next);
@@ -114,11 +118,11 @@ class MoveRounds {
     return bytes;
   }
 
-  std::vector<double> free_bytes(const Cuts& cuts) const {
-    if (request_.device_memory == kNoLimit)
+  std::vector<double> free_bytes(const partition::Cuts& cuts) const {
+    if (request_.device_memory == partition::kNoLimit)
       return std::vector<double>(ranks_, std::numeric_limits<double>::infinity());
-    std::vector<double> free(ranks_,
-                             count_of(request_.device_memory) - count_of(request_.reserved));
+    std::vector<double> free(ranks_, planner_schedule::count_of(request_.device_memory) -
+                                         planner_schedule::count_of(request_.reserved));
     for (std::uint32_t copy = 0; copy < copies_.size(); ++copy) {
       const std::uint32_t stage = copies_[copy].stage;
       free[copies_[copy].rank] -= held_bytes(copy, cuts[stage], cuts[stage + 1]);
@@ -173,12 +177,12 @@ class MoveRounds {
 
   static bool has_room(const std::vector<RankMove>& messages, const std::vector<double>& free) {
     return std::all_of(messages.begin(), messages.end(), [&](const RankMove& each) {
-      return each.bytes == Bytes(0) || count_of(each.bytes) <= free[each.to_rank];
+      return each.bytes == Bytes(0) || planner_schedule::count_of(each.bytes) <= free[each.to_rank];
     });
   }
 
-  Cuts after_round(const Cuts& here, const Cuts& target) {
-    Cuts next = here;
+  partition::Cuts after_round(const partition::Cuts& here, const partition::Cuts& target) {
+    partition::Cuts next = here;
     std::vector<double> free = free_bytes(here);
     std::map<std::pair<std::uint32_t, std::uint32_t>, double> busy;
     double slowest = 0.0;
@@ -190,7 +194,7 @@ class MoveRounds {
         // A shorter move may still fit.
         if (!has_room(moves, free)) continue;
         for (const RankMove& move : moves) {
-          free[move.to_rank] -= count_of(move.bytes);
+          free[move.to_rank] -= planner_schedule::count_of(move.bytes);
           choice_.bytes += move.bytes;
           choice_.moves.push_back(move);
           if (move.bytes == Bytes(0)) continue;
@@ -207,17 +211,17 @@ class MoveRounds {
   }
 
   const JobRequest& request_;
-  const SegmentCosts& costs_;
-  const WeightCopies copies_;
+  const partition::SegmentCosts& costs_;
+  const schedule::WeightCopies copies_;
   const std::vector<bool> is_resident_;
   const std::size_t ranks_;
   const std::set<std::vector<std::uint32_t>> placements_;
   RebalanceChoice choice_;
 };
 
-using Begins = std::vector<LayerIndex>;  // Of stages.
+using Begins = std::vector<partition::LayerIndex>;  // Of stages.
 
-Begins begins_of(const SegmentCosts& costs, const Cuts& cuts) {
+Begins begins_of(const partition::SegmentCosts& costs, const partition::Cuts& cuts) {
   Begins begins;
   for (std::uint32_t stage = 0; stage < costs.stages(); ++stage)
     begins.push_back(costs.first_layer(cuts[stage]));
@@ -230,12 +234,12 @@ class Replanning {
   explicit Replanning(const JobRequest& request)
       : request_(request),
         compute_(compute_of(request)),
-        partitioner_(partitioner_named(request.partitioner)),
+        partitioner_(partition::partitioner_named(request.partitioner)),
         asked_(request_for(request, choice())) {
-    asked_.chain = reordered(asked_.chain, asked_.stages.order);
+    asked_.chain = layer_order::reordered(asked_.chain, asked_.stages.order);
   }
 
-  OrRefusal<JobPlan> with(const Begins& begins) const {
+  planner_schedule::OrRefusal<JobPlan> with(const Begins& begins) const {
     JobRequest asked = request_;
     asked.stages.begins = begins;
     PlanMemo memo;
@@ -245,31 +249,33 @@ class Replanning {
   /// Candidate first layers of stages, fewest moved bytes first. `has_room`: with unlimited memory,
   /// since idle-time offload fits it into the devices after the cuts.
   std::vector<Begins> near(bool has_room) const {
-    const SegmentCosts costs(problem(has_room));
+    const partition::SegmentCosts costs(problem(has_room));
     std::vector<Begins> all;
-    for (const SolvedCuts& near : rebalance_choices(costs, cuts_at(costs, request_.stages.begins)))
+    for (const partition::SolvedCuts& near :
+         partition::rebalance_choices(costs, cuts_at(costs, request_.stages.begins)))
       all.push_back(begins_of(costs, near.cuts));
     return all;
   }
 
   /// Where they begin in a plan made anew with the same order of layers.
-  OrRefusal<Begins> fresh() const {
+  planner_schedule::OrRefusal<Begins> fresh() const {
     JobRequest asked = request_;
-    asked.chain = reordered(asked.chain, asked.stages.order);
+    asked.chain = layer_order::reordered(asked.chain, asked.stages.order);
     // Only neighbours exchange layers, so the order of the running job stays.
     asked.chain.may_reorder = false;
     asked.stages = {};
     PlanMemo memo;
-    const OrRefusal<JobPlan> plan = plan_choice(asked, partitioner_, choice(), memo);
+    const planner_schedule::OrRefusal<JobPlan> plan =
+        plan_choice(asked, partitioner_, choice(), memo);
     if (!plan) return plan.refusal();
     Begins begins;
-    for (const StageEstimate& stage : plan->stages) begins.push_back(stage.first_layer);
+    for (const partition::StageEstimate& stage : plan->stages) begins.push_back(stage.first_layer);
     return begins;
   }
 
   /// Nothing where ranks have no room for layers on their way.
   std::optional<RebalanceChoice> moves_to(const Begins& begins, const JobPlan& plan) const {
-    const SegmentCosts costs(problem(/*has_room=*/true));
+    const partition::SegmentCosts costs(problem(/*has_room=*/true));
     auto choice = MoveRounds(asked_, costs, plan.actions)
                       .run(cuts_at(costs, request_.stages.begins), cuts_at(costs, begins));
     if (!choice) return std::nullopt;
@@ -280,17 +286,17 @@ class Replanning {
 
  private:
   JobChoice choice() const {
-    return {&schedule_generator_named(request_.schedule), request_.data_parallel, request_.variant,
-            request_.micro_batches};
+    return {&planner_schedule::schedule_generator_named(request_.schedule), request_.data_parallel,
+            request_.variant, request_.micro_batches};
   }
 
-  PartitionProblem problem(bool has_room) const {
+  partition::PartitionProblem problem(bool has_room) const {
     return problem_for(has_room ? unlimited(asked_) : asked_, compute_);
   }
 
   const JobRequest& request_;
-  const Schedule compute_;
-  const Partitioner& partitioner_;
+  const schedule::Schedule compute_;
+  const partition::Partitioner& partitioner_;
   JobRequest asked_;  // In the order of the stages.
 };
 
@@ -298,11 +304,13 @@ class Replanning {
 std::vector<Begins> places_of(const Replanning& replanning, const RebalancedJob& job) {
   const bool has_room =
       job.before && job.before->memory_reduction == JobMemoryReduction::kIdleOffload;
-  OrRefusal<std::vector<Begins>> near = refusing([&] { return replanning.near(has_room); });
+  planner_schedule::OrRefusal<std::vector<Begins>> near =
+      refusing([&] { return replanning.near(has_room); });
   // Stages as they are may get into room that equal shares of a rank are too small for.
-  if (!near && !job.before) raise(near.refusal());
+  if (!near && !job.before) planner_schedule::raise(near.refusal());
   std::vector<Begins> places = near ? std::move(*near) : std::vector<Begins>();
-  const OrRefusal<Begins> fresh = replanning.fresh();  // This partitioner may find none.
+  const planner_schedule::OrRefusal<Begins> fresh =
+      replanning.fresh();  // This partitioner may find none.
   if (fresh && std::find(places.begin(), places.end(), *fresh) == places.end())
     places.push_back(*fresh);
   return places;
@@ -396,17 +404,18 @@ JobRequest request_of(const JobFile& file, const std::string& name, MeasuredMode
 RebalancedJob rebalance_job(const JobRequest& request, std::optional<double> steps_left) {
   const Replanning replanning(request);
   RebalancedJob job;
-  OrRefusal<JobPlan> before = replanning.with(request.stages.begins);
+  planner_schedule::OrRefusal<JobPlan> before = replanning.with(request.stages.begins);
   if (before)
     job.before = std::move(*before);
-  else if (before.refusal().cause == Refusal::Cause::kRequest)
-    raise(before.refusal());
+  else if (before.refusal().cause == planner_schedule::Refusal::Cause::kRequest)
+    planner_schedule::raise(before.refusal());
   else
     job.refusal = before.refusal().sentence;
   std::vector<Candidate> candidates;
   for (const Begins& begins : places_of(replanning, job)) {
-    OrRefusal<JobPlan> plan = replanning.with(begins);
-    if (!plan && plan.refusal().cause == Refusal::Cause::kRequest) raise(plan.refusal());
+    planner_schedule::OrRefusal<JobPlan> plan = replanning.with(begins);
+    if (!plan && plan.refusal().cause == planner_schedule::Refusal::Cause::kRequest)
+      planner_schedule::raise(plan.refusal());
     // Ranks may hold more than their stages say, or whole layers may not fit; the next one may do.
     if (!plan || !is_faster(plan->step_seconds, job.step_before())) continue;
     if (auto choice = replanning.moves_to(begins, *plan))
@@ -429,4 +438,4 @@ RebalancedJob rebalance_job(const JobRequest& request, std::optional<double> ste
   return job;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

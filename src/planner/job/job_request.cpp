@@ -8,7 +8,7 @@
 #include "spillway/planner/partition/partitioners.h"
 #include "spillway/planner/schedule/generators.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 void check_count(const char* what, std::uint32_t count) {
@@ -19,7 +19,7 @@ void check_count(const char* what, std::uint32_t count) {
 }  // namespace
 
 void check(const JobRequest& request) {
-  check(request.chain);
+  partition::check(request.chain);
   check_count("ranks", request.ranks);
   check_count("micro-batches", batch_of(request));
   // Their best number depends on the schedule, and only the search compares plans.
@@ -59,8 +59,8 @@ void check(const JobRequest& request) {
     throw ConfigError("the link to the host carries {} bytes/s; give 0 where nothing is swapped",
                       request.swap_rate.bytes_per_second());
   if (request.schedule != kAnySchedule)
-    check(schedule_generator_named(request.schedule), request.variant);
-  partitioner_named(request.partitioner);
+    check(planner_schedule::schedule_generator_named(request.schedule), request.variant);
+  partition::partitioner_named(request.partitioner);
 }
 
 std::uint32_t batch_of(const JobRequest& request) {
@@ -75,8 +75,8 @@ JobRequest with_micro_batches(JobRequest request, std::uint32_t micro_batches) {
   const std::uint32_t share = batch_of(request) / micro_batches;
   request.micro_batches = request.batch = micro_batches;
   // The chain is of one micro-batch, which now does the work of several.
-  if (share > 1) request.chain = scaled(std::move(request.chain), share);
+  if (share > 1) request.chain = partition::scaled(std::move(request.chain), share);
   return request;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -6,19 +6,20 @@
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 /// The first of these device memories with which a choice works, as an option, which was tried as
 /// it is printed; with the first cuts, which are found soonest.
 std::optional<std::string> first_that_works(const JobRequest& request,
-                                            const Partitioner& partitioner, const JobChoice& choice,
+                                            const partition::Partitioner& partitioner,
+                                            const JobChoice& choice,
                                             const std::vector<Bytes>& memories) {
   JobRequest other = request;
   other.cut_effort = CutEffort::kExact;
   for (const Bytes memory : memories) {
     const std::string option = as_option(memory);
-    other.device_memory = memory == kNoLimit ? kNoLimit : parse_bytes(option);
+    other.device_memory = memory == partition::kNoLimit ? partition::kNoLimit : parse_bytes(option);
     PlanMemo memo;
     if (plan_choice(other, partitioner, choice, memo)) return option;
   }
@@ -45,13 +46,13 @@ std::vector<Bytes> larger_memories(Bytes memory) {
   return memories;
 }
 
-Refusal lacks_memory(const JobRequest& request, const JobAttempt& nearest) {
+planner_schedule::Refusal lacks_memory(const JobRequest& request, const JobAttempt& nearest) {
   const Bytes needed = request.device_memory + nearest.missing;
-  const auto enough = first_that_works(request, partitioner_named(nearest.partitioner),
+  const auto enough = first_that_works(request, partition::partitioner_named(nearest.partitioner),
                                        nearest.choice, memories_above(needed));
   const std::string link =
       request.swap_rate.is_none() ? ", or name a link to the host to swap to" : "";
-  return no_plan(
+  return planner_schedule::no_plan(
       "nothing works on {} with {}; nearest is {} on pipelines of {}, whose rank {} needs {} and "
       "has {}, {} too little (use {}, or more ranks{})",
       counted(request.ranks, "rank"), counted(nearest.micro_batches, "micro-batch"),
@@ -62,7 +63,8 @@ Refusal lacks_memory(const JobRequest& request, const JobAttempt& nearest) {
 
 /// The one that lacks the least memory, else the reason that most of all choices share, and how
 /// often; the first one of equals.
-Refusal nothing_works(const JobRequest& request, const std::vector<JobAttempt>& attempts) {
+planner_schedule::Refusal nothing_works(const JobRequest& request,
+                                        const std::vector<JobAttempt>& attempts) {
   const JobAttempt* nearest = nullptr;
   const JobAttempt* told = nullptr;
   std::ptrdiff_t most = 0;
@@ -76,24 +78,27 @@ Refusal nothing_works(const JobRequest& request, const std::vector<JobAttempt>& 
     told = &each;
   }
   if (nearest) return lacks_memory(request, *nearest);
-  return no_plan("nothing works on {} with {}; {} on pipelines of {}: {}",
-                 counted(request.ranks, "rank"),
-                 counted(most_micro_batches(request), "micro-batch"), told->schedule,
-                 counted(request.ranks / told->data_parallel, "rank"), told->refusal);
+  return planner_schedule::no_plan(
+      "nothing works on {} with {}; {} on pipelines of {}: {}", counted(request.ranks, "rank"),
+      counted(most_micro_batches(request), "micro-batch"), told->schedule,
+      counted(request.ranks / told->data_parallel, "rank"), told->refusal);
 }
 
 /// Why the only choice has no plan, with devices that would do where memory is the reason.
-Refusal only_one_refused(const JobRequest& request, const Partitioner& partitioner,
-                         const JobChoice& choice, Refusal reason) {
+planner_schedule::Refusal only_one_refused(const JobRequest& request,
+                                           const partition::Partitioner& partitioner,
+                                           const JobChoice& choice,
+                                           planner_schedule::Refusal reason) {
   // Whether memory is the reason at all: then some device is large enough.
-  const bool may_help = request.device_memory != kNoLimit &&
-                        first_that_works(request, partitioner, choice, {kNoLimit});
+  const bool may_help = request.device_memory != partition::kNoLimit &&
+                        first_that_works(request, partitioner, choice, {partition::kNoLimit});
   if (!may_help) return reason;
   if (const auto enough =
           first_that_works(request, partitioner, choice, larger_memories(request.device_memory))) {
     reason.sentence += message("; devices of {} would do", *enough);
     // On other devices it makes sense, so the request is not at fault.
-    if (reason.cause == Refusal::Cause::kRequest) reason.cause = Refusal::Cause::kPlan;
+    if (reason.cause == planner_schedule::Refusal::Cause::kRequest)
+      reason.cause = planner_schedule::Refusal::Cause::kPlan;
   }
   return reason;
 }
@@ -101,24 +106,26 @@ Refusal only_one_refused(const JobRequest& request, const Partitioner& partition
 }  // namespace
 
 std::optional<JobRequest> thorough_request(const JobRequest& request,
-                                           const Partitioner& partitioner, const JobPlan& plan) {
+                                           const partition::Partitioner& partitioner,
+                                           const JobPlan& plan) {
   const bool has_order = !request.chain.may_reorder || plan.order.is_exact;
   const bool has_cuts =
-      request.cut_effort == CutEffort::kAll || partitioner.reading != Reading::kOurs;
+      request.cut_effort == CutEffort::kAll || partitioner.reading != partition::Reading::kOurs;
   if (has_order && has_cuts) return std::nullopt;
   JobRequest thorough = request;
-  if (!has_order) thorough.order_effort = kThoroughOrder;
+  if (!has_order) thorough.order_effort = layer_order::kThoroughOrder;
   thorough.cut_effort = CutEffort::kAll;
   return thorough;
 }
 
-void take_bound_of_order(const OrderChoice& again, JobPlan& plan) {
+void take_bound_of_order(const layer_order::OrderChoice& again, JobPlan& plan) {
   plan.order.bound_seconds = again.bound_seconds;
   plan.order.downsets = again.downsets;
 }
 
-OrRefusal<JobSearch> search_job(const JobRequest& request, const ShowChoice& show) {
-  const Partitioner& partitioner = partitioner_named(request.partitioner);
+planner_schedule::OrRefusal<JobSearch> search_job(const JobRequest& request,
+                                                  const ShowChoice& show) {
+  const partition::Partitioner& partitioner = partition::partitioner_named(request.partitioner);
   const std::vector<JobChoice> choices = job_choices(request);
   const bool is_only = choices.size() == 1;
   PlanMemo memo;
@@ -126,7 +133,7 @@ OrRefusal<JobSearch> search_job(const JobRequest& request, const ShowChoice& sho
   JobRequest looked_at = request;
   if (is_only) {
     // In full at once: there is no incumbent that would spare it.
-    OrRefusal<JobPlan> plan = plan_choice(request, partitioner, choices[0], memo);
+    planner_schedule::OrRefusal<JobPlan> plan = plan_choice(request, partitioner, choices[0], memo);
     if (!plan) return only_one_refused(request, partitioner, choices[0], plan.refusal());
     search.plan = std::move(*plan);
     search.attempts.push_back(figures_of(search.plan));
@@ -137,7 +144,7 @@ OrRefusal<JobSearch> search_job(const JobRequest& request, const ShowChoice& sho
     CandidateList candidates(request);
     while (const std::optional<JobChoice> choice = candidates.next()) {
       if (show) show(*choice);
-      OrRefusal<JobPlan> plan = plan_choice(request, partitioner, *choice, memo);
+      planner_schedule::OrRefusal<JobPlan> plan = plan_choice(request, partitioner, *choice, memo);
       if (candidates.add(attempt_of(request, partitioner, *choice, plan))) best = std::move(*plan);
     }
     static_cast<JobTrials&>(search) = candidates.take();
@@ -146,7 +153,8 @@ OrRefusal<JobSearch> search_job(const JobRequest& request, const ShowChoice& sho
   }
   const auto thorough = thorough_request(looked_at, partitioner, search.plan);
   if (!thorough) return search;
-  OrRefusal<JobPlan> again = plan_choice(*thorough, partitioner, choice_of(search.plan), memo);
+  planner_schedule::OrRefusal<JobPlan> again =
+      plan_choice(*thorough, partitioner, choice_of(search.plan), memo);
   if (!again) return search;
   const double seconds = search.plan.step_seconds;
   if (is_faster(seconds, again->step_seconds)) {
@@ -162,4 +170,4 @@ OrRefusal<JobSearch> search_job(const JobRequest& request, const ShowChoice& sho
   return search;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

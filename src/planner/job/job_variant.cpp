@@ -8,7 +8,7 @@
 #include "spillway/base/named_values.h"
 #include "spillway/base/shown_text.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 namespace {
 
 // As many as generators take, but refused here by the word that was written.
@@ -16,18 +16,20 @@ constexpr std::uint32_t kMostOfAnything = 1U << 16U;
 // The fewest that interleave: each further one costs messages.
 constexpr std::uint32_t kChunks = 2;
 
-bool has_chunks(const ScheduleGenerator& generator) {
-  return generator.stages_per_rank == StagesPerRank::kAsRequested;
+bool has_chunks(const planner_schedule::ScheduleGenerator& generator) {
+  return generator.stages_per_rank == planner_schedule::StagesPerRank::kAsRequested;
 }
-bool has_slots(const ScheduleGenerator& generator) { return generator.traits.has_slots; }
-bool has_replicas(const ScheduleGenerator& generator) {
+bool has_slots(const planner_schedule::ScheduleGenerator& generator) {
+  return generator.traits.has_slots;
+}
+bool has_replicas(const planner_schedule::ScheduleGenerator& generator) {
   return generator.traits.fewest_replicas != 0;
 }
 
 struct CountWord {
   std::string_view name;
   std::uint32_t JobVariant::*field;
-  bool (*is_open)(const ScheduleGenerator& generator);
+  bool (*is_open)(const planner_schedule::ScheduleGenerator& generator);
 };
 constexpr std::array<CountWord, 3> kCounts{{{"chunks", &JobVariant::chunks, has_chunks},
                                             {"slots", &JobVariant::slots, has_slots},
@@ -37,7 +39,8 @@ constexpr std::array<CountWord, 3> kCounts{{{"chunks", &JobVariant::chunks, has_
 std::string schedules_with(const CountWord& word) {
   std::string text;
   std::string_view last;
-  for (const ScheduleGenerator& generator : schedule_generators()) {
+  for (const planner_schedule::ScheduleGenerator& generator :
+       planner_schedule::schedule_generators()) {
     if (!word.is_open(generator)) continue;
     // One behind: the last name of all is joined by "and".
     if (!last.empty()) (text += text.empty() ? "" : ", ") += last;
@@ -151,7 +154,7 @@ std::string to_string(const JobVariant& variant) {
 NamedSchedule schedule_in(std::string_view text) {
   const std::size_t colon = std::min(text.find(':'), text.size());
   NamedSchedule named;
-  named.generator = &schedule_generator_named(text.substr(0, colon));
+  named.generator = &planner_schedule::schedule_generator_named(text.substr(0, colon));
   if (colon < text.size()) named.variant = VariantReader(text).read(text.substr(colon + 1));
   check(*named.generator, named.variant);
   return named;
@@ -159,7 +162,8 @@ NamedSchedule schedule_in(std::string_view text) {
 
 std::vector<std::string> schedule_beginnings() {
   std::vector<std::string> beginnings;
-  for (const ScheduleGenerator& generator : schedule_generators()) {
+  for (const planner_schedule::ScheduleGenerator& generator :
+       planner_schedule::schedule_generators()) {
     beginnings.emplace_back(generator.name);
     for (const CountWord& each : kCounts)
       if (each.is_open(generator))
@@ -176,17 +180,18 @@ std::string schedule_text(std::string_view schedule, std::string_view variant) {
   return variant.empty() ? std::string(schedule) : message("{}:{}", schedule, variant);
 }
 
-void check(const ScheduleGenerator& generator, const JobVariant& variant) {
+void check(const planner_schedule::ScheduleGenerator& generator, const JobVariant& variant) {
   for (const CountWord& each : kCounts)
     if (variant.*each.field != 0 && !each.is_open(generator))
       throw ConfigError("{} has no {} to choose, unlike {} (leave {}={} out)", generator.name,
                         each.name, schedules_with(each), each.name, variant.*each.field);
 }
 
-ScheduleRequest schedule_request_for(const ScheduleGenerator& generator, const JobVariant& variant,
-                                     std::uint32_t ranks, std::uint32_t micro_batches) {
+planner_schedule::ScheduleRequest schedule_request_for(
+    const planner_schedule::ScheduleGenerator& generator, const JobVariant& variant,
+    std::uint32_t ranks, std::uint32_t micro_batches) {
   check(generator, variant);
-  ScheduleRequest schedule_request;
+  planner_schedule::ScheduleRequest schedule_request;
   schedule_request.ranks = ranks;
   schedule_request.micro_batches = micro_batches;
   schedule_request.stages_per_rank = variant.chunks != 0 ? variant.chunks : kChunks;
@@ -197,8 +202,8 @@ ScheduleRequest schedule_request_for(const ScheduleGenerator& generator, const J
   return schedule_request;
 }
 
-JobVariant as_made(const ScheduleGenerator& generator, const JobVariant& variant,
-                   const Schedule& compute) {
+JobVariant as_made(const planner_schedule::ScheduleGenerator& generator, const JobVariant& variant,
+                   const schedule::Schedule& compute) {
   // Nothing stays open, so that a stored plan makes the same schedule when defaults have changed.
   JobVariant made = variant;
   if (has_chunks(generator)) made.chunks = compute.stages / compute.rank_count();
@@ -207,4 +212,4 @@ JobVariant as_made(const ScheduleGenerator& generator, const JobVariant& variant
   return made;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

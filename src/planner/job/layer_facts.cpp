@@ -7,7 +7,7 @@
 
 #include "spillway/profile/autograd_links.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 
 using profile::OpIndex;
 using profile::StepProfile;
@@ -32,7 +32,7 @@ OpIndex latest_first_read(const StepProfile& profile) {
   std::vector<bool> is_known(profile.tape.values.size(), false);
   OpIndex latest = 0;
   for (OpIndex op = 0; op < profile.tape.ops.size(); ++op)
-    for (const TapeUse& use : uses_of(profile.tape, op)) {
+    for (const TapeUse& use : profile::uses_of(profile.tape, op)) {
       const StorageClass kind = profile.class_of_value[use.value];
       // Backward and update alone touch these, so forward is over.
       if (kind == StorageClass::kOptimizerState || kind == StorageClass::kGradient) return latest;
@@ -52,7 +52,7 @@ bool is_left_by_update(const TapeValue& value, const std::vector<Role>& of_op) {
 /// `of_op` has the roles of all operators before.
 bool is_update(const StepProfile& profile, OpIndex op, OpIndex forward_end,
                const std::vector<Role>& of_op) {
-  const auto uses = uses_of(profile.tape, op);
+  const auto uses = profile::uses_of(profile.tape, op);
   return std::any_of(uses.begin(), uses.end(), [&](const TapeUse& use) {
     const StorageClass kind = profile.class_of_value[use.value];
     return kind == StorageClass::kOptimizerState ||
@@ -65,7 +65,7 @@ bool is_update(const StepProfile& profile, OpIndex op, OpIndex forward_end,
 /// As autograd knew them. Of what it keeps no account of, the rest of a step decides.
 OperatorRoles known_roles(const StepProfile& profile, OpIndex forward_end) {
   OperatorRoles roles;
-  roles.stash = find_stash(profile.tape, forward_end);
+  roles.stash = planner::find_stash(profile.tape, forward_end);
   for (OpIndex op = 0; op < profile.tape.ops.size(); ++op) {
     const OpPhase phase = profile.phase_of_op[op];
     const bool is_accounted = phase == OpPhase::kForward || phase == OpPhase::kBackward;
@@ -81,10 +81,11 @@ OperatorRoles known_roles(const StepProfile& profile, OpIndex forward_end) {
 
 class DependenceReader {
  public:
-  DependenceReader(const StepProfile& profile, const std::vector<LayerIndex>& layer_of_op)
+  DependenceReader(const StepProfile& profile,
+                   const std::vector<partition::LayerIndex>& layer_of_op)
       : profile_(profile), tape_(profile.tape), layer_of_op_(layer_of_op) {}
 
-  std::vector<LayerDependence> read() {
+  std::vector<partition::LayerDependence> read() {
     add_writes();
     if (profile_.hidden_dependences) {
       for (const profile::HiddenDependence& each : *profile_.hidden_dependences)
@@ -92,32 +93,32 @@ class DependenceReader {
     } else {
       add_guesses();
     }
-    std::vector<LayerDependence> dependences;
+    std::vector<partition::LayerDependence> dependences;
     for (const auto& [before, after] : found_) dependences.push_back({before, after});
     return dependences;
   }
 
  private:
-  void add(LayerIndex before, LayerIndex after) {
+  void add(partition::LayerIndex before, partition::LayerIndex after) {
     if (before != kNoLayer && after != kNoLayer && before < after) found_.emplace(before, after);
   }
 
   /// Readers wait for the latest write, and a write for all readers since the one before.
   void add_writes() {
     struct Trail {
-      LayerIndex writer = kNoLayer;
-      std::vector<LayerIndex> readers;
+      partition::LayerIndex writer = kNoLayer;
+      std::vector<partition::LayerIndex> readers;
     };
     std::vector<Trail> trails(tape_.values.size());
     for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
-      const LayerIndex here = layer_of_op_[op];
+      const partition::LayerIndex here = layer_of_op_[op];
       if (here == kNoLayer) continue;
-      for (const TapeUse& use : uses_of(tape_, op)) {
+      for (const TapeUse& use : profile::uses_of(tape_, op)) {
         Trail& trail = trails[use.value];
         add(trail.writer, here);
         // A write ends what earlier readers could see, so it starts the list of readers anew.
         if (use.writes) {
-          for (const LayerIndex reader : trail.readers) add(reader, here);
+          for (const partition::LayerIndex reader : trail.readers) add(reader, here);
           trail = {here, {}};
         } else {
           trail.readers.push_back(here);
@@ -136,14 +137,14 @@ class DependenceReader {
     std::vector<char> makes(tape_.ops.size(), 0);
     for (const TapeValue& value : tape_.values)
       if (value.birth != profile::kCarriedIn) makes[value.birth] = 1;
-    LayerIndex barrier = kNoLayer;
-    LayerIndex unrepeatable = kNoLayer;
+    partition::LayerIndex barrier = kNoLayer;
+    partition::LayerIndex unrepeatable = kNoLayer;
     for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
-      const LayerIndex here = layer_of_op_[op];
+      const partition::LayerIndex here = layer_of_op_[op];
       if (here == kNoLayer) continue;
       bool has_input = false;
       bool has_output = makes[op] != 0;
-      for (const TapeUse& use : uses_of(tape_, op)) {
+      for (const TapeUse& use : profile::uses_of(tape_, op)) {
         has_input = has_input || is_seen_input(use);
         has_output = has_output || use.writes;
       }
@@ -159,8 +160,8 @@ class DependenceReader {
 
   const StepProfile& profile_;
   const StepTape& tape_;
-  const std::vector<LayerIndex>& layer_of_op_;
-  std::set<std::pair<LayerIndex, LayerIndex>> found_;
+  const std::vector<partition::LayerIndex>& layer_of_op_;
+  std::set<std::pair<partition::LayerIndex, partition::LayerIndex>> found_;
 };
 
 /// Transients that operators of the update leave to later ones, by the operator behind which they
@@ -192,9 +193,11 @@ OperatorRoles operator_roles(const StepProfile& profile) {
   const std::optional<OpIndex> named = named_forward_end(profile);
   OperatorRoles roles;
   roles.is_guessed = !named;
-  roles.stash = named ? find_stash(profile.tape, *named) : find_stash(profile.tape);
+  roles.stash =
+      named ? planner::find_stash(profile.tape, *named) : planner::find_stash(profile.tape);
   const OpIndex read = latest_first_read(profile);
-  if (!named && read > roles.stash.forward_end) roles.stash = find_stash(profile.tape, read);
+  if (!named && read > roles.stash.forward_end)
+    roles.stash = planner::find_stash(profile.tape, read);
   const OpIndex forward_end = roles.stash.forward_end;
   for (OpIndex op = 0; op < profile.tape.ops.size(); ++op)
     roles.of_op.push_back(is_update(profile, op, forward_end, roles.of_op) ? Role::kUpdate
@@ -203,24 +206,25 @@ OperatorRoles operator_roles(const StepProfile& profile) {
   return roles;
 }
 
-std::vector<LayerDependence> layer_dependences(const StepProfile& profile,
-                                               const std::vector<LayerIndex>& layer_of_op) {
+std::vector<partition::LayerDependence> layer_dependences(
+    const StepProfile& profile, const std::vector<partition::LayerIndex>& layer_of_op) {
   return DependenceReader(profile, layer_of_op).read();
 }
 
-LayerIndex frozen_prefix(const profile::StepProfile& profile,
-                         const std::vector<LayerIndex>& layer_of_op, OpIndex forward_end) {
+partition::LayerIndex frozen_prefix(const profile::StepProfile& profile,
+                                    const std::vector<partition::LayerIndex>& layer_of_op,
+                                    OpIndex forward_end) {
   const profile::StepTape& tape = profile.tape;
   std::vector<char> is_used(tape.values.size(), 0);
   for (OpIndex op = forward_end + 1; op < tape.ops.size(); ++op)
-    for (const TapeUse& use : uses_of(tape, op)) is_used[use.value] = 1;
+    for (const TapeUse& use : profile::uses_of(tape, op)) is_used[use.value] = 1;
   // All layers at first; each that is trained or needed later ends the prefix before it.
-  LayerIndex stem = 0;
-  for (const LayerIndex layer : layer_of_op)
+  partition::LayerIndex stem = 0;
+  for (const partition::LayerIndex layer : layer_of_op)
     if (layer != kNoLayer) stem = std::max(stem, layer + 1);
   for (OpIndex op = 0; op <= forward_end; ++op) {
     if (layer_of_op[op] == kNoLayer) continue;
-    for (const TapeUse& use : uses_of(tape, op))
+    for (const TapeUse& use : profile::uses_of(tape, op))
       if (is_used[use.value] != 0 || profile.class_of_value[use.value] == StorageClass::kParameter)
         // Gradients reach it, or backward needs it: it does not lead frozen.
         stem = std::min(stem, layer_of_op[op]);
@@ -234,11 +238,11 @@ LayerIndex frozen_prefix(const profile::StepProfile& profile,
 }
 
 std::vector<Bytes> update_transients(const StepProfile& profile, const OperatorRoles& roles,
-                                     const std::vector<LayerIndex>& layer_of_value,
+                                     const std::vector<partition::LayerIndex>& layer_of_value,
                                      std::size_t layers) {
   const Leftovers leftovers = leftovers_of(profile, roles);
   std::vector<Bytes> most(layers);
-  LayerIndex last = kNoLayer;
+  partition::LayerIndex last = kNoLayer;
   Bytes alive;
   Bytes peak;  // Since the last write of a parameter.
   for (OpIndex op = 0; op < roles.of_op.size(); ++op) {
@@ -251,7 +255,7 @@ std::vector<Bytes> update_transients(const StepProfile& profile, const OperatorR
     peak = std::max(peak, alive + inside);
     alive += leftovers.born[op];
     bool is_written = false;
-    for (const TapeUse& use : uses_of(profile.tape, op)) {
+    for (const TapeUse& use : profile::uses_of(profile.tape, op)) {
       if (!use.writes || layer_of_value[use.value] == kNoLayer) continue;
       last = layer_of_value[use.value];
       most[last] = std::max(most[last], peak);
@@ -273,7 +277,7 @@ RecomputeClosure::RecomputeClosure(const StepTape& tape, const std::vector<char>
       writers_(tape.values.size()),
       kept_of_(tape.ops.size()) {
   for (OpIndex op = 0; op <= forward_end; ++op)
-    for (const TapeUse& use : uses_of(tape, op))
+    for (const TapeUse& use : profile::uses_of(tape, op))
       if (use.writes && tape.values[use.value].birth != op) writers_[use.value].push_back(op);
   for (ValueIndex value = 0; value < tape.values.size(); ++value)
     if (is_kept[value] != 0 && tape.values[value].birth != profile::kCarriedIn)
@@ -294,7 +298,7 @@ std::optional<double> RecomputeClosure::seconds_of(OpIndex op) const {
     if (!runs.insert(next).second) continue;
     if (runs.size() > kMostOperators || !tape_.ops[next].is_replayable) return std::nullopt;
     total += seconds(tape_.ops[next].time);
-    for (const TapeUse& use : uses_of(tape_, next)) {
+    for (const TapeUse& use : profile::uses_of(tape_, next)) {
       const OpIndex birth = tape_.values[use.value].birth;
       if (birth == next || is_there(use, next, op)) continue;
       if (birth == profile::kCarriedIn) return std::nullopt;
@@ -318,4 +322,4 @@ bool RecomputeClosure::is_there(const TapeUse& use, OpIndex reader, OpIndex op) 
          value.death > forward_end_;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -8,7 +8,7 @@
 #include "spillway/planner/partition/model_chain.h"
 #include "spillway/profile/step_profile.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 
 using schedule::kNoLayer;  // An operator that is no forward layer.
 
@@ -16,9 +16,9 @@ enum class Role : std::uint8_t { kForward, kBackward, kUpdate };
 
 /// Roles of the operators of a step.
 struct OperatorRoles {
-  ForwardStash stash;       ///< With the last operator of forward.
-  std::vector<Role> of_op;  ///< By operator.
-  bool is_guessed = false;  ///< Neither phases nor names of operators told where forward ends.
+  planner::ForwardStash stash;  ///< With the last operator of forward.
+  std::vector<Role> of_op;      ///< By operator.
+  bool is_guessed = false;      ///< Neither phases nor names of operators told where forward ends.
 
   bool is(profile::OpIndex op, Role role) const { return of_op[op] == role; }
 };
@@ -39,15 +39,16 @@ OperatorRoles operator_roles(const profile::StepProfile& profile);
 /// input is seen waits for the operator before; operators that may not run again (random numbers,
 /// unknown effects) keep their order. What is handed on through a small tensor beside a large one
 /// stays unseen.
-std::vector<LayerDependence> layer_dependences(const profile::StepProfile& profile,
-                                               const std::vector<LayerIndex>& layer_of_op);
+std::vector<partition::LayerDependence> layer_dependences(
+    const profile::StepProfile& profile, const std::vector<partition::LayerIndex>& layer_of_op);
 
 /// How many layers lead that no gradient reaches: up to the first one that reads a trained
 /// parameter, or makes or reads what any operator after the end of forward uses. Parameters too
 /// small to be values are not seen, but what their layers read and make is. `layer_of_op` has a
 /// layer for each operator, or kNoLayer; `forward_end` is the last operator of forward.
-LayerIndex frozen_prefix(const profile::StepProfile& profile,
-                         const std::vector<LayerIndex>& layer_of_op, profile::OpIndex forward_end);
+partition::LayerIndex frozen_prefix(const profile::StepProfile& profile,
+                                    const std::vector<partition::LayerIndex>& layer_of_op,
+                                    profile::OpIndex forward_end);
 
 /// By layer: the most bytes of transients that are there at once while the optimizer works on its
 /// parameters, beside weights, gradients and states. Operators work on the parameter that is
@@ -55,7 +56,7 @@ LayerIndex frozen_prefix(const profile::StepProfile& profile,
 /// Operators after the last write count with that one.
 std::vector<Bytes> update_transients(const profile::StepProfile& profile,
                                      const OperatorRoles& roles,
-                                     const std::vector<LayerIndex>& layer_of_value,
+                                     const std::vector<partition::LayerIndex>& layer_of_value,
                                      std::size_t layers);
 
 /// Cost of recomputing what a forward operator made, as forward left it.
@@ -83,4 +84,4 @@ class RecomputeClosure {
   std::vector<std::vector<profile::ValueIndex>> kept_of_;  ///< By the operator that makes it.
 };
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

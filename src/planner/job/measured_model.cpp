@@ -9,7 +9,7 @@
 #include "spillway/profile/autograd_links.h"
 #include "spillway/profile/op_sequence.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 
 using profile::StepProfile;
 using profile::StorageClass;
@@ -38,7 +38,7 @@ class ModelReader {
     model_.guesses_forward = roles_.is_guessed;
     make_layers();
     is_kept_.assign(tape_.values.size(), 0);
-    for (const StashedValue& value : roles_.stash.values) is_kept_[value.value] = 1;
+    for (const planner::StashedValue& value : roles_.stash.values) is_kept_[value.value] = 1;
     keep_data();
     add_parameters();
     add_stashes();
@@ -78,7 +78,7 @@ class ModelReader {
 
   void make_layers() {
     const std::vector<char> has_values = have_values();
-    std::vector<ModelLayer>& layers = model_.chain.layers;
+    std::vector<partition::ModelLayer>& layers = model_.chain.layers;
     double before = 0.0;  // Seconds of those that come before all layers.
     for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
       layer_of_op_.push_back(kNoLayer);
@@ -91,14 +91,14 @@ class ModelReader {
         (ops_.empty() ? before : layers.back().forward_seconds) += seconds(tape_.ops[op].time);
         continue;
       }
-      layer_of_op_[op] = static_cast<LayerIndex>(layers.size());
+      layer_of_op_[op] = static_cast<partition::LayerIndex>(layers.size());
       ops_.push_back(op);
-      ModelLayer layer;
+      partition::ModelLayer layer;
       layer.name = message("{} #{}", name_of(op), op);
       layer.forward_seconds = std::exchange(before, 0.0) + seconds(tape_.ops[op].time);
       layer.backward_seconds = 0.0;
       layers.push_back(std::move(layer));
-      for (const TapeUse& use : uses_of(tape_, op))
+      for (const TapeUse& use : profile::uses_of(tape_, op))
         forward_users_[use.value].push_back(layer_of_op_[op]);
     }
     if (layers.empty())
@@ -118,7 +118,7 @@ class ModelReader {
   void keep_data() {
     for (OpIndex op = 0; op < tape_.ops.size(); ++op) {
       if (!roles_.is(op, Role::kBackward)) continue;
-      for (const TapeUse& use : uses_of(tape_, op))
+      for (const TapeUse& use : profile::uses_of(tape_, op))
         if (holds(use.value) == StorageClass::kInput && !forward_users_[use.value].empty())
           is_kept_[use.value] = 1;
     }
@@ -129,7 +129,7 @@ class ModelReader {
     std::vector<char> is_updated(tape_.values.size(), 0);
     for (OpIndex op = 0; op < tape_.ops.size(); ++op)
       if (roles_.is(op, Role::kUpdate))
-        for (const TapeUse& use : uses_of(tape_, op)) is_updated[use.value] = 1;
+        for (const TapeUse& use : profile::uses_of(tape_, op)) is_updated[use.value] = 1;
     double weights = 0.0;
     double others = 0.0;
     for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
@@ -147,11 +147,12 @@ class ModelReader {
 
   void add_parameters() {
     const double ratio = static_ratio();
-    for (ModelLayer& layer : model_.chain.layers) layer.static_ratio = ratio;
+    for (partition::ModelLayer& layer : model_.chain.layers) layer.static_ratio = ratio;
     for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
-      std::vector<LayerIndex>& users = forward_users_[i];
+      std::vector<partition::LayerIndex>& users = forward_users_[i];
       if (holds(i) != StorageClass::kParameter || users.empty()) continue;
-      for (const LayerIndex user : users) model_.chain.layers[user].parameters += bytes(i);
+      for (const partition::LayerIndex user : users)
+        model_.chain.layers[user].parameters += bytes(i);
       // Each layer counts it as its own; the tie takes it back where they share a stage.
       if (users.size() > 1) model_.chain.ties.push_back({users, bytes(i)});
       // Gradient and states have pages like the parameter's.
@@ -169,7 +170,7 @@ class ModelReader {
     for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
       if (is_kept_[i] == 0) continue;
       const OpIndex birth = tape_.values[i].birth;
-      LayerIndex owner = kNoLayer;
+      partition::LayerIndex owner = kNoLayer;
       if (birth != profile::kCarriedIn) owner = layer_of_op_[birth];
       // No operator of forward has made it: it waits from the first layer on that reads it.
       if (owner == kNoLayer && !forward_users_[i].empty()) owner = forward_users_[i].front();
@@ -184,9 +185,9 @@ class ModelReader {
     for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
       const OpIndex birth = tape_.values[i].birth;
       if (birth == profile::kCarriedIn || layer_of_op_[birth] == kNoLayer) continue;
-      const LayerIndex producer = layer_of_op_[birth];
-      BorderTensor border{producer, {}, bytes(i)};
-      for (const LayerIndex user : forward_users_[i])
+      const partition::LayerIndex producer = layer_of_op_[birth];
+      partition::BorderTensor border{producer, {}, bytes(i)};
+      for (const partition::LayerIndex user : forward_users_[i])
         if (user > producer) border.consumers.push_back(user);
       // What only its own layer reads never crosses a cut.
       if (!border.consumers.empty()) model_.chain.borders.push_back(std::move(border));
@@ -194,13 +195,13 @@ class ModelReader {
   }
 
   /// The layer that a backward operator belongs to, or none.
-  LayerIndex owner_of(OpIndex op) const {
-    const LayerIndex known = known_owner_of(op);
+  partition::LayerIndex owner_of(OpIndex op) const {
+    const partition::LayerIndex known = known_owner_of(op);
     return known != kNoLayer ? known : guessed_owner_of(op);
   }
 
   /// As autograd knew it: in double backward and checkpointing by way of other backward operators.
-  LayerIndex known_owner_of(OpIndex op) const {
+  partition::LayerIndex known_owner_of(OpIndex op) const {
     if (profile_.forward_of_op.empty()) return kNoLayer;
     for (op = profile_.forward_of_op[op]; op != profile::kNoForward;
          op = profile_.forward_of_op[op])
@@ -208,39 +209,40 @@ class ModelReader {
     return kNoLayer;
   }
 
-  LayerIndex guessed_owner_of(OpIndex op) const {
-    LayerIndex by_parameter = kNoLayer;
-    LayerIndex by_name = kNoLayer;
-    LayerIndex by_birth = kNoLayer;
+  partition::LayerIndex guessed_owner_of(OpIndex op) const {
+    partition::LayerIndex by_parameter = kNoLayer;
+    partition::LayerIndex by_name = kNoLayer;
+    partition::LayerIndex by_birth = kNoLayer;
     // A backward reads what its layer got from those before, so the last of them is its own.
-    const auto raise = [](LayerIndex& found, LayerIndex layer) {
+    const auto raise = [](partition::LayerIndex& found, partition::LayerIndex layer) {
       if (layer != kNoLayer && (found == kNoLayer || layer > found)) found = layer;
     };
-    const auto look_at = [&](LayerIndex layer) {
+    const auto look_at = [&](partition::LayerIndex layer) {
       if (layer == kNoLayer) return;
       const std::string_view stem = stem_of(name_of(ops_[layer]));
       if (name_of(op).substr(0, stem.size()) == stem) raise(by_name, layer);
     };
-    for (const TapeUse& use : uses_of(tape_, op)) {
-      const std::vector<LayerIndex>& users = forward_users_[use.value];
+    for (const TapeUse& use : profile::uses_of(tape_, op)) {
+      const std::vector<partition::LayerIndex>& users = forward_users_[use.value];
       if (holds(use.value) == StorageClass::kParameter && !users.empty())
         raise(by_parameter, users.back());
       if (is_kept_[use.value] == 0) continue;
       const OpIndex birth = tape_.values[use.value].birth;
-      const LayerIndex producer = birth == profile::kCarriedIn ? kNoLayer : layer_of_op_[birth];
+      const partition::LayerIndex producer =
+          birth == profile::kCarriedIn ? kNoLayer : layer_of_op_[birth];
       look_at(producer);
-      for (const LayerIndex user : users) look_at(user);
+      for (const partition::LayerIndex user : users) look_at(user);
       raise(by_birth, producer);
     }
     // From the surest sign to the weakest.
-    for (const LayerIndex found : {by_parameter, by_name, by_birth})
+    for (const partition::LayerIndex found : {by_parameter, by_name, by_birth})
       if (found != kNoLayer) return found;
     return kNoLayer;
   }
 
-  void add_working_peak(LayerIndex layer, OpIndex op) {
+  void add_working_peak(partition::LayerIndex layer, OpIndex op) {
     Bytes peak = tape_.ops[op].inside_peak_pages * profile_.page_size;
-    for (const TapeUse& use : uses_of(tape_, op))
+    for (const TapeUse& use : profile::uses_of(tape_, op))
       // What waits for backward counts as stash, and what was carried in as parameters or data.
       if (is_kept_[use.value] == 0 && tape_.values[use.value].birth != profile::kCarriedIn)
         peak += held(use.value);
@@ -251,11 +253,11 @@ class ModelReader {
   void add_backward() {
     for (OpIndex op = 0; op < tape_.ops.size(); ++op)
       if (layer_of_op_[op] != kNoLayer) add_working_peak(layer_of_op_[op], op);
-    auto owner = static_cast<LayerIndex>(model_.chain.layers.size() - 1);
+    auto owner = static_cast<partition::LayerIndex>(model_.chain.layers.size() - 1);
     bool has_backward = false;
     for (OpIndex op = forward_end_ + 1; op < tape_.ops.size(); ++op) {
       if (!roles_.is(op, Role::kBackward)) continue;
-      const LayerIndex found = owner_of(op);
+      const partition::LayerIndex found = owner_of(op);
       // Backward goes from the end to the begin, so what nobody owns belongs where the one before
       // did.
       if (found != kNoLayer) owner = found;
@@ -268,9 +270,9 @@ class ModelReader {
   }
 
   void freeze_stem() {
-    const LayerIndex stem = frozen_prefix(profile_, layer_of_op_, forward_end_);
-    for (LayerIndex i = 0; i < stem; ++i) {
-      ModelLayer& layer = model_.chain.layers[i];
+    const partition::LayerIndex stem = frozen_prefix(profile_, layer_of_op_, forward_end_);
+    for (partition::LayerIndex i = 0; i < stem; ++i) {
+      partition::ModelLayer& layer = model_.chain.layers[i];
       // With a backward or a stash it does not lead frozen, and nor does any layer behind it.
       if (layer.backward_seconds > 0.0 || layer.stash > Bytes(0)) return;
       layer.is_frozen = true;
@@ -279,8 +281,8 @@ class ModelReader {
 
   /// Nobody knows which layers use those that are too small for the tape: all trained ones alike.
   void add_small_parameters() {
-    std::vector<ModelLayer*> trained;
-    for (ModelLayer& layer : model_.chain.layers)
+    std::vector<partition::ModelLayer*> trained;
+    for (partition::ModelLayer& layer : model_.chain.layers)
       if (!layer.is_frozen) trained.push_back(&layer);
     std::uint64_t left = profile_.small_parameter_bytes.count();
     for (std::size_t i = 0; i < trained.size(); ++i) {
@@ -294,7 +296,7 @@ class ModelReader {
   void add_recomputation() {
     const RecomputeClosure closure(tape_, is_kept_, forward_end_);
     for (const OpIndex op : ops_) {
-      ModelLayer& layer = model_.chain.layers[layer_of_op_[op]];
+      partition::ModelLayer& layer = model_.chain.layers[layer_of_op_[op]];
       const Bytes data = data_of_[layer_of_op_[op]];
       // There is nothing to save.
       if (layer.stash == data) continue;
@@ -303,27 +305,27 @@ class ModelReader {
   }
 
   void add_update_peaks() {
-    std::vector<LayerIndex> layer_of_value;
+    std::vector<partition::LayerIndex> layer_of_value;
     for (ValueIndex i = 0; i < tape_.values.size(); ++i) {
-      const std::vector<LayerIndex>& users = forward_users_[i];
+      const std::vector<partition::LayerIndex>& users = forward_users_[i];
       const bool is_trained = holds(i) == StorageClass::kParameter && !users.empty();
       layer_of_value.push_back(is_trained ? users.front() : kNoLayer);
     }
-    std::vector<ModelLayer>& layers = model_.chain.layers;
+    std::vector<partition::ModelLayer>& layers = model_.chain.layers;
     const std::vector<Bytes> peaks =
         update_transients(profile_, roles_, layer_of_value, layers.size());
-    for (LayerIndex i = 0; i < layers.size(); ++i) layers[i].update_peak = peaks[i];
+    for (partition::LayerIndex i = 0; i < layers.size(); ++i) layers[i].update_peak = peaks[i];
   }
 
   const StepProfile& profile_;
-  const StepTape& tape_;
+  const profile::StepTape& tape_;
   MeasuredModel model_;
   OperatorRoles roles_;
   OpIndex forward_end_ = 0;
-  std::vector<LayerIndex> layer_of_op_;                 ///< By operator.
-  std::vector<OpIndex> ops_;                            ///< By layer, its first.
-  std::vector<std::vector<LayerIndex>> forward_users_;  ///< By value, in order.
-  std::vector<char> is_kept_;                           ///< By value.
+  std::vector<partition::LayerIndex> layer_of_op_;                 ///< By operator.
+  std::vector<OpIndex> ops_;                                       ///< By layer, its first.
+  std::vector<std::vector<partition::LayerIndex>> forward_users_;  ///< By value, in order.
+  std::vector<char> is_kept_;                                      ///< By value.
   std::vector<Bytes> data_of_;  ///< By layer: of its stash what no operator makes.
 };
 
@@ -331,21 +333,21 @@ class ModelReader {
 
 MeasuredModel measured_model(const StepProfile& profile) {
   MeasuredModel model = ModelReader(profile).read();
-  check(model.chain);
+  partition::check(model.chain);
   return model;
 }
 
-ModelChain chain_of_costs(const std::vector<double>& seconds) {
-  ModelChain chain;
+partition::ModelChain chain_of_costs(const std::vector<double>& seconds) {
+  partition::ModelChain chain;
   for (std::size_t i = 0; i < seconds.size(); ++i) {
-    ModelLayer layer;
+    partition::ModelLayer layer;
     layer.name = message("{}", i);
     layer.forward_seconds = seconds[i];
     layer.backward_seconds = 0.0;
     chain.layers.push_back(std::move(layer));
   }
-  check(chain);
+  partition::check(chain);
   return chain;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

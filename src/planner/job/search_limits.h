@@ -5,7 +5,7 @@
 
 #include "spillway/planner/schedule/schedule_passes.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 
 // Limits of the search for the plan of a job, and what each is for. All are counts, so that the
 // same plan is found on every machine. A pass is one micro-batch through one stage.
@@ -39,6 +39,6 @@ inline constexpr std::size_t kMostBudgetSteps = 4;
 inline constexpr std::uint64_t kMostPassesOfOffload = 1U << 14U;
 /// Passes of all simulations of that search: longer lists get fewer simulations than
 /// `kMostOffloadRuns`, so that the search takes no longer.
-inline constexpr std::uint64_t kMostPassesOfOffloadRuns = 1024 * kMostOffloadRuns;
+inline constexpr std::uint64_t kMostPassesOfOffloadRuns = 1024 * planner_schedule::kMostOffloadRuns;
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -4,7 +4,7 @@
 #include <bit>
 #include <unordered_map>
 
-namespace spillway::planner {
+namespace spillway::layer_order {
 namespace {
 
 using Words = std::vector<std::uint64_t>;
@@ -206,4 +206,4 @@ std::vector<std::uint32_t> Downsets::between(std::uint32_t small, std::uint32_t 
   return units;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::layer_order

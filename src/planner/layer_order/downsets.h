@@ -5,7 +5,7 @@
 
 #include "unit_graph.h"
 
-namespace spillway::planner {
+namespace spillway::layer_order {
 
 /// Sets of units that may have run: with each unit all its inputs are in. The stages of a pipeline,
 /// in any order of the units, are what lies between downsets of which each holds the one before.
@@ -54,4 +54,4 @@ class Downsets {
   bool are_all_ = false;
 };
 
-}  // namespace spillway::planner
+}  // namespace spillway::layer_order

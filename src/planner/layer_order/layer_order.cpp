@@ -11,18 +11,19 @@
 #include "spillway/planner/partition/cut_solvers.h"
 #include "unit_graph.h"
 
-namespace spillway::planner {
+namespace spillway::layer_order {
 namespace {
 
 /// By layer, its place in the order.
-std::vector<LayerIndex> places_of(const ModelChain& chain, const LayerOrder& order) {
+std::vector<partition::LayerIndex> places_of(const partition::ModelChain& chain,
+                                             const LayerOrder& order) {
   const std::size_t count = chain.layers.size();
   if (order.size() != count)
     throw ConfigError("the order has {} layers, and the model {}; name each layer once",
                       order.size(), count);
-  std::vector<LayerIndex> places(count, static_cast<LayerIndex>(count));
-  for (LayerIndex place = 0; place < count; ++place) {
-    const LayerIndex layer = order[place];
+  std::vector<partition::LayerIndex> places(count, static_cast<partition::LayerIndex>(count));
+  for (partition::LayerIndex place = 0; place < count; ++place) {
+    const partition::LayerIndex layer = order[place];
     if (layer >= count)
       throw ConfigError("place {} of the order names layer {}, and there are {}; layers count from "
                         "0",
@@ -36,13 +37,14 @@ std::vector<LayerIndex> places_of(const ModelChain& chain, const LayerOrder& ord
 }
 
 bool is_recorded(const LayerOrder& order) {
-  for (LayerIndex place = 0; place < order.size(); ++place)
+  for (partition::LayerIndex place = 0; place < order.size(); ++place)
     if (order[place] != place) return false;
   return true;
 }
 
-void check_waits(const ModelChain& chain, const std::vector<LayerIndex>& places, LayerIndex before,
-                 LayerIndex after) {
+void check_waits(const partition::ModelChain& chain,
+                 const std::vector<partition::LayerIndex>& places, partition::LayerIndex before,
+                 partition::LayerIndex after) {
   if (places[before] < places[after]) return;
   throw ConfigError("the order runs layer {} ('{}') before layer {} ('{}'), which it waits for; "
                     "keep to what layers read",
@@ -50,18 +52,19 @@ void check_waits(const ModelChain& chain, const std::vector<LayerIndex>& places,
                     shown_text(chain.layers[before].name));
 }
 
-std::vector<LayerIndex> checked_places(const ModelChain& chain, const LayerOrder& order) {
-  std::vector<LayerIndex> places = places_of(chain, order);
+std::vector<partition::LayerIndex> checked_places(const partition::ModelChain& chain,
+                                                  const LayerOrder& order) {
+  std::vector<partition::LayerIndex> places = places_of(chain, order);
   if (!chain.may_reorder && !is_recorded(order))
     throw ConfigError("the layers of this model run as they stand, since nobody has told all that "
                       "they wait for; leave the order as it is");
-  for (const BorderTensor& border : chain.borders)
-    for (const LayerIndex consumer : border.consumers)
+  for (const partition::BorderTensor& border : chain.borders)
+    for (const partition::LayerIndex consumer : border.consumers)
       check_waits(chain, places, border.producer, consumer);
-  for (const LayerDependence& each : chain.dependences)
+  for (const partition::LayerDependence& each : chain.dependences)
     check_waits(chain, places, each.before, each.after);
-  for (const LayerRange& range : chain.together)
-    for (LayerIndex layer = range.first; layer < range.last; ++layer)
+  for (const partition::LayerRange& range : chain.together)
+    for (partition::LayerIndex layer = range.first; layer < range.last; ++layer)
       if (places[layer + 1] != places[layer] + 1)
         throw ConfigError("the order tears layers {} and {} apart, which stay together; keep the "
                           "layers of a group in their order",
@@ -225,14 +228,14 @@ constexpr std::uint32_t kMostUnits = 20'000;
 /// Units beyond which sets of them take too much room.
 constexpr std::uint32_t kMostUnitsOfSets = 4'096;
 
-double least_seconds(const PartitionProblem& problem) {
-  const auto solved = least_time_cuts(SegmentCosts(problem));
-  return solved ? solved->worst : kNever;
+double least_seconds(const partition::PartitionProblem& problem) {
+  const auto solved = partition::least_time_cuts(partition::SegmentCosts(problem));
+  return solved ? solved->worst : partition::kNever;
 }
 
 class OrderSearch {
  public:
-  OrderSearch(const PartitionProblem& problem, const UnitGraph& graph)
+  OrderSearch(const partition::PartitionProblem& problem, const UnitGraph& graph)
       : problem_(problem), graph_(graph), costs_(problem, graph) {
     choice_.seconds = choice_.recorded_seconds = least_seconds(problem);
     choice_.bound_seconds = costs_.bound_seconds();
@@ -257,7 +260,7 @@ class OrderSearch {
   bool is_at_bound() const { return choice_.seconds <= choice_.bound_seconds * (1.0 + kSame); }
 
   void consider(std::string_view name, const std::vector<std::uint32_t>& units) {
-    PartitionProblem other = problem_;
+    partition::PartitionProblem other = problem_;
     LayerOrder layers = graph_.layers_of(units);
     other.chain = reordered(problem_.chain, layers);
     const double seconds = least_seconds(other);
@@ -286,7 +289,7 @@ class OrderSearch {
                        (!found.best || choice_.seconds <= found.best->seconds * (1.0 + 2 * kSame));
   }
 
-  const PartitionProblem& problem_;
+  const partition::PartitionProblem& problem_;
   const UnitGraph& graph_;
   const UnitCosts costs_;
   OrderChoice choice_;
@@ -294,41 +297,43 @@ class OrderSearch {
 
 }  // namespace
 
-void check(const ModelChain& chain, const LayerOrder& order) {
+void check(const partition::ModelChain& chain, const LayerOrder& order) {
   if (!order.empty()) checked_places(chain, order);
 }
 
-ModelChain reordered(const ModelChain& chain, const LayerOrder& order) {
+partition::ModelChain reordered(const partition::ModelChain& chain, const LayerOrder& order) {
   if (order.empty()) return chain;
-  const std::vector<LayerIndex> places = checked_places(chain, order);
-  ModelChain result;
+  const std::vector<partition::LayerIndex> places = checked_places(chain, order);
+  partition::ModelChain result;
   result.may_reorder = chain.may_reorder;
-  for (const LayerIndex layer : order) result.layers.push_back(chain.layers[layer]);
-  for (const BorderTensor& border : chain.borders) {
-    BorderTensor moved{places[border.producer], {}, border.bytes};
-    for (const LayerIndex consumer : border.consumers) moved.consumers.push_back(places[consumer]);
+  for (const partition::LayerIndex layer : order) result.layers.push_back(chain.layers[layer]);
+  for (const partition::BorderTensor& border : chain.borders) {
+    partition::BorderTensor moved{places[border.producer], {}, border.bytes};
+    for (const partition::LayerIndex consumer : border.consumers)
+      moved.consumers.push_back(places[consumer]);
     std::sort(moved.consumers.begin(), moved.consumers.end());
     result.borders.push_back(std::move(moved));
   }
-  for (const TiedWeights& tie : chain.ties) {
-    TiedWeights moved{{}, tie.bytes};
-    for (const LayerIndex layer : tie.layers) moved.layers.push_back(places[layer]);
+  for (const partition::TiedWeights& tie : chain.ties) {
+    partition::TiedWeights moved{{}, tie.bytes};
+    for (const partition::LayerIndex layer : tie.layers) moved.layers.push_back(places[layer]);
     std::sort(moved.layers.begin(), moved.layers.end());
     result.ties.push_back(std::move(moved));
   }
-  for (const LayerRange& range : chain.together)
+  for (const partition::LayerRange& range : chain.together)
     result.together.push_back({places[range.first], places[range.last]});
-  for (const LayerDependence& each : chain.dependences)
+  for (const partition::LayerDependence& each : chain.dependences)
     result.dependences.push_back({places[each.before], places[each.after]});
   return result;
 }
 
-std::vector<LayerRange> layers_at(const LayerOrder& order, LayerIndex first, LayerIndex last) {
+std::vector<partition::LayerRange> layers_at(const LayerOrder& order, partition::LayerIndex first,
+                                             partition::LayerIndex last) {
   if (order.empty()) return {{first, last}};
   LayerOrder layers(order.begin() + first, order.begin() + last + 1);
   std::sort(layers.begin(), layers.end());
-  std::vector<LayerRange> ranges;
-  for (const LayerIndex layer : layers) {
+  std::vector<partition::LayerRange> ranges;
+  for (const partition::LayerIndex layer : layers) {
     if (!ranges.empty() && ranges.back().last + 1 == layer)
       ranges.back().last = layer;
     else
@@ -337,8 +342,8 @@ std::vector<LayerRange> layers_at(const LayerOrder& order, LayerIndex first, Lay
   return ranges;
 }
 
-std::vector<NamedOrder> named_orders(const ModelChain& chain) {
-  check(chain);
+std::vector<NamedOrder> named_orders(const partition::ModelChain& chain) {
+  partition::check(chain);
   if (!chain.may_reorder) {
     LayerOrder recorded(chain.layers.size());
     std::iota(recorded.begin(), recorded.end(), 0U);
@@ -351,8 +356,8 @@ std::vector<NamedOrder> named_orders(const ModelChain& chain) {
   return orders;
 }
 
-OrderChoice choose_order(const PartitionProblem& problem, const OrderEffort& effort) {
-  check(problem);
+OrderChoice choose_order(const partition::PartitionProblem& problem, const OrderEffort& effort) {
+  partition::check(problem);
   const UnitGraph graph(problem.chain);
   if (problem.chain.may_reorder && !graph.has_one_order())
     return OrderSearch(problem, graph).find(effort);
@@ -362,4 +367,4 @@ OrderChoice choose_order(const PartitionProblem& problem, const OrderEffort& eff
   return only;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::layer_order

@@ -5,24 +5,26 @@
 
 #include "layer_figures.h"
 
-namespace spillway::planner {
+namespace spillway::layer_order {
 
-UnitCosts::UnitCosts(const PartitionProblem& problem, const UnitGraph& graph)
-    : problem_(problem), graph_(graph), stages_(stage_constants(problem)) {
+UnitCosts::UnitCosts(const partition::PartitionProblem& problem, const UnitGraph& graph)
+    : problem_(problem), graph_(graph), stages_(partition::stage_constants(problem)) {
   add_units();
   add_ties();
   rank_items();
 }
 
 void UnitCosts::add_units() {
-  const std::vector<ModelLayer>& layers = problem_.chain.layers;
+  const std::vector<partition::ModelLayer>& layers = problem_.chain.layers;
   for (std::uint32_t index = 0; index < graph_.units(); ++index) {
     Unit unit;
-    for (LayerIndex i = graph_.first_layer[index]; i < graph_.first_layer[index + 1]; ++i) {
+    for (partition::LayerIndex i = graph_.first_layer[index]; i < graph_.first_layer[index + 1];
+         ++i) {
       unit.load.add(layers[i], i < graph_.lead);
-      unit.peak = std::max(unit.peak, as_double(layers[i].working_peak));
+      unit.peak = std::max(unit.peak, partition::as_double(layers[i].working_peak));
       if (i < graph_.lead) continue;
-      for (const SumPair& item : recompute_items(layers[i])) unit.items.push_back({0, item});
+      for (const partition::SumPair& item : partition::recompute_items(layers[i]))
+        unit.items.push_back({0, item});
     }
     // They come first in every order, see `UnitGraph`.
     if (graph_.first_layer[index + 1] <= graph_.lead) frozen_units_ = index + 1;
@@ -33,7 +35,7 @@ void UnitCosts::add_units() {
 void UnitCosts::add_ties() {
   const auto& first = graph_.first_layer;
   for (std::uint32_t tie = 0; tie < problem_.chain.ties.size(); ++tie)
-    for (const LayerIndex layer : problem_.chain.ties[tie].layers) {
+    for (const partition::LayerIndex layer : problem_.chain.ties[tie].layers) {
       // The unit with the last first layer that is not behind this one.
       const auto behind = std::upper_bound(first.begin(), first.end(), layer);
       units_[static_cast<std::size_t>(behind - first.begin()) - 1].ties.push_back(tie);
@@ -45,7 +47,7 @@ void UnitCosts::rank_items() {
   for (Unit& unit : units_)
     for (Item& item : unit.items) all.push_back(&item);
   std::stable_sort(all.begin(), all.end(), [](const Item* one, const Item* other) {
-    return density_of(one->sum) > density_of(other->sum);
+    return partition::density_of(one->sum) > partition::density_of(other->sum);
   });
   // One order of all items: sets of units then only sort numbers.
   for (std::uint32_t i = 0; i < all.size(); ++i) all[i]->rank = i;
@@ -57,16 +59,17 @@ double UnitCosts::working_peak(const Units& units) const {
   return peak;
 }
 
-SumPair UnitCosts::spared(const Units& units) const {
-  SumPair spared;
+partition::SumPair UnitCosts::spared(const Units& units) const {
+  partition::SumPair spared;
   if (problem_.chain.ties.empty()) return spared;
   std::vector<char> is_seen(problem_.chain.ties.size(), 0);
   for (const std::uint32_t unit : units)
     for (const std::uint32_t tie : units_[unit].ties) {
-      const TiedWeights& weights = problem_.chain.ties[tie];
+      const partition::TiedWeights& weights = problem_.chain.ties[tie];
       // The first of them holds the weights, and all further ones spare them.
       if (is_seen[tie] != 0)
-        spared += static_pair(problem_.chain.layers[weights.layers[0]], as_double(weights.bytes));
+        spared += partition::static_pair(problem_.chain.layers[weights.layers[0]],
+                                         partition::as_double(weights.bytes));
       is_seen[tie] = 1;
     }
   return spared;
@@ -84,15 +87,15 @@ RankedItems UnitCosts::items(const Units& units, double slowdown) const {
 }
 
 double UnitCosts::bound_seconds() const {
-  double fastest = kNever;
+  double fastest = partition::kNever;
   double speed = 0.0;  // Of all devices together.
   TransferRate rate;
   double memory = 0.0;
-  SegmentLoad all;
-  all.in_flight = kNever;
-  double versions = kNever;
-  double copies = kNever;
-  for (const StageConstants& stage : stages_) {
+  partition::SegmentLoad all;
+  all.in_flight = partition::kNever;
+  double versions = partition::kNever;
+  double copies = partition::kNever;
+  for (const partition::StageConstants& stage : stages_) {
     fastest = std::min(fastest, stage.slowdown);
     speed += 1.0 / stage.slowdown;
     rate += stage.swap_rate;
@@ -103,7 +106,7 @@ double UnitCosts::bound_seconds() const {
     versions = std::min(versions, stage.held.weight_versions);
     copies = std::min(copies, stage.held.state_copies);
   }
-  UnitLoad sum;
+  partition::UnitLoad sum;
   double largest = 0.0;
   for (const Unit& unit : units_) {
     sum += unit.load;
@@ -112,16 +115,17 @@ double UnitCosts::bound_seconds() const {
   }
   Units units(graph_.units());
   std::iota(units.begin(), units.end(), 0U);
-  const SumPair twice = spared(units);
+  const partition::SumPair twice = spared(units);
   all.seconds = sum.seconds;
   all.stash_bytes = sum.stash;
   all.fixed_bytes =
       copies * (sum.fixed - twice.a) + versions * (sum.versioned - twice.b) + sum.buffers;
   // One device that has the time and memory of all: after T seconds, T * speed have passed on it.
   const double excess = all.excess_bytes(memory);
-  if (excess == kNever) return kNever;
+  if (excess == partition::kNever) return partition::kNever;
   const double together =
-      excess <= 0.0 ? all.seconds : reduced_seconds(items(units, 1.0), all, excess, rate / speed);
+      excess <= 0.0 ? all.seconds
+                    : partition::reduced_seconds(items(units, 1.0), all, excess, rate / speed);
   return std::max(largest, together / speed);
 }
 
@@ -153,11 +157,12 @@ double SetCosts::kept_bytes(std::uint32_t small, const UnitCosts::Units& between
   return bytes;
 }
 
-void SetCosts::add_memory(SegmentLoad& load, std::uint32_t small, std::uint32_t large,
-                          const StageConstants& stage, const UnitCosts::Units& between) const {
-  const UnitLoad& from = sums_[small];
-  const UnitLoad& to = sums_[large];
-  const SumPair twice = units_.spared(between);
+void SetCosts::add_memory(partition::SegmentLoad& load, std::uint32_t small, std::uint32_t large,
+                          const partition::StageConstants& stage,
+                          const UnitCosts::Units& between) const {
+  const partition::UnitLoad& from = sums_[small];
+  const partition::UnitLoad& to = sums_[large];
+  const partition::SumPair twice = units_.spared(between);
   const double kept = kept_bytes(small, between);
   // What comes in and is not kept is only read or passed on, in one buffer whatever is in flight.
   const double relayed = sets_.crossing_bytes(small) - kept;
@@ -169,23 +174,24 @@ void SetCosts::add_memory(SegmentLoad& load, std::uint32_t small, std::uint32_t 
 
 double SetCosts::least_seconds(std::uint32_t small, std::uint32_t large,
                                std::uint32_t index) const {
-  const StageConstants& stage = units_.stages()[index];
-  SegmentLoad load;
+  const partition::StageConstants& stage = units_.stages()[index];
+  partition::SegmentLoad load;
   load.in_flight = stage.held.in_flight;
   load.swap_rate = stage.swap_rate;
   load.seconds = (sums_[large].seconds - sums_[small].seconds) * stage.slowdown;
-  const StageEnds ends{sets_.crossing_bytes(small), sets_.crossing_bytes(large), ways(small),
-                       ways(large)};
-  add_transfers(load, stage, ends, units_.problem());
+  const partition::StageEnds ends{sets_.crossing_bytes(small), sets_.crossing_bytes(large),
+                                  ways(small), ways(large)};
+  partition::add_transfers(load, stage, ends, units_.problem());
   // What lies between two sets is a list that takes time to make; without a limit nobody asks for
   // it.
-  if (stage.memory == kNever) return load.busy_seconds();
+  if (stage.memory == partition::kNever) return load.busy_seconds();
   const UnitCosts::Units between = sets_.between(small, large);
   add_memory(load, small, large, stage, between);
   const double excess = load.excess_bytes(stage.memory);
   if (excess <= 0.0) return load.busy_seconds();
-  if (excess == kNever) return kNever;
-  return reduced_seconds(units_.items(between, stage.slowdown), load, excess, load.swap_rate);
+  if (excess == partition::kNever) return partition::kNever;
+  return partition::reduced_seconds(units_.items(between, stage.slowdown), load, excess,
+                                    load.swap_rate);
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::layer_order

@@ -7,18 +7,18 @@
 #include "stage_state.h"
 #include "unit_graph.h"
 
-namespace spillway::planner {
+namespace spillway::layer_order {
 
 /// Recompute items of some units, by rank. Asked like an ItemStretch.
 struct RankedItems {
-  std::vector<SumPair> items;
+  std::vector<partition::SumPair> items;
   double slowdown = 1.0;
 
   template <typename Fits>
-  SumPair take(const Fits& fits, SumPair& next, bool& has_next) const {
-    SumPair sum;
+  partition::SumPair take(const Fits& fits, partition::SumPair& next, bool& has_next) const {
+    partition::SumPair sum;
     has_next = false;
-    for (const SumPair& item : items) {
+    for (const partition::SumPair& item : items) {
       if (!fits(sum + item)) {
         next = item;
         has_next = true;
@@ -36,15 +36,15 @@ class UnitCosts {
   using Units = std::vector<std::uint32_t>;
 
   /// Keeps references.
-  UnitCosts(const PartitionProblem& problem, const UnitGraph& graph);
+  UnitCosts(const partition::PartitionProblem& problem, const UnitGraph& graph);
 
-  const PartitionProblem& problem() const { return problem_; }
+  const partition::PartitionProblem& problem() const { return problem_; }
   const UnitGraph& graph() const { return graph_; }
-  const std::vector<StageConstants>& stages() const { return stages_; }
-  const UnitLoad& load(std::uint32_t unit) const { return units_[unit].load; }
+  const std::vector<partition::StageConstants>& stages() const { return stages_; }
+  const partition::UnitLoad& load(std::uint32_t unit) const { return units_[unit].load; }
   double working_peak(const Units& units) const;
   /// Bytes of weights that these units share and count more than once.
-  SumPair spared(const Units& units) const;
+  partition::SumPair spared(const Units& units) const;
   RankedItems items(const Units& units, double slowdown) const;
   /// Units that lead and have frozen layers alone.
   std::uint32_t frozen_units() const { return frozen_units_; }
@@ -58,10 +58,10 @@ class UnitCosts {
   /// A part of a layer's stash that recomputation saves.
   struct Item {
     std::uint32_t rank = 0;  ///< By bytes per second, over all units.
-    SumPair sum;
+    partition::SumPair sum;
   };
   struct Unit {
-    UnitLoad load;
+    partition::UnitLoad load;
     double peak = 0.0;
     std::vector<Item> items;
     std::vector<std::uint32_t> ties;  ///< Each as often as layers of the unit share it.
@@ -71,9 +71,9 @@ class UnitCosts {
   void add_ties();
   void rank_items();
 
-  const PartitionProblem& problem_;
+  const partition::PartitionProblem& problem_;
   const UnitGraph& graph_;
-  std::vector<StageConstants> stages_;
+  std::vector<partition::StageConstants> stages_;
   std::vector<Unit> units_;
   std::uint32_t frozen_units_ = 0;
 };
@@ -96,13 +96,13 @@ class SetCosts {
 
  private:
   double ways(std::uint32_t set) const;
-  void add_memory(SegmentLoad& load, std::uint32_t small, std::uint32_t large,
-                  const StageConstants& stage, const UnitCosts::Units& between) const;
+  void add_memory(partition::SegmentLoad& load, std::uint32_t small, std::uint32_t large,
+                  const partition::StageConstants& stage, const UnitCosts::Units& between) const;
   double kept_bytes(std::uint32_t small, const UnitCosts::Units& between) const;
 
   const UnitCosts& units_;
   const Downsets& sets_;
-  std::vector<UnitLoad> sums_;  ///< By downset.
+  std::vector<partition::UnitLoad> sums_;  ///< By downset.
 };
 
-}  // namespace spillway::planner
+}  // namespace spillway::layer_order

@@ -5,7 +5,7 @@
 
 #include "layer_figures.h"
 
-namespace spillway::planner {
+namespace spillway::layer_order {
 namespace {
 
 void sort_once(std::vector<std::uint32_t>& list) {
@@ -125,8 +125,9 @@ class NarrowOrder {
 
 }  // namespace
 
-UnitGraph::UnitGraph(const ModelChain& chain)
-    : first_layer(first_layers_of_units(chain)), lead(leading_frozen_layers(chain)) {
+UnitGraph::UnitGraph(const partition::ModelChain& chain)
+    : first_layer(partition::first_layers_of_units(chain)),
+      lead(partition::leading_frozen_layers(chain)) {
   const std::size_t count = first_layer.size() - 1;
   for (std::uint32_t unit = 0; unit < count; ++unit)
     unit_of_layer_.resize(first_layer[unit + 1], unit);
@@ -150,19 +151,21 @@ bool UnitGraph::has_one_order() const {
   return true;
 }
 
-std::vector<LayerIndex> UnitGraph::layers_of(const std::vector<std::uint32_t>& order) const {
-  std::vector<LayerIndex> layers;
+std::vector<partition::LayerIndex> UnitGraph::layers_of(
+    const std::vector<std::uint32_t>& order) const {
+  std::vector<partition::LayerIndex> layers;
   for (const std::uint32_t unit : order)
-    for (LayerIndex i = first_layer[unit]; i < first_layer[unit + 1]; ++i) layers.push_back(i);
+    for (partition::LayerIndex i = first_layer[unit]; i < first_layer[unit + 1]; ++i)
+      layers.push_back(i);
   return layers;
 }
 
-void UnitGraph::add_tensors(const ModelChain& chain) {
-  for (const BorderTensor& border : chain.borders) {
+void UnitGraph::add_tensors(const partition::ModelChain& chain) {
+  for (const partition::BorderTensor& border : chain.borders) {
     UnitTensor tensor{unit_of_layer_[border.producer], {}, 0.0};
     tensor.bytes = static_cast<double>(border.bytes.count());
     std::vector<std::uint32_t> keepers;
-    for (const LayerIndex consumer : border.consumers) {
+    for (const partition::LayerIndex consumer : border.consumers) {
       const std::uint32_t unit = unit_of_layer_[consumer];
       // Within a unit it never crosses a cut.
       if (unit == tensor.producer) continue;
@@ -185,15 +188,15 @@ void UnitGraph::add_tensors(const ModelChain& chain) {
   }
 }
 
-void UnitGraph::add_edges(const ModelChain& chain) {
-  for (const LayerDependence& each : chain.dependences) {
+void UnitGraph::add_edges(const partition::ModelChain& chain) {
+  for (const partition::LayerDependence& each : chain.dependences) {
     const std::uint32_t before = unit_of_layer_[each.before];
     const std::uint32_t after = unit_of_layer_[each.after];
     if (before != after) inputs[after].push_back(before);
   }
 }
 
-void UnitGraph::keep_lead(const ModelChain& chain) {
+void UnitGraph::keep_lead(const partition::ModelChain& chain) {
   if (lead == chain.layers.size()) {
     // Nothing is trained: all layers lead, and keep their order.
     for (std::uint32_t unit = 1; unit < units(); ++unit) inputs[unit].push_back(unit - 1);
@@ -208,7 +211,7 @@ void UnitGraph::keep_lead(const ModelChain& chain) {
     if (unit <= trained) continue;
     // A frozen layer before the first trained one would lead as well, and change what backward
     // costs.
-    for (LayerIndex i = first_layer[unit]; i < first_layer[unit + 1]; ++i)
+    for (partition::LayerIndex i = first_layer[unit]; i < first_layer[unit + 1]; ++i)
       if (chain.layers[i].is_frozen) inputs[unit].push_back(trained);
   }
 }
@@ -231,4 +234,4 @@ std::vector<UnitOrder> unit_orders(const UnitGraph& graph) {
   return orders;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::layer_order

@@ -6,7 +6,7 @@
 
 #include "spillway/planner/partition/model_chain.h"
 
-namespace spillway::planner {
+namespace spillway::layer_order {
 
 /// A border tensor that other units than its own read.
 struct UnitTensor {
@@ -26,26 +26,26 @@ struct UnitInput {
 /// order stays, as which layers lead decides what backward costs: what is behind waits for them,
 /// and frozen layers behind for the first trained one.
 struct UnitGraph {
-  explicit UnitGraph(const ModelChain& chain);
+  explicit UnitGraph(const partition::ModelChain& chain);
 
   std::uint32_t units() const { return static_cast<std::uint32_t>(inputs.size()); }
   /// Each unit waits for the one before.
   bool has_one_order() const;
   /// The layers of units in this order.
-  std::vector<LayerIndex> layers_of(const std::vector<std::uint32_t>& order) const;
+  std::vector<partition::LayerIndex> layers_of(const std::vector<std::uint32_t>& order) const;
 
-  std::vector<LayerIndex> first_layer;              ///< By unit, and behind the last one.
+  std::vector<partition::LayerIndex> first_layer;   ///< By unit, and behind the last one.
   std::vector<std::vector<std::uint32_t>> inputs;   ///< By unit: what it waits for, ascending.
   std::vector<std::vector<std::uint32_t>> readers;  ///< By unit: what waits for it, ascending.
   std::vector<UnitTensor> tensors;
   std::vector<std::vector<std::uint32_t>> made;  ///< By unit: tensors.
   std::vector<std::vector<UnitInput>> read;      ///< By unit.
-  LayerIndex lead = 0;                           ///< Layers that lead frozen.
+  partition::LayerIndex lead = 0;                ///< Layers that lead frozen.
 
  private:
-  void add_tensors(const ModelChain& chain);
-  void add_edges(const ModelChain& chain);
-  void keep_lead(const ModelChain& chain);
+  void add_tensors(const partition::ModelChain& chain);
+  void add_edges(const partition::ModelChain& chain);
+  void keep_lead(const partition::ModelChain& chain);
 
   std::vector<std::uint32_t> unit_of_layer_;
 };
@@ -65,4 +65,4 @@ struct UnitOrder {
 /// - `narrow`: next what leaves the fewest bytes between what has run and what has not.
 std::vector<UnitOrder> unit_orders(const UnitGraph& graph);
 
-}  // namespace spillway::planner
+}  // namespace spillway::layer_order

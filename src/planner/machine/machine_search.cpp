@@ -10,7 +10,7 @@
 #include "spillway/planner/job/job_bound.h"
 #include "spillway/planner/machine/machine_share.h"
 
-namespace spillway::planner {
+namespace spillway::machine {
 namespace {
 
 /// So many of the fastest are simulated in any case.
@@ -20,7 +20,7 @@ constexpr std::uint64_t kMostActionsOfOthers = std::uint64_t{1} << 16U;
 constexpr std::uint64_t kMostActionsOfAllOthers = std::uint64_t{1} << 20U;
 
 /// What the hosts have no room for, or nothing.
-std::string host_fault(const JobPlan& plan, const Cluster& cluster) {
+std::string host_fault(const job::JobPlan& plan, const cluster::Cluster& cluster) {
   const Bytes limit = cluster.node.host_memory;
   if (limit == Bytes(0)) return {};  // The description does not say.
   const std::vector<Bytes> peaks = host_peaks(plan, cluster.node.devices);
@@ -35,37 +35,39 @@ std::string host_fault(const JobPlan& plan, const Cluster& cluster) {
 /// for them.
 class Requests {
  public:
-  Requests(const JobRequest& request, const Cluster& cluster)
+  Requests(const job::JobRequest& request, const cluster::Cluster& cluster)
       : request_(request), cluster_(cluster) {}
 
-  const JobRequest& on(std::uint32_t data_parallel, SwapTarget target) {
+  const job::JobRequest& on(std::uint32_t data_parallel, cluster::SwapTarget target) {
     const auto found = made_.find({data_parallel, target});
     if (found != made_.end()) return found->second;
     return made_[{data_parallel, target}] = request_on(request_, cluster_, data_parallel, target);
   }
 
-  PlanMemo& memo() { return memo_; }
+  job::PlanMemo& memo() { return memo_; }
 
  private:
-  const JobRequest& request_;
-  const Cluster& cluster_;
-  PlanMemo memo_;
-  std::map<std::pair<std::uint32_t, SwapTarget>, JobRequest> made_;
+  const job::JobRequest& request_;
+  const cluster::Cluster& cluster_;
+  job::PlanMemo memo_;
+  std::map<std::pair<std::uint32_t, cluster::SwapTarget>, job::JobRequest> made_;
 };
 
-MachineAttempt attempt_on(Requests& requests, const Cluster& cluster,
-                          const Partitioner& partitioner, const JobChoice& choice) {
+MachineAttempt attempt_on(Requests& requests, const cluster::Cluster& cluster,
+                          const partition::Partitioner& partitioner, const job::JobChoice& choice) {
   MachineAttempt made;
   // Hosts first: disks are slower, and worth asking for only where a host lacks room.
-  for (const SwapTarget target : {SwapTarget::kHost, SwapTarget::kDisk}) {
-    const JobRequest& request = requests.on(choice.data_parallel, target);
-    OrRefusal<JobPlan> plan = plan_choice(request, partitioner, choice, requests.memo());
+  for (const cluster::SwapTarget target :
+       {cluster::SwapTarget::kHost, cluster::SwapTarget::kDisk}) {
+    const job::JobRequest& request = requests.on(choice.data_parallel, target);
+    planner_schedule::OrRefusal<job::JobPlan> plan =
+        job::plan_choice(request, partitioner, choice, requests.memo());
     made.swap_target = target;
-    made.attempt = attempt_of(request, partitioner, choice, plan);
+    made.attempt = job::attempt_of(request, partitioner, choice, plan);
     if (!plan) break;
     made.plan = std::move(*plan);
     const std::string fault =
-        target == SwapTarget::kHost ? host_fault(made.plan, cluster) : std::string();
+        target == cluster::SwapTarget::kHost ? host_fault(made.plan, cluster) : std::string();
     if (fault.empty()) break;
     // What the hosts cannot hold, the disks behind them can, at their rate.
     if (cluster.node.disks > 0) continue;
@@ -76,22 +78,24 @@ MachineAttempt attempt_on(Requests& requests, const Cluster& cluster,
 }
 
 /// Why nothing works: as `search_job` says it, or what is the matter with the first choice.
-Refusal nothing_works(Requests& requests, const Cluster& cluster, std::uint32_t data_parallel,
-                      const JobAttempt& first) {
-  for (const SwapTarget target : {SwapTarget::kHost, SwapTarget::kDisk}) {
-    if (target == SwapTarget::kDisk && cluster.node.disks == 0) continue;
-    const OrRefusal<JobSearch> found = search_job(requests.on(data_parallel, target));
+planner_schedule::Refusal nothing_works(Requests& requests, const cluster::Cluster& cluster,
+                                        std::uint32_t data_parallel, const job::JobAttempt& first) {
+  for (const cluster::SwapTarget target :
+       {cluster::SwapTarget::kHost, cluster::SwapTarget::kDisk}) {
+    if (target == cluster::SwapTarget::kDisk && cluster.node.disks == 0) continue;
+    const planner_schedule::OrRefusal<job::JobSearch> found =
+        job::search_job(requests.on(data_parallel, target));
     if (!found) return found.refusal();
   }
-  return no_plan("{}", first.refusal);
+  return planner_schedule::no_plan("{}", first.refusal);
 }
 
-MachineRun run_of(const MachineAttempt& made, const JobTiming& timing) {
+MachineRun run_of(const MachineAttempt& made, const cluster::JobTiming& timing) {
   return {made.attempt.schedule,  made.attempt.data_parallel, made.swap_target,
           made.plan.step_seconds, timing.step_seconds,        made.attempt.variant};
 }
 
-std::uint64_t actions_of(const JobAttempt& attempt) {
+std::uint64_t actions_of(const job::JobAttempt& attempt) {
   return attempt.data_parallel * attempt.work[3];
 }
 
@@ -101,7 +105,7 @@ class Finalists {
  public:
   void add(MachineAttempt made) {
     const auto behind = std::find_if(all_.begin(), all_.end(), [&](const MachineAttempt& other) {
-      return is_better(made.attempt, other.attempt);
+      return job::is_better(made.attempt, other.attempt);
     });
     all_.insert(behind, std::move(made));
     for (std::size_t i = all_.size(); i-- > kSimulated;)
@@ -114,7 +118,7 @@ class Finalists {
 
  private:
   bool is_worth_it(std::size_t index) const {
-    const JobAttempt& attempt = all_[index].attempt;
+    const job::JobAttempt& attempt = all_[index].attempt;
     if (actions_of(attempt) > kMostActionsOfOthers) return false;
     return std::none_of(all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(index),
                         [&](const MachineAttempt& faster) {
@@ -127,7 +131,7 @@ class Finalists {
 };
 
 /// Runs the finalists, and takes the fastest one.
-void choose(Requests& requests, const Cluster& cluster,
+void choose(Requests& requests, const cluster::Cluster& cluster,
             const std::vector<MachineAttempt>& finalists, MachineSearch& found) {
   const MachineAttempt* best = nullptr;
   std::exception_ptr reason;
@@ -137,15 +141,16 @@ void choose(Requests& requests, const Cluster& cluster,
     // The first ones always run, since their order by private links may be wrong; the others only
     // where their bound leaves a chance.
     if (best && i >= kSimulated) {
-      const JobRequest& request = requests.on(each.attempt.data_parallel, each.swap_target);
-      if (!is_faster(pipeline_bound(request, each.attempt.choice), found.timing.step_seconds))
+      const job::JobRequest& request = requests.on(each.attempt.data_parallel, each.swap_target);
+      if (!job::is_faster(job::pipeline_bound(request, each.attempt.choice),
+                          found.timing.step_seconds))
         continue;
       actions_of_others += actions_of(each.attempt);
       if (actions_of_others > kMostActionsOfAllOthers) break;
     }
-    JobTiming timing;
+    cluster::JobTiming timing;
     try {
-      timing = simulate_job(job_of(each.plan, each.swap_target), cluster);
+      timing = cluster::simulate_job(job_of(each.plan, each.swap_target), cluster);
     } catch (const ConfigError&) {
       reason = std::current_exception();
       continue;  // Too long to be simulated; another one may be short enough.
@@ -166,26 +171,28 @@ void choose(Requests& requests, const Cluster& cluster,
 
 /// The order and the cuts of the plan once more: they may be better on the machine, too, and are
 /// better known.
-void look_again(const Cluster& cluster, const Partitioner& partitioner, MachineSearch& found) {
-  JobPlan& plan = found.search.plan;
-  const auto thorough = thorough_request(found.request, partitioner, plan);
+void look_again(const cluster::Cluster& cluster, const partition::Partitioner& partitioner,
+                MachineSearch& found) {
+  job::JobPlan& plan = found.search.plan;
+  const auto thorough = job::thorough_request(found.request, partitioner, plan);
   if (!thorough) return;
-  PlanMemo memo;
-  OrRefusal<JobPlan> made = plan_choice(*thorough, partitioner, choice_of(plan), memo);
+  job::PlanMemo memo;
+  planner_schedule::OrRefusal<job::JobPlan> made =
+      job::plan_choice(*thorough, partitioner, job::choice_of(plan), memo);
   if (!made) return;
   MachineAttempt again;
   again.plan = std::move(*made);
   again.swap_target = found.swap_target;
-  again.attempt = figures_of(again.plan);
-  JobTiming timing = simulate_job(job_of(again.plan, again.swap_target), cluster);
+  again.attempt = job::figures_of(again.plan);
+  cluster::JobTiming timing = cluster::simulate_job(job_of(again.plan, again.swap_target), cluster);
   const bool has_room =
-      found.swap_target == SwapTarget::kDisk || host_fault(again.plan, cluster).empty();
-  if (!has_room || is_faster(found.timing.step_seconds, timing.step_seconds)) {
-    take_bound_of_order(again.plan.order, plan);
+      found.swap_target == cluster::SwapTarget::kDisk || host_fault(again.plan, cluster).empty();
+  if (!has_room || job::is_faster(found.timing.step_seconds, timing.step_seconds)) {
+    job::take_bound_of_order(again.plan.order, plan);
     return;
   }
   const MachineRun run = run_of(again, timing);
-  if (is_faster(timing.step_seconds, found.timing.step_seconds)) {
+  if (job::is_faster(timing.step_seconds, found.timing.step_seconds)) {
     found.search.attempts.push_back(again.attempt);
     found.runs.insert(found.runs.begin(), run);
   } else {
@@ -197,37 +204,39 @@ void look_again(const Cluster& cluster, const Partitioner& partitioner, MachineS
 
 }  // namespace
 
-Job job_of(const JobPlan& plan, SwapTarget swap_target) {
-  Job job = make_job(plan.actions, plan.costs, plan.data_parallel);
+cluster::Job job_of(const job::JobPlan& plan, cluster::SwapTarget swap_target) {
+  cluster::Job job = cluster::make_job(plan.actions, plan.costs, plan.data_parallel);
   job.swap_target = swap_target;
   return job;
 }
 
-MachineAttempt try_choice_on(const JobRequest& request, const Cluster& cluster,
-                             const Partitioner& partitioner, const JobChoice& choice) {
+MachineAttempt try_choice_on(const job::JobRequest& request, const cluster::Cluster& cluster,
+                             const partition::Partitioner& partitioner,
+                             const job::JobChoice& choice) {
   Requests requests(request, cluster);
   return attempt_on(requests, cluster, partitioner, choice);
 }
 
-OrRefusal<MachineSearch> search_job_on(const JobRequest& request, const Cluster& cluster,
-                                       const ShowChoice& show) {
-  check_cluster(cluster);
-  const Partitioner& partitioner = partitioner_named(request.partitioner);
-  JobRequest quick = request;
-  quick.cut_effort = std::min(request.cut_effort, kFirstLook);
+planner_schedule::OrRefusal<MachineSearch> search_job_on(const job::JobRequest& request,
+                                                         const cluster::Cluster& cluster,
+                                                         const job::ShowChoice& show) {
+  cluster::check_cluster(cluster);
+  const partition::Partitioner& partitioner = partition::partitioner_named(request.partitioner);
+  job::JobRequest quick = request;
+  quick.cut_effort = std::min(request.cut_effort, job::kFirstLook);
   Requests requests(quick, cluster);
   MachineSearch found;
   Finalists finalists;
   // The times of the machine's devices, for the bound.
   const std::uint32_t data_parallel = std::max(1U, request.data_parallel);
-  CandidateList candidates(requests.on(data_parallel, SwapTarget::kHost));
-  while (const std::optional<JobChoice> choice = candidates.next()) {
+  job::CandidateList candidates(requests.on(data_parallel, cluster::SwapTarget::kHost));
+  while (const std::optional<job::JobChoice> choice = candidates.next()) {
     if (show) show(*choice);
     MachineAttempt made = attempt_on(requests, cluster, partitioner, *choice);
     candidates.add(made.attempt);
     if (made.attempt.is_possible()) finalists.add(std::move(made));
   }
-  static_cast<JobTrials&>(found.search) = candidates.take();
+  static_cast<job::JobTrials&>(found.search) = candidates.take();
   if (finalists.all().empty())
     return nothing_works(requests, cluster, data_parallel, found.search.attempts.front());
   choose(requests, cluster, finalists.all(), found);
@@ -237,4 +246,4 @@ OrRefusal<MachineSearch> search_job_on(const JobRequest& request, const Cluster&
   return found;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::machine

@@ -7,27 +7,28 @@
 
 #include "spillway/base/error.h"
 
-namespace spillway::planner {
+namespace spillway::machine {
 namespace {
 
 /// Of gradients of a stage: large enough that latencies count little.
 constexpr double kTypicalBytes = 100e6;
 
 /// What a transfer finds on idle links.
-LinkCosts alone(const ClusterLinks& links, std::uint32_t from, std::uint32_t to) {
-  const Route route = links.route({from}, {to});
+LinkCosts alone(const cluster::ClusterLinks& links, std::uint32_t from, std::uint32_t to) {
+  const cluster::Route route = links.route({from}, {to});
   LinkCosts costs{route.latency_seconds};
-  for (const LinkUse& use : route.uses)
+  for (const cluster::LinkUse& use : route.uses)
     costs.rate = std::min(costs.rate, TransferRate(links.rate(use.link) / use.streams));
   return costs;
 }
 
 /// Neighbouring stages, and the two ends, which interleaved stages pass, too.
-LinkCosts slowest_peer(const ClusterLinks& links, std::uint32_t ranks, std::uint32_t pipeline) {
+LinkCosts slowest_peer(const cluster::ClusterLinks& links, std::uint32_t ranks,
+                       std::uint32_t pipeline) {
   LinkCosts slowest;
   if (pipeline < 2) return slowest;
   // Beyond that, devices lie as they did before.
-  const Cluster& cluster = links.cluster();
+  const cluster::Cluster& cluster = links.cluster();
   const std::uint64_t period =
       std::lcm(std::uint64_t{pipeline},
                std::uint64_t{cluster.node.devices} * std::max(1U, cluster.network.nodes_per_leaf));
@@ -63,23 +64,24 @@ struct SumLoad {
 
 /// Links for which the ring's formula, 2(n − 1)α + 2(n − 1)/n · M/β, says what the sum of a stage
 /// takes alone, and how long the fullest link is busy with the sums of those that share it.
-void set_sum_links(const ClusterLinks& links, std::uint32_t pipeline, std::uint32_t data_parallel,
-                   MachineShare& share) {
+void set_sum_links(const cluster::ClusterLinks& links, std::uint32_t pipeline,
+                   std::uint32_t data_parallel, MachineShare& share) {
   std::unordered_map<std::uint32_t, SumLoad> loads;
   double latency = 0.0;
   double slowest = 0.0;
   SumLoad fullest;
   for (std::uint32_t rank = 0; rank < pipeline; ++rank) {
-    std::vector<Endpoint> members;
+    std::vector<cluster::Endpoint> members;
     for (std::uint32_t group = 0; group < data_parallel; ++group)
       members.push_back({group * pipeline + rank});
-    const Collective sum =
-        fastest_collective(CollectiveKind::kAllReduce, links, members, kTypicalBytes);
-    const double fixed = seconds_alone(sum, links, 0.0);
+    const cluster::Collective sum = cluster::fastest_collective(cluster::CollectiveKind::kAllReduce,
+                                                                links, members, kTypicalBytes);
+    const double fixed = cluster::seconds_alone(sum, links, 0.0);
     latency = std::max(latency, fixed);
-    slowest = std::max(slowest, (seconds_alone(sum, links, kTypicalBytes) - fixed) / kTypicalBytes);
-    for (const CollectivePhase& phase : sum.phases)
-      for (const LinkUse& use : phase.uses) {
+    slowest = std::max(slowest,
+                       (cluster::seconds_alone(sum, links, kTypicalBytes) - fixed) / kTypicalBytes);
+    for (const cluster::CollectivePhase& phase : sum.phases)
+      for (const cluster::LinkUse& use : phase.uses) {
         SumLoad& load = loads[use.link];
         load.add(rank, use.streams * phase.bytes_per_stream / links.rate(use.link));
         if (load.seconds > fullest.seconds) fullest = load;
@@ -92,11 +94,12 @@ void set_sum_links(const ClusterLinks& links, std::uint32_t pipeline, std::uint3
   share.shared_sums = {sharing, TransferRate(sharing * rounds / (data_parallel * fullest.seconds))};
 }
 
-TransferRate swap_rate(const Cluster& cluster, std::uint32_t ranks, SwapTarget target) {
-  const ClusterNode& node = cluster.node;
+TransferRate swap_rate(const cluster::Cluster& cluster, std::uint32_t ranks,
+                       cluster::SwapTarget target) {
+  const cluster::ClusterNode& node = cluster.node;
   const std::uint32_t sharing = std::min(ranks, node.devices_per_switch);
   const TransferRate to_host = std::min(node.pcie.rate, node.uplink.rate / sharing);
-  if (target == SwapTarget::kHost) return to_host;
+  if (target == cluster::SwapTarget::kHost) return to_host;
   if (node.disks == 0)
     throw ConfigError("cluster {}: its nodes have no disk to swap to (give disks, or swap to the "
                       "host)",
@@ -106,24 +109,24 @@ TransferRate swap_rate(const Cluster& cluster, std::uint32_t ranks, SwapTarget t
   return std::min(to_host, disks / std::min(ranks, node.devices));
 }
 
-void divide_times(JobRequest& request, double speed) {
-  for (ModelLayer& layer : request.chain.layers) {
+void divide_times(job::JobRequest& request, double speed) {
+  for (partition::ModelLayer& layer : request.chain.layers) {
     layer.forward_seconds /= speed;
     layer.backward_seconds /= speed;
-    for (RecomputePoint& point : layer.recompute) point.seconds /= speed;
+    for (partition::RecomputePoint& point : layer.recompute) point.seconds /= speed;
   }
   request.update_seconds /= speed;
 }
 
 }  // namespace
 
-MachineShare share_of(const Cluster& cluster, std::uint32_t ranks, std::uint32_t data_parallel,
-                      SwapTarget swap_target) {
+MachineShare share_of(const cluster::Cluster& cluster, std::uint32_t ranks,
+                      std::uint32_t data_parallel, cluster::SwapTarget swap_target) {
   if (ranks > cluster.device_count())
     throw ConfigError("{} ranks are more than the {} devices of cluster {} (use fewer ranks, or a "
                       "larger cluster)",
                       ranks, cluster.device_count(), cluster.name);
-  const ClusterLinks links(cluster);
+  const cluster::ClusterLinks links(cluster);
   const std::uint32_t pipeline = ranks / data_parallel;
   MachineShare share;
   share.peer = slowest_peer(links, ranks, pipeline);
@@ -133,22 +136,22 @@ MachineShare share_of(const Cluster& cluster, std::uint32_t ranks, std::uint32_t
   return share;
 }
 
-JobRequest request_on(const JobRequest& request, const Cluster& cluster,
-                      std::uint32_t data_parallel, SwapTarget swap_target) {
+job::JobRequest request_on(const job::JobRequest& request, const cluster::Cluster& cluster,
+                           std::uint32_t data_parallel, cluster::SwapTarget swap_target) {
   const MachineShare share = share_of(cluster, request.ranks, data_parallel, swap_target);
-  JobRequest on = request;
+  job::JobRequest on = request;
   on.link = share.peer;
   on.reduce_link = share.reduce;
   on.shared_sums = share.shared_sums;
   on.swap_rate = share.swap_rate;
   on.device_memory = std::min(request.device_memory, cluster.device.memory);
   // Ranks of a host share its memory, which one plan of a rank cannot see: `search_job_on` sums.
-  on.host_memory = kNoLimit;
+  on.host_memory = partition::kNoLimit;
   if (cluster.device.speed_over_profile > 0.0) divide_times(on, cluster.device.speed_over_profile);
   return on;
 }
 
-std::vector<Bytes> host_peaks(const JobPlan& plan, std::uint32_t ranks_per_host) {
+std::vector<Bytes> host_peaks(const job::JobPlan& plan, std::uint32_t ranks_per_host) {
   const std::uint64_t pipeline = plan.memory.size();
   // Pipelines are alike: beyond this, hosts hold what the first ones hold.
   const std::uint64_t ranks =
@@ -159,10 +162,10 @@ std::vector<Bytes> host_peaks(const JobPlan& plan, std::uint32_t ranks_per_host)
   return peaks;
 }
 
-Bytes fullest_host(const JobPlan& plan, std::uint32_t ranks_per_host) {
+Bytes fullest_host(const job::JobPlan& plan, std::uint32_t ranks_per_host) {
   Bytes most;
   for (const Bytes peak : host_peaks(plan, ranks_per_host)) most = std::max(most, peak);
   return most;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::machine

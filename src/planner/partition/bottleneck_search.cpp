@@ -8,7 +8,7 @@
 #include "greedy_cuts.h"
 #include "segment_goal.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 /// Cuts from `first` on that a stage can begin at.
@@ -270,4 +270,4 @@ double bottleneck_of(const SegmentGoal& goal, const CutRange& range,
   return worst;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -7,7 +7,7 @@
 #include "segment_goal.h"
 #include "spillway/planner/partition/cut_solvers.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 /// The cuts whose worst segment costs least, no stage empty; nothing where every way is impossible.
 /// Halves the range of costs, and moves its ends to costs that segments really have, so that it
@@ -33,4 +33,4 @@ using SolveRange = std::function<std::optional<SolvedCuts>(const CutRange&)>;
 std::optional<SolvedCuts> balanced_by_freezing(const SegmentGoal& goal, const CutRange& range,
                                                const SolveRange& solve);
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -2,7 +2,7 @@
 
 #include "bottleneck_search.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 /// The best way to cut units up to some one for the stages up to some one.
@@ -125,4 +125,4 @@ std::optional<SolvedCuts> balanced_time_cuts(const SegmentCosts& costs,
   return balanced_cuts(TimeGoal(costs, memory_reduction), whole(costs));
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -1,6 +1,6 @@
 #include "greedy_cuts.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 /// The last place from `low` to `high` where `fits`, which holds at `low` and for less whenever for
@@ -102,4 +102,4 @@ GreedyCuts earliest_cuts(const SegmentGoal& goal, const CutRange& range, double 
   return result;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -4,7 +4,7 @@
 
 #include "segment_goal.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 /// How far a filling from the left comes.
 struct GreedyCuts {
@@ -30,4 +30,4 @@ GreedyCuts greedy_cuts(const SegmentGoal& goal, const CutRange& range, Borders b
 /// before its cuts. They are complete when they get to the first unit.
 GreedyCuts earliest_cuts(const SegmentGoal& goal, const CutRange& range, double at);
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

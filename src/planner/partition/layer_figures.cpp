@@ -6,7 +6,7 @@
 
 #include "plain_figures.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 std::vector<LayerIndex> first_layers_of_units(const ModelChain& chain) {
   const auto layers = static_cast<LayerIndex>(chain.layers.size());
@@ -110,4 +110,4 @@ std::vector<SumPair> recompute_items(const ModelLayer& layer) {
   return items;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -5,7 +5,7 @@
 #include "ranked_sums.h"
 #include "spillway/planner/partition/model_chain.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 /// The first layer of each unit (layers that stay together are one, others one each), and the
 /// number of layers behind the last one.
@@ -46,4 +46,4 @@ double density_of(const SumPair& item);
 /// Sums of such items, most bytes per second first, of equals in their own order.
 RankedSums sums_by_density(const std::vector<SumPair>& items);
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

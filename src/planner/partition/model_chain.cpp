@@ -6,7 +6,7 @@
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 std::string called(const ModelChain& chain, LayerIndex layer) {
@@ -152,4 +152,4 @@ ModelChain scaled(ModelChain chain, double factor) {
   return chain;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include "plain_figures.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 double reduced_score(const SegmentCosts& costs, Segment segment, double device) {
   constexpr double kDoesNotFit = 1e30;  // More than any seconds.
@@ -65,4 +65,4 @@ Cuts without_empty_stages(Cuts cuts) {
   return cuts;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

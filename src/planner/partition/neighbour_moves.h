@@ -4,7 +4,7 @@
 
 #include "spillway/planner/partition/cut_solvers.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 /// Seconds of a segment after the best swaps and recomputation; where it does not fit, more than
 /// any seconds, the more the less it fits, so that searches find their way out.
@@ -23,4 +23,4 @@ Cuts moved_by_neighbours(const SegmentCosts& costs, Cuts cuts,
 /// The nearest cuts without an empty stage.
 Cuts without_empty_stages(Cuts cuts);
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

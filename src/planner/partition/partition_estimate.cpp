@@ -6,7 +6,7 @@
 #include "spillway/base/error.h"
 #include "whole_actions.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 StageEstimate stage_estimate(const SegmentCosts& costs, Segment segment, const SegmentLoad& load,
@@ -105,4 +105,4 @@ PartitionEstimate evaluate_memory(const SegmentCosts& costs, const Cuts& cuts, d
   return estimate;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -6,7 +6,7 @@
 #include "layer_figures.h"
 #include "spillway/base/error.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 /// Far beyond what anybody measures, so that sums and products stay finite.
@@ -109,4 +109,4 @@ PartitionProblem interleaved(const PartitionProblem& problem, std::uint32_t chun
   return all;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

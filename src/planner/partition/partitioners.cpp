@@ -8,7 +8,7 @@
 #include "spillway/base/error.h"
 #include "spillway/base/named_values.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 std::optional<Cuts> Partitioner::find(const SegmentCosts& costs) const {
   std::optional<Cuts> cuts = make(costs);
@@ -52,4 +52,4 @@ std::string_view to_string(Reading reading) {
   return name_in(kNames, reading);
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

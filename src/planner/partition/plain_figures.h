@@ -5,7 +5,7 @@
 
 #include "spillway/planner/partition/partition_problem.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 inline double as_double(Bytes bytes) { return static_cast<double>(bytes.count()); }
 
@@ -15,4 +15,4 @@ inline Bytes as_bytes(double bytes) {
   return Bytes(static_cast<std::uint64_t>(std::ceil(std::clamp(bytes, 0.0, kMost))));
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -4,7 +4,7 @@
 
 #include "spillway/planner/partition/segment_costs.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 /// Peaks of memory as mCAP and CAPSlog predict them, whatever the device and without memory
 /// reduction: what the first unit has alone, and what each further one adds. `added` of a unit is
@@ -35,4 +35,4 @@ class PredictedPeaks {
   std::vector<double> added_before_;  ///< Running, of the units before.
 };
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 /// Two figures that add up. What they mean is the caller's.
 struct SumPair {
@@ -125,4 +125,4 @@ class RankedSums {
   std::vector<Level> levels_;  ///< From the highest bit of the rank to the lowest.
 };
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

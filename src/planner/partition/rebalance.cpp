@@ -12,7 +12,7 @@
 #include "segment_goal.h"
 #include "spillway/planner/partition/partition_estimate.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 /// Units between where a border is and where it goes.
@@ -144,4 +144,4 @@ std::vector<SolvedCuts> rebalance_choices(const SegmentCosts& measured, const Cu
   return choices;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

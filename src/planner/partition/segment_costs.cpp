@@ -7,7 +7,7 @@
 #include "spillway/base/shown_text.h"
 #include "stage_state.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 double SegmentLoad::excess_bytes(double bytes) const {
   if (bytes == kNever) return 0.0;
@@ -188,4 +188,4 @@ double SegmentCosts::State::saved_bytes(Segment segment, double slack) const {
   return has_next ? sum.b + next.b * (room - sum.a) / next.a : sum.b;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -6,7 +6,7 @@
 #include "plain_figures.h"
 #include "spillway/planner/partition/segment_costs.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 /// Units and stages that are cut anew, both ends [first, end).
 struct CutRange {
@@ -90,4 +90,4 @@ class RawGoal : public SegmentGoal {
   const CostOf cost_of_;
 };
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -6,7 +6,7 @@
 #include "layer_figures.h"
 #include "plain_figures.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 SpanSums::SpanSums(std::vector<Span> spans, std::uint32_t units) {
   if (spans.empty()) return;
@@ -190,4 +190,4 @@ std::vector<StageConstants> stage_constants(const PartitionProblem& problem) {
   return stages;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

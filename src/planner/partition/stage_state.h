@@ -11,7 +11,7 @@
 #include "ranked_sums.h"
 #include "spillway/planner/partition/segment_costs.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 /// The largest of any stretch, in O(1) from O(n log n) figures.
 class PeakTable {
@@ -193,4 +193,4 @@ double reduced_seconds(const Items& items, const SegmentLoad& load, double exces
   return std::max(start, until + (idle + beyond) * longer);
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

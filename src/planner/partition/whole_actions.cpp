@@ -7,7 +7,7 @@
 #include "ranked_sums.h"
 #include "spillway/base/assert.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 constexpr std::size_t kMostSets = 2048;
@@ -316,4 +316,4 @@ WholeActions most_saving_actions(const SegmentCosts& costs, Segment segment, dou
   return PointSets(costs, segment).best(MostSaved{seconds - costs.load(segment).seconds}, kNever);
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -6,7 +6,7 @@
 #include "plain_figures.h"
 #include "spillway/planner/partition/partition_estimate.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 /// The sets of points that a search may still look at. They are counted and not timed, so that the
 /// same problem gets the same plan with the same C library.
@@ -41,4 +41,4 @@ WholeActions most_saving_actions(const SegmentCosts& costs, Segment segment, dou
 /// Time of a segment with these actions within so many bytes; infinite where swaps do not do.
 double seconds_with(const SegmentLoad& load, const WholeActions& actions, double bytes);
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

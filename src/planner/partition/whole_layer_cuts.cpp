@@ -3,7 +3,7 @@
 #include "bottleneck_search.h"
 #include "greedy_cuts.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 /// What looking at one segment costs, in sets of points.
@@ -94,4 +94,4 @@ std::optional<Cuts> fastest_whole_layer_cuts(const SegmentCosts& costs, double s
   return cuts;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -4,7 +4,7 @@
 
 #include "whole_actions.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 /// Seconds of a segment within its device, with layers recomputed whole; infinite where nothing
 /// makes it fit, or takes less than `below`, or the effort is spent.
@@ -20,4 +20,4 @@ double whole_seconds(const SegmentCosts& costs, const Cuts& cuts, double below, 
 std::optional<Cuts> fastest_whole_layer_cuts(const SegmentCosts& costs, double seconds,
                                              Effort& effort);
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -10,7 +10,7 @@
 #include "spillway/schedule/boundary_stages.h"
 #include "spillway/schedule/weight_copies.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 /// All ranks side by side, in ticks of one action.
@@ -104,7 +104,7 @@ class GreedyOrder {
     ++next(action);
     held_[rank] = is_back(action) ? held_[rank] - 1 : held_[rank] + 1;
     awake_.wake(rank);
-    if (const auto stage = output_stage(schedule_, action))
+    if (const auto stage = schedule::output_stage(schedule_, action))
       awake_.wake(schedule_.rank_of(action.replica, *stage));
   }
 
@@ -187,7 +187,7 @@ class WeightFilling {
       const Action action = rank.order[rank.next++];
       list.push_back(action);
       done(action.kind, action.stage, action.micro_batch) = tick;
-      if (const auto stage = output_stage(schedule_, action))
+      if (const auto stage = schedule::output_stage(schedule_, action))
         awake_.wake(schedule_.rank_of(action.replica, *stage));
       if (action.kind == ActionKind::kForward)
         ++rank.held;
@@ -256,4 +256,4 @@ std::uint64_t fill_with_weight_gradients(Schedule& schedule, std::uint32_t most_
   return WeightFilling(schedule, most_held).run();
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

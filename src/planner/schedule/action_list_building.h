@@ -5,7 +5,7 @@
 
 #include "spillway/planner/schedule/schedule_names.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 using schedule::folded_placement;
 using schedule::reversed_placement;
@@ -60,4 +60,4 @@ std::uint64_t fill_with_weight_gradients(Schedule& schedule, std::uint32_t most_
 /// looked at a rank.
 std::uint64_t order_greedily(Schedule& schedule, const std::vector<std::uint32_t>& most_held);
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 /// Which ranks a search in ticks looks at: those for which something has changed in the tick
 /// before. The others would find what they found then, so all ticks together take as long as there
@@ -42,4 +42,4 @@ class AwakeRanks {
   std::uint64_t visits_ = 0;
 };
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -7,7 +7,7 @@
 #include "spillway/schedule/messages.h"
 #include "spillway/schedule/weight_copies.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 /// Everything by the moment at which it belongs: the begin of an action, the end of what a message
@@ -30,7 +30,7 @@ class OneOrder {
         const Action& action = schedule.ranks[rank][i];
         const std::uint64_t start = timing_.spans[rank][is_second ? i - 1 : i].start_order;
         add(start, rank, action);
-        if (!is_model_compute(action.kind)) continue;
+        if (!schedule::is_model_compute(action.kind)) continue;
         Use& use = uses_[copies_.at(rank, action.stage)];
         use.first_start = std::min(use.first_start, start);
         use.last_end = timing_.spans[rank][i].end_order;
@@ -47,7 +47,7 @@ class OneOrder {
         Action send = schedule_.ranks[rank][i];
         if (send.kind == ActionKind::kForward)
           send.kind = ActionKind::kSendForward;
-        else if (makes_input_gradient(send.kind))
+        else if (schedule::makes_input_gradient(send.kind))
           send.kind = ActionKind::kSendBackward;
         else
           continue;
@@ -148,10 +148,10 @@ class OneOrder {
   }
 
   void exchange(std::uint64_t moment, std::uint32_t rank, const Action& send) {
-    const auto peer = peer_of(schedule_, copies_, rank, send);
+    const auto peer = schedule::peer_of(schedule_, copies_, rank, send);
     if (!peer) return;
     add(moment, rank, send);
-    add(moment, *peer, match_of(schedule_, send));
+    add(moment, *peer, schedule::match_of(schedule_, send));
   }
 
   std::uint64_t gradient_end(std::uint32_t rank, std::uint32_t stage) const {
@@ -167,7 +167,7 @@ class OneOrder {
 };
 
 bool is_communication(ActionKind kind) {
-  return is_send(kind) || is_receive(kind) || kind == ActionKind::kReduce;
+  return schedule::is_send(kind) || schedule::is_receive(kind) || kind == ActionKind::kReduce;
 }
 
 /// Takes the steps out when they are at the end of everything; returns whether they are.
@@ -203,7 +203,7 @@ void reduce_before_steps(Schedule& schedule) {
 
 OrRefusal<Schedule> with_communication(const Schedule& schedule, const ScheduleCosts& costs,
                                        const CommunicationOptions& options) {
-  check_shape(schedule);
+  schedule::check_shape(schedule);
   if (options.data_parallel == 0) throw ConfigError("there must be a pipeline at least, not 0");
   for (const auto& actions : schedule.ranks)
     for (const Action& action : actions)
@@ -234,9 +234,9 @@ OrRefusal<Schedule> with_communication(const Schedule& schedule, const ScheduleC
 
 OrRefusal<Schedule> with_communication(const Schedule& schedule,
                                        const CommunicationOptions& options) {
-  check_shape(schedule);
+  schedule::check_shape(schedule);
   // Generators make their orders for equal times, too.
   return with_communication(schedule, even_costs(schedule, 1.0, 1.0, 1.0), options);
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

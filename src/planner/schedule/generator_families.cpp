@@ -8,7 +8,7 @@
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 /// An action of a rank in a pattern of ticks.
@@ -189,4 +189,4 @@ Schedule repeated_v(const ScheduleRequest& request,
   return schedule;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -5,7 +5,7 @@
 
 #include "spillway/planner/schedule/generators.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 /// Which way a replica walks through the ranks.
 enum class GemsDirection : std::uint8_t {
@@ -55,4 +55,4 @@ struct VPattern {
 Schedule repeated_v(const ScheduleRequest& request,
                     const std::function<VPattern(std::uint32_t rank)>& pattern_of);
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

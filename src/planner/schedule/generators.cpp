@@ -7,7 +7,7 @@
 #include "spillway/base/error.h"
 #include "spillway/base/named_values.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 // Far beyond any machine; lists of all ranks together stay below some gigabytes.
@@ -55,7 +55,7 @@ Schedule ScheduleGenerator::generate(const ScheduleRequest& request) const {
   schedule.name = name;
   // A generator is tested on small counts. A wrong index at others would be read far away from
   // here.
-  check_shape(schedule);
+  schedule::check_shape(schedule);
   return schedule;
 }
 
@@ -66,4 +66,4 @@ const ScheduleGenerator& schedule_generator_named(std::string_view name) {
   return *value_named(name, named, "schedule");
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -11,7 +11,7 @@
 #include "spillway/schedule/stage_turns.h"
 #include "spillway/schedule/stash_walk.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 /// Actions that come into an action list, each before the one at a position; of one position in the
@@ -54,7 +54,7 @@ Action as(ActionKind kind, Action action) {
 /// it.
 std::size_t before_receives(const std::vector<Action>& list, std::size_t i) {
   if (i > 0 && list[i - 1].overlaps_next) --i;
-  while (i > 0 && is_receive(list[i - 1].kind)) --i;
+  while (i > 0 && schedule::is_receive(list[i - 1].kind)) --i;
   return i;
 }
 
@@ -62,7 +62,7 @@ std::size_t before_receives(const std::vector<Action>& list, std::size_t i) {
 std::size_t behind_sends(const std::vector<Action>& list, std::size_t i) {
   if (list[i].overlaps_next) ++i;
   do ++i;
-  while (i < list.size() && is_send(list[i].kind));
+  while (i < list.size() && schedule::is_send(list[i].kind));
   return i;
 }
 
@@ -73,7 +73,7 @@ class LatestStarts {
   LatestStarts(const std::vector<Action>& list, const std::vector<ActionSpan>& spans)
       : spans_(spans) {
     for (std::size_t i = 0; i < list.size(); ++i)
-      if (is_compute(list[i].kind) && !list[i].overlaps_next) computes_.push_back(i);
+      if (schedule::is_compute(list[i].kind) && !list[i].overlaps_next) computes_.push_back(i);
   }
 
   /// The last position before that of `use` where a copy starts by `seconds`.
@@ -123,7 +123,7 @@ std::vector<Absence> absences_of(const Schedule& schedule, const ScheduleCosts& 
     for (std::size_t i = 0; i < list.size(); ++i) {
       const Action& action = list[i];
       if (action.kind == ActionKind::kForward) forwards[cells.cell(action)] = i;
-      if (!makes_input_gradient(action.kind) || is_taken[cells.cell(action)]) continue;
+      if (!schedule::makes_input_gradient(action.kind) || is_taken[cells.cell(action)]) continue;
       const std::size_t made = forwards[cells.cell(action)];
       const Bytes size = costs.stages[action.stage].stash;
       // Out and back: where the two do not fit between forward and backward, the backward would
@@ -137,7 +137,7 @@ std::vector<Absence> absences_of(const Schedule& schedule, const ScheduleCosts& 
           back > made + 1 &&
           std::any_of(list.begin() + static_cast<std::ptrdiff_t>(made + 1),
                       list.begin() + static_cast<std::ptrdiff_t>(back),
-                      [](const Action& between) { return is_compute(between.kind); });
+                      [](const Action& between) { return schedule::is_compute(between.kind); });
       // The list starts the copy back when the compute before is over. Before the copy out has
       // ended there is nothing to bring back.
       if (is_useful && spans[back - 1].end_seconds >= spans[made].end_seconds + one_way)
@@ -262,7 +262,7 @@ class RankOffload {
 }  // namespace
 
 Schedule with_recomputation(const Schedule& schedule, std::span<const std::uint32_t> ranks) {
-  check_shape(schedule);
+  schedule::check_shape(schedule);
   Schedule recomputed = schedule;
   // A rank that is named twice must not recompute twice.
   for (const std::uint32_t rank : std::set<std::uint32_t>(ranks.begin(), ranks.end())) {
@@ -276,7 +276,7 @@ Schedule with_recomputation(const Schedule& schedule, std::span<const std::uint3
       if (action.kind == ActionKind::kSwapOut || action.kind == ActionKind::kRecompute)
         reduced.insert(as(ActionKind::kForward, action));
     for (std::size_t i = 0; i < list.size(); ++i)
-      if (makes_input_gradient(list[i].kind) &&
+      if (schedule::makes_input_gradient(list[i].kind) &&
           !reduced.contains(as(ActionKind::kForward, list[i])))
         // Recomputation needs nothing from the next stage, so it goes into the wait for the
         // gradient.
@@ -363,7 +363,7 @@ Schedule with_offloaded_stages(const Schedule& schedule, const ScheduleCosts& co
   const ScheduleTiming timing = time_schedule(schedule, unlimited);
   const StashWalk cells(schedule, {});
   // The first stages of a rank have the longest-lived stashes: their backward comes last.
-  const auto turns = turns_of(schedule);
+  const auto turns = schedule::turns_of(schedule);
   std::vector<std::size_t> forwards(cells.cell_count());
   const std::vector<bool> is_taken = taken_stashes(schedule, cells);
   std::vector<Absence> absences;
@@ -373,7 +373,7 @@ Schedule with_offloaded_stages(const Schedule& schedule, const ScheduleCosts& co
     for (std::size_t i = 0; i < list.size(); ++i) {
       const Action& action = list[i];
       if (action.kind == ActionKind::kForward) forwards[cells.cell(action)] = i;
-      if (!makes_input_gradient(action.kind) || is_taken[cells.cell(action)] ||
+      if (!schedule::makes_input_gradient(action.kind) || is_taken[cells.cell(action)] ||
           turns[action.replica][action.stage] >= stages_per_rank ||
           costs.stages[action.stage].stash == Bytes(0))
         continue;
@@ -384,4 +384,4 @@ Schedule with_offloaded_stages(const Schedule& schedule, const ScheduleCosts& co
   return with_absences(schedule, std::move(absences));
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 /// The versions of one copy, in the order in which its steps make them. Version 0 is there.
@@ -77,7 +77,7 @@ VersionCount count_versions(const Schedule& schedule, const WeightCopies& copies
         versions[copies.at(rank, action.stage)].expect_step(action.micro_batch);
     for (std::size_t i = 0; i < actions.size(); ++i) {
       const Action& action = actions[i];
-      if (action.kind != ActionKind::kStep && !is_model_compute(action.kind)) continue;
+      if (action.kind != ActionKind::kStep && !schedule::is_model_compute(action.kind)) continue;
       CopyVersions& mine = versions[copies.at(rank, action.stage)];
       if (action.kind == ActionKind::kStep) {
         mine.step(i);
@@ -100,7 +100,7 @@ VersionCount count_versions(const Schedule& schedule, const WeightCopies& copies
 
 ParameterPlaces::ParameterPlaces(const Schedule& schedule, const WeightCopies& copies,
                                  std::span<const StageCosts> stages)
-    : is_resident(resident_at_start(schedule, copies)),
+    : is_resident(schedule::resident_at_start(schedule, copies)),
       bytes(schedule.ranks.size(), 0.0),
       gradients(schedule.ranks.size(), 0.0),
       optimizer_states(schedule.ranks.size(), 0.0) {
@@ -124,4 +124,4 @@ ParameterPlaces::ParameterPlaces(const Schedule& schedule, const WeightCopies& c
     bytes[rank] += gradients[rank] + optimizer_states[rank];
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

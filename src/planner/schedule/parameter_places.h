@@ -8,7 +8,7 @@
 #include "spillway/planner/schedule/schedule_timing.h"
 #include "spillway/schedule/weight_copies.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 /// How many versions of its parameters each copy holds: those that a forward has used and its
 /// backward still needs, and the newest. A step makes a version in place when nobody needs the one
@@ -33,4 +33,4 @@ struct ParameterPlaces {
   std::vector<double> gradients, optimizer_states;  ///< Bytes of these, by rank.
 };
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -5,7 +5,7 @@
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/schedule_passes.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 Action of_stage(ActionKind kind, std::uint32_t stage) { return {kind, stage, kNoMicroBatch}; }
@@ -20,7 +20,7 @@ struct Turn {
 std::vector<Turn> turns_of(const std::vector<Action>& list) {
   std::vector<Turn> turns;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    if (!is_model_compute(list[i].kind)) continue;
+    if (!schedule::is_model_compute(list[i].kind)) continue;
     if (turns.empty() || turns.back().stage != list[i].stage)
       turns.push_back({list[i].stage, i, i});
     turns.back().last_back = i;
@@ -68,13 +68,13 @@ std::vector<Action> parked(const std::vector<Action>& list) {
 }  // namespace
 
 OrRefusal<Schedule> with_parked_weights(const Schedule& schedule) {
-  check_shape(schedule);
+  schedule::check_shape(schedule);
   Schedule with_host_copies = schedule;
   bool has_two = false;
   for (auto& list : with_host_copies.ranks) {
     std::map<std::uint32_t, int> stages;
     for (const Action& action : list) {
-      if (is_model_compute(action.kind)) ++stages[action.stage];
+      if (schedule::is_model_compute(action.kind)) ++stages[action.stage];
       if (action.overlaps_next)
         return no_plan(
             "{}: {} runs as one with work of another stage, so neither copy can be parked",
@@ -96,4 +96,4 @@ OrRefusal<Schedule> with_parked_weights(const Schedule& schedule) {
   return with_host_copies;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -10,7 +10,7 @@
 #include "spillway/schedule/stash_walk.h"
 #include "spillway/schedule/weight_copies.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 /// The most stashes of micro-batches, by rank, and by stage on its own.
@@ -20,7 +20,7 @@ struct Peaks {
 };
 
 Peaks peaks_of(const Schedule& schedule, const StashShares& shares) {
-  check_shape(schedule);
+  schedule::check_shape(schedule);
   StashWalk walk(schedule, shares);
   Peaks peaks;
   peaks.by_stage.resize(schedule.stages, 0.0);
@@ -49,7 +49,7 @@ Peaks peaks_of(const Schedule& schedule, const StashShares& shares) {
 std::vector<double> weight_peaks(const Schedule& schedule) {
   const WeightCopies copies(schedule);
   const VersionCount versions = count_versions(schedule, copies);
-  std::vector<bool> is_resident = resident_at_start(schedule, copies);
+  std::vector<bool> is_resident = schedule::resident_at_start(schedule, copies);
   std::vector<std::int64_t> held(schedule.ranks.size(), 0);
   for (std::uint32_t copy = 0; copy < copies.size(); ++copy)
     // Copies that are borrowed, or on the host at first, count from the action that brings them.
@@ -60,7 +60,8 @@ std::vector<double> weight_peaks(const Schedule& schedule) {
     std::int64_t now = held[rank];
     std::int64_t peak = 0;
     for (std::size_t i = 0; i < actions.size(); ++i) {
-      const int moved = move_weights(actions[i], copies.at(rank, actions[i].stage), is_resident);
+      const int moved =
+          schedule::move_weights(actions[i], copies.at(rank, actions[i].stage), is_resident);
       // What comes counts before its action and what leaves behind it: at that moment both are
       // there.
       now += versions.changes[rank][i] + std::max(moved, 0);
@@ -75,7 +76,7 @@ std::vector<double> weight_peaks(const Schedule& schedule) {
 }  // namespace
 
 std::vector<HeldCounts> rank_factors(const Schedule& schedule, const StashShares& shares) {
-  check_shape(schedule);
+  schedule::check_shape(schedule);
   const double stages_per_rank =
       static_cast<double>(schedule.stages) / static_cast<double>(schedule.ranks.size());
   const Peaks peaks = peaks_of(schedule, shares);
@@ -124,7 +125,7 @@ std::vector<Bytes> stashes_on_host(const Schedule& schedule,
       if (action.kind == ActionKind::kSwapOut) now += stage.stash;
       // What comes back has its place on the host until it is back.
       most = std::max(most, now);
-      if (makes_input_gradient(action.kind)) now -= stage.swapped;
+      if (schedule::makes_input_gradient(action.kind)) now -= stage.swapped;
       if (action.kind == ActionKind::kSwapIn) now -= stage.stash;
     }
     by_rank.push_back(most);
@@ -158,12 +159,12 @@ using schedule::ScheduleFault;
 
 std::optional<ScheduleFault> memory_fault(const Schedule& schedule, const ScheduleCosts& costs,
                                           const std::vector<Bytes>& room) {
-  check_shape(schedule);
+  schedule::check_shape(schedule);
   SPILLWAY_ASSERT(room.size() == schedule.ranks.size() && costs.stages.size() == schedule.stages);
   const WeightCopies copies(schedule);
   StashWalk walk(schedule, costs.shares);
   std::vector<double> bytes = ParameterPlaces(schedule, copies, costs.stages).bytes;
-  std::vector<bool> is_resident = resident_at_start(schedule, copies);
+  std::vector<bool> is_resident = schedule::resident_at_start(schedule, copies);
   for (std::uint32_t rank = 0; rank < schedule.rank_count(); ++rank)
     for (std::size_t i = 0; i < schedule.ranks[rank].size(); ++i) {
       const Action& action = schedule.ranks[rank][i];
@@ -171,7 +172,7 @@ std::optional<ScheduleFault> memory_fault(const Schedule& schedule, const Schedu
       const StashEffect effect = walk.apply(action);
       // What an action takes and what it gives back are both there while it runs.
       bytes[rank] += effect.taken * count_of(stage.stash);
-      const int moved = move_weights(action, copies.at(rank, action.stage), is_resident);
+      const int moved = schedule::move_weights(action, copies.at(rank, action.stage), is_resident);
       if (moved > 0) bytes[rank] += count_of(stage.weights);
       // Shares of stashes make sums of fractions; limits are whole bytes.
       if (bytes[rank] > count_of(room[rank]) + 0.5)
@@ -185,4 +186,4 @@ std::optional<ScheduleFault> memory_fault(const Schedule& schedule, const Schedu
   return std::nullopt;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

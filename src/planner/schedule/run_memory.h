@@ -7,7 +7,7 @@
 
 #include "spillway/planner/schedule/schedule_timing.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 /// Bytes that each rank holds while a schedule runs. In doubles: exact for whole bytes, and shares
 /// of stashes come back as they went.
@@ -98,4 +98,4 @@ class RunMemory {
   std::size_t traced_;
 };
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

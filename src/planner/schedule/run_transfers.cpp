@@ -5,7 +5,7 @@
 #include "spillway/base/error.h"
 #include "spillway/schedule/boundary_stages.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 /// When a compute that has started ends, with what its stage swaps of the stash.
 double ScheduleRun::end_with_parts(std::uint32_t rank, const Action& action) {
@@ -20,7 +20,7 @@ double ScheduleRun::end_with_parts(std::uint32_t rank, const Action& action) {
     // A forward that is slower than its copy holds nobody up.
     if (out.end_seconds > state.computed) await(out, rank, rank, state.next, Moment::kPartOut);
     timing_.ranks[rank].host_traffic += size;
-  } else if (makes_input_gradient(action.kind)) {
+  } else if (schedule::makes_input_gradient(action.kind)) {
     if (!state.has_part_in)
       ask_part_in(rank, state.next, state.backward_end < 0.0 ? state.before : state.backward_end);
     return std::max(state.computed, state.part_in);
@@ -53,7 +53,8 @@ void ScheduleRun::ask_part_in_ahead(std::uint32_t rank) {
         action.kind == ActionKind::kSwapIn || action.kind == ActionKind::kSwapInWeights;
     // That one is started by its own action, and the link carries it first.
     if (is_copy && state.ahead >= state.next) return;
-    if (!makes_input_gradient(action.kind) || costs_.stages[action.stage].swapped == Bytes(0))
+    if (!schedule::makes_input_gradient(action.kind) ||
+        costs_.stages[action.stage].swapped == Bytes(0))
       continue;
     const bool is_out = parts_out_[cell(rank, action)] != ScheduleLinks::kNone;
     if (!is_out || (state.backward_end < 0.0 && !is_compute_before_over(state, state.ahead)))
@@ -66,7 +67,7 @@ void ScheduleRun::ask_part_in_ahead(std::uint32_t rank) {
 bool ScheduleRun::is_compute_before_over(const Rank& state, std::size_t position) const {
   const auto& actions = *state.actions;
   if (position > 0 && actions[position - 1].overlaps_next) --position;
-  while (position > 0 && !is_compute(actions[position - 1].kind)) --position;
+  while (position > 0 && !schedule::is_compute(actions[position - 1].kind)) --position;
   return position == 0 || position < state.next || (position == state.next && !state.is_computing);
 }
 
@@ -144,7 +145,7 @@ void ScheduleRun::end_copy(const Event& event, const Action& action) {
 }
 
 void ScheduleRun::send_message(std::uint32_t rank, std::size_t position, const Action& action) {
-  const auto stage = output_stage(schedule_, action);
+  const auto stage = schedule::output_stage(schedule_, action);
   if (!stage) throw PlanError("rank {}: {}: there is no stage to send to", rank, action);
   const std::uint32_t to = ranks_[rank].first + schedule_.rank_of(action.replica, *stage);
   // Each way, a boundary is that of the stage before it.
@@ -172,7 +173,7 @@ void ScheduleRun::post_receive(std::uint32_t rank, std::size_t position, const A
 }
 
 void ScheduleRun::arrive(const Event& event, const Action& action) {
-  if (is_send(action.kind)) span(event.cause_rank, event.position).end_seconds = now_;
+  if (schedule::is_send(action.kind)) span(event.cause_rank, event.position).end_seconds = now_;
   if (action.kind == ActionKind::kSendWeights)
     return arrive(event.rank, parameters(event.rank, action.stage).weights);
   if (action.kind == ActionKind::kSendGradients)
@@ -180,7 +181,7 @@ void ScheduleRun::arrive(const Event& event, const Action& action) {
   const bool is_gradient =
       action.kind != ActionKind::kForward && action.kind != ActionKind::kSendForward;
   Action at = action;
-  at.stage = *output_stage(schedule_, action);
+  at.stage = *schedule::output_stage(schedule_, action);
   arrival(event.rank, at, is_gradient).arrived = now_;
   if (receives_.empty()) return;
   const std::size_t posted = receives_[2 * cell(event.rank, at) + (is_gradient ? 1 : 0)];
@@ -236,4 +237,4 @@ void ScheduleRun::end_reduction(std::uint32_t rank, const Action& action) {
   if (options_.updates_on_hosts) copy.summed = now_;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -6,7 +6,7 @@
 #include "spillway/base/error.h"
 #include "spillway/schedule/boundary_stages.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 ScheduleRun::ScheduleRun(const Schedule& schedule, const Schedule& lists,
                          const ScheduleCosts& costs, ScheduleLinks& links,
                          const RunOptions& options)
@@ -14,8 +14,8 @@ ScheduleRun::ScheduleRun(const Schedule& schedule, const Schedule& lists,
       costs_(costs),
       links_(links),
       options_(options),
-      has_messages_(has_action(schedule, ActionKind::kSendForward)),
-      has_reductions_(has_action(schedule, ActionKind::kReduce)),
+      has_messages_(schedule::has_action(schedule, ActionKind::kSendForward)),
+      has_reductions_(schedule::has_action(schedule, ActionKind::kReduce)),
       copies_(schedule),
       walks_(options.pipelines, StashWalk(lists, costs.shares)),
       memory_(schedule.ranks.size() * options.pipelines, options.traced_ranks),
@@ -48,7 +48,7 @@ ScheduleRun::ScheduleRun(const Schedule& schedule, const Schedule& lists,
   for (const auto& actions : schedule.ranks)
     // That table has a place for each input of each pass: lists without messages do without it.
     for (const Action& action : actions)
-      if (is_receive(action.kind) && receives_.empty())
+      if (schedule::is_receive(action.kind) && receives_.empty())
         receives_.resize(arrivals_.size(), kNotPosted);
 }
 
@@ -142,7 +142,7 @@ ScheduleRun::Arrival& ScheduleRun::arrival(std::uint32_t rank, const Action& of,
 
 /// What the stage before or behind must have sent; null where the model begins or ends.
 ScheduleRun::Arrival* ScheduleRun::input_of(std::uint32_t rank, const Action& action) {
-  if (!input_stage(schedule_, action)) return nullptr;
+  if (!schedule::input_stage(schedule_, action)) return nullptr;
   return &arrival(rank, action, /*is_gradient=*/action.kind != ActionKind::kForward);
 }
 
@@ -189,7 +189,7 @@ bool ScheduleRun::can_start(std::uint32_t rank, const Action& action) {
     return copy.gradients.is_there() && (!is_step || (copy.reductions == 0 && copy.copies == 0));
   }
   if (action.kind == ActionKind::kSwapIn) return has_room(rank, action);
-  return !is_compute(action.kind) || can_compute(rank, action);
+  return !schedule::is_compute(action.kind) || can_compute(rank, action);
 }
 
 bool ScheduleRun::can_compute(std::uint32_t rank, const Action& action) {
@@ -327,7 +327,7 @@ void ScheduleRun::handle(const Event& event) {
   span(event.cause_rank, event.position).end_seconds = now_;
   if (action.kind == ActionKind::kReduce || is_update(action))
     end_reduction(event.rank, action);
-  else if (is_compute(action.kind))
+  else if (schedule::is_compute(action.kind))
     end_compute(event.rank, event.position, action);
   else
     end_copy(event, action);
@@ -348,7 +348,8 @@ void ScheduleRun::end_compute(std::uint32_t rank, std::size_t position, const Ac
     parameters(rank, action.stage).is_changed = true;
     return;
   }
-  if (makes_input_gradient(action.kind) && costs_.stages[action.stage].swapped > Bytes(0)) {
+  if (schedule::makes_input_gradient(action.kind) &&
+      costs_.stages[action.stage].swapped > Bytes(0)) {
     state.backward_end = now_;
     state.has_part_in = false;
   }
@@ -362,7 +363,7 @@ void ScheduleRun::end_compute(std::uint32_t rank, std::size_t position, const Ac
 void ScheduleRun::deliver(std::uint32_t rank, std::size_t position) {
   const Action& action = (*ranks_[rank].actions)[position];
   const bool is_forward = action.kind == ActionKind::kForward;
-  const auto stage = output_stage(schedule_, action);
+  const auto stage = schedule::output_stage(schedule_, action);
   if (!stage) return;
   Action at = action;
   at.stage = *stage;
@@ -376,4 +377,4 @@ void ScheduleRun::deliver(std::uint32_t rank, std::size_t position) {
     send_message(rank, position, action);
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -10,7 +10,7 @@
 #include "spillway/schedule/stash_walk.h"
 #include "spillway/schedule/weight_copies.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 /// One run of a schedule in discrete events; see `run_schedule`. Ranks are those of all pipelines.
 class ScheduleRun {
@@ -190,4 +190,4 @@ class ScheduleRun {
   std::vector<PartSpan> parts_;
 };
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -11,7 +11,7 @@
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/schedule_links.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 /// The links of each pair of ranks, and of each rank to its host, for themselves. Each carries one
@@ -185,7 +185,7 @@ static Schedule repeated(const Schedule& schedule, std::uint32_t repetitions) {
 
 RunTiming run_schedule(const Schedule& schedule, const ScheduleCosts& costs, ScheduleLinks& links,
                        const RunOptions& options) {
-  check_shape(schedule);
+  schedule::check_shape(schedule);
   check_costs(schedule, costs);
   if (options.repetitions == 1) return ScheduleRun(schedule, schedule, costs, links, options).run();
   const Schedule lists = repeated(schedule, options.repetitions);
@@ -197,4 +197,4 @@ ScheduleTiming time_schedule(const Schedule& schedule, const ScheduleCosts& cost
   return run_schedule(schedule, costs, links).schedule;
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -439,7 +439,7 @@ constexpr std::array<SettingField, 40> kFields{{
   {{kRanks, "schedule", "NAME", "1f1b",
     "With --split: schedule whose placement of stages and order of micro-batches ranks keep to, of "
     "those that spillway plan-job --help lists."},
-   [](Settings& s, Text t) { s.schedule = planner::schedule_generator_named(t).name; }},
+   [](Settings& s, Text t) { s.schedule = planner_schedule::schedule_generator_named(t).name; }},
   {{kRanks, "window", "COUNT|auto", "auto",
     "With --split: micro-batches that a rank works on at once, which bounds the activations it "
     "keeps; auto is what the schedule does. With a number, their order is not the schedule's."},

@@ -148,7 +148,7 @@ TEST_F(ClusterCommand, CountsWhatHostsHold) {
   options.cluster = edited_cluster("\"376GiB\"", "\"1GiB\"");
   GoldenPart golden;
   golden.add(refusal(options));
-  options.swap_to = planner::SwapTarget::kDisk;
+  options.swap_to = cluster::SwapTarget::kDisk;
   EXPECT_EQ(told(options)["host_bytes"], 0);
 }
 
@@ -176,7 +176,7 @@ TEST_F(ClusterCommand, PlacesRanksAsTold) {
   ClusterOptions options = on_cluster(64);
   const json plain = told(options);
   EXPECT_EQ(plain["placement"], "pipeline");
-  options.placement = planner::PlacementOrder::kDataParallelFirst;
+  options.placement = cluster::PlacementOrder::kDataParallelFirst;
   const json beside = told(options);
   EXPECT_EQ(beside["placement"], "data-parallel");
   // 32 pipelines of two: sums within nodes, messages between them.
@@ -186,7 +186,7 @@ TEST_F(ClusterCommand, PlacesRanksAsTold) {
 TEST_F(ClusterCommand, UpdatesOnHosts) {
   ClusterOptions options = on_cluster(64);
   const json on_devices = told(options);
-  options.update = planner::UpdatePlace::kHost;
+  options.update = cluster::UpdatePlace::kHost;
   const json on_hosts = told(options);
   EXPECT_EQ(on_hosts["update"], "hosts");
   const auto has_host_links = [](const json& run) {
@@ -213,7 +213,7 @@ TEST_F(ClusterCommand, MakesDevicesStraggle) {
 TEST_F(ClusterCommand, SwapsToHostsOrDisks) {
   ClusterOptions options = on_cluster();
   EXPECT_EQ(told(options)["swaps_to"], "hosts");
-  options.swap_to = planner::SwapTarget::kDisk;
+  options.swap_to = cluster::SwapTarget::kDisk;
   EXPECT_EQ(told(options)["swaps_to"], "disks");
 }
 

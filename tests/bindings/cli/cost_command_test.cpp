@@ -58,7 +58,7 @@ TEST_F(CostCommand, CutsByTheNamedPartitioner) {
   EXPECT_NEAR(cuts["gap"].get<double>(), cuts["step_seconds"].get<double>() / 5.0 - 1.0, 1e-12);
 
   options.compare = true;
-  EXPECT_EQ(json::parse(output(options)).size(), planner::partitioners().size());
+  EXPECT_EQ(json::parse(output(options)).size(), partition::partitioners().size());
 }
 
 // A table of a thousand stages was padded to lines of 12,000 letters.

@@ -46,7 +46,7 @@ TEST_F(JobCommand, HasTheDocumentedKeysAndNoOthers) {
   EXPECT_EQ(keys_of(plan), expected);
   for (const char* key : {"order", "stages", "per_rank", "hosts", "attempts", "model"})
     EXPECT_EQ(keys_within(plan[key]), keys_in(page.at(key).text)) << key;
-  options.request.device_memory = planner::kNoLimit;
+  options.request.device_memory = partition::kNoLimit;
   expected.erase("device_memory_bytes");
   EXPECT_EQ(keys_of(told(options)), expected);
 }
@@ -138,16 +138,16 @@ TEST_F(JobCommand, ComparesAllSchedulesAndPartitioners) {
     EXPECT_GE(row["step_seconds"].get<double>(), last);
     last = row["step_seconds"];
   }
-  EXPECT_EQ(schedules.size(), planner::schedule_generators().size());
-  EXPECT_EQ(cutters.size(), planner::partitioners().size());
+  EXPECT_EQ(schedules.size(), planner_schedule::schedule_generators().size());
+  EXPECT_EQ(cutters.size(), partition::partitioners().size());
 }
 
 /// Steps by partitioner, of the fastest schedule with one stage on each rank.
 std::map<std::string, double> steps_by_partitioner(const json& rows) {
   std::map<std::string, double> steps;
   const auto has_one_stage = [](const json& row) {
-    return planner::schedule_generator_named(row["schedule"].get<std::string>()).stages_per_rank ==
-           planner::StagesPerRank::kOne;
+    return planner_schedule::schedule_generator_named(row["schedule"].get<std::string>())
+               .stages_per_rank == planner_schedule::StagesPerRank::kOne;
   };
   for (const json& row : rows)
     if (row["is_possible"] && !row["has_any_data_parallel"] && has_one_stage(row))
@@ -168,7 +168,7 @@ TEST_F(JobCommand, ComparesCutsThatDiffer) {
   take_schedule("auto", options.request);
   options.compare = true;
   const auto steps = steps_by_partitioner(told(options));
-  ASSERT_EQ(steps.size(), planner::partitioners().size());
+  ASSERT_EQ(steps.size(), partition::partitioners().size());
   for (const auto& [name, seconds] : steps) EXPECT_GE(seconds, steps.at("spillway")) << name;
   EXPECT_GT(steps.at("parameters"), 1.05 * steps.at("spillway"));
 }

@@ -62,7 +62,7 @@ TEST_F(MachineOfPlan, IsAsOptionsLeftItToTheJob) {
   options.request.device_memory = 1_GiB;
   options.rates.host_memory = 16_GiB;
   output(options);
-  const auto cluster = machine_of(planner::parse_job_file(file_text(job_), job_), job_);
+  const auto cluster = machine_of(job::parse_job_file(file_text(job_), job_), job_);
   ASSERT_TRUE(cluster);
   EXPECT_EQ(cluster->device.memory, 1_GiB);
   EXPECT_EQ(cluster->node.host_memory, 16_GiB);

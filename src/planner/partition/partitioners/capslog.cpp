@@ -5,7 +5,7 @@
 #include "segment_goal.h"
 #include "spillway/planner/partition/partitioners.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 /// Fills devices from the left up to a threshold, one unit at least, and leaves one for each device
@@ -62,4 +62,4 @@ extern const Partitioner kCapslogPartitioner{
     "Dreuning et al., CAPSlog, PDP 2024; repository henkdr/CAPSlog", Reading::kAsPublished,
     cut_capslog};
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -3,7 +3,7 @@
 #include "neighbour_moves.h"
 #include "spillway/planner/partition/partitioners.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 /// Halves the stages, looks for the cut between the one that balances times and the one that
@@ -92,4 +92,4 @@ extern const Partitioner kDawnpiperPartitioner{
     "Peng et al., DawnPiper, arXiv 2505.05856; our reading of its theorem, not confirmed",
     Reading::kInferred, cut_dawnpiper};
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -1,6 +1,6 @@
 #include "spillway/planner/partition/partitioners.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 std::optional<Cuts> cut_even(const SegmentCosts& costs) {
@@ -16,4 +16,4 @@ extern const Partitioner kEvenPartitioner{"even", "as many layers on each stage"
                                           "default of Megatron-LM, repository NVIDIA/Megatron-LM",
                                           Reading::kAsPublished, cut_even};
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

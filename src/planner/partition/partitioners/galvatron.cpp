@@ -4,7 +4,7 @@
 #include "neighbour_moves.h"
 #include "spillway/planner/partition/partitioners.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 constexpr double kMostOverMean = 1.3;
@@ -48,4 +48,4 @@ extern const Partitioner kGalvatronPartitioner{
     "alone this is, without its search of strategies",
     Reading::kInferred, cut_galvatron};
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

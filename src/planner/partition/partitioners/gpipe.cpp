@@ -4,7 +4,7 @@
 #include "segment_goal.h"
 #include "spillway/planner/partition/partitioners.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 /// Least sum of squares of stage times, which is the least variance. The best begin of a last stage
@@ -61,4 +61,4 @@ extern const Partitioner kGpipePartitioner{
     "of costs we did not confirm",
     Reading::kInferred, cut_gpipe};
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -12,7 +12,7 @@
 #include "segment_goal.h"
 #include "spillway/planner/partition/partitioners.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 /// Of the diagonal: values are rounded by whole layers.
@@ -221,4 +221,4 @@ extern const Partitioner kMcapPartitioner{
     /*sees_first_stage_alone=*/true,
     /*draws_cuts=*/true};
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -3,7 +3,7 @@
 #include "neighbour_moves.h"
 #include "spillway/planner/partition/partitioners.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 bool fits(const SegmentCosts& costs, Segment segment) {
@@ -56,4 +56,4 @@ extern const Partitioner kObscuraPartitioner{
     "Obscura, USENIX ATC 2025; for layers of any kind, where the paper has equal ones",
     Reading::kInferred, cut_obscura};
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

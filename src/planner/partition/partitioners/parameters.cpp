@@ -4,7 +4,7 @@
 #include "segment_goal.h"
 #include "spillway/planner/partition/partitioners.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 constexpr double kMostSpreadSteps = 2e7;
@@ -61,4 +61,4 @@ extern const Partitioner kParametersPartitioner{
     "earlier criterion, the largest alone",
     Reading::kAsPublished, cut_by_parameters};
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

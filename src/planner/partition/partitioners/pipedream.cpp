@@ -1,7 +1,7 @@
 #include "bottleneck_search.h"
 #include "spillway/planner/partition/partitioners.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 /// The slower of a stage and of the transfers at its begin, activations and gradients one after the
@@ -40,4 +40,4 @@ extern const Partitioner kPipedreamPartitioner{
     "Harlap et al., PipeDream, SOSP 2019, arXiv 1806.03377; repository msr-fiddle/pipedream",
     Reading::kAsPublished, cut_pipedream};
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

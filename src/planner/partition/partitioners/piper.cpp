@@ -5,7 +5,7 @@
 #include "ranked_sums.h"
 #include "spillway/planner/partition/partitioners.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 /// What its program says a stage takes: layers are recomputed whole, in the order of bytes per
@@ -94,4 +94,4 @@ extern const Partitioner kPiperPartitioner{
     /*draws_cuts=*/false,
     MemoryReduction::kRecompute};
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

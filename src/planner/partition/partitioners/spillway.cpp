@@ -3,7 +3,7 @@
 #include "spillway/planner/partition/partitioners.h"
 #include "whole_layer_cuts.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 /// Sets of points, and ten for each segment, that the search for whole layers looks at besides
@@ -90,4 +90,4 @@ extern const Partitioner kSpillwayPartitioner{
     "spillway", "least time after swaps and recomputation, exact; mostly balanced", "",
     Reading::kOurs, cut_spillway};
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -5,7 +5,7 @@
 #include "plain_figures.h"
 #include "spillway/planner/partition/partitioners.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 /// Of all moves and stages together, far more than chains of some thousand layers take.
@@ -94,4 +94,4 @@ extern const Partitioner kTorchgpipePartitioner{
     "kakaobrain/torchgpipe (balance by time)",
     Reading::kAsPublished, cut_torchgpipe};
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

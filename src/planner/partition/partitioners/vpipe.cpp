@@ -3,7 +3,7 @@
 #include "segment_goal.h"
 #include "spillway/planner/partition/partitioners.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 namespace {
 
 /// Decomposed: balances times first; then plans swaps and recomputation of each stage by itself,
@@ -24,4 +24,4 @@ extern const Partitioner kVpipePartitioner{
     "hku-systems/vpipe",
     Reading::kInferred, cut_vpipe};
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

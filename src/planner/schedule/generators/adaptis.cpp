@@ -9,7 +9,7 @@
 #include "spillway/planner/schedule/generators.h"
 #include "spillway/schedule/boundary_stages.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 struct OldestFirst {
@@ -123,7 +123,7 @@ class ListOrder {
       --rank.held;
       if (--held_[stage] == 0 && !is_last) ++rank.empty_stages;
     }
-    if (const auto next = output_stage(schedule_, action))
+    if (const auto next = schedule::output_stage(schedule_, action))
       pass_on(number, Action{action.kind, *next, i});
   }
 
@@ -163,4 +163,4 @@ extern const ScheduleGenerator kAdaptis{
     StagesPerRank::kAsRequested,
     {.copies = 1}};
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

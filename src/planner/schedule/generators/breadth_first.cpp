@@ -1,7 +1,7 @@
 #include "action_list_building.h"
 #include "spillway/planner/schedule/generators.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 static Schedule make_breadth_first(const ScheduleRequest& request) {
   const std::uint32_t stages = request.ranks * request.stages_per_rank;
@@ -29,4 +29,4 @@ extern const ScheduleGenerator kBreadthFirst{
     StagesPerRank::kAsRequested,
     {.copies = 1, .is_whole = true}};
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

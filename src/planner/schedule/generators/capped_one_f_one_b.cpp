@@ -3,7 +3,7 @@
 #include "action_list_building.h"
 #include "spillway/planner/schedule/generators.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 static Schedule make_capped_one_f_one_b(const ScheduleRequest& request) {
   Schedule schedule = one_replica(request.ranks, request.micro_batches,
@@ -26,4 +26,4 @@ extern const ScheduleGenerator kCappedOneFOneB{
     StagesPerRank::kOne,
     {.copies = 1, .is_whole = true, .has_slots = true}};
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

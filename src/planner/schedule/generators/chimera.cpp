@@ -2,7 +2,7 @@
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/generators.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 static std::optional<std::string> fault_of_chimera(const ScheduleRequest& request) {
   // The middle one of an odd number of ranks would hold the same stage twice, and be alone with it.
@@ -36,4 +36,4 @@ extern const ScheduleGenerator kChimera{
     {.copies = 2, .is_whole = true},
     fault_of_chimera};
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

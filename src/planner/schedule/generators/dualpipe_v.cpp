@@ -4,7 +4,7 @@
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/generators.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 /// One rank's action list. Leg 0 goes down the ranks, leg 1 comes back.
@@ -112,4 +112,4 @@ extern const ScheduleGenerator kDualpipeV{
     {.copies = 1},
     fault_of_dualpipe_v};
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

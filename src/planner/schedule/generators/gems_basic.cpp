@@ -1,6 +1,6 @@
 #include "generator_families.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 std::uint32_t replicas_of_basic(const ScheduleRequest& request) {
@@ -27,4 +27,4 @@ extern const ScheduleGenerator kGemsBasic{
     {.copies = 1, .is_whole = true, .alternation = Alternation::kApart, .fewest_replicas = 1},
     fault_of_gems_basic};
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

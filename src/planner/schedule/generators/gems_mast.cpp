@@ -1,7 +1,7 @@
 #include "generator_families.h"
 #include "spillway/base/error.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 static std::optional<std::string> fault_of_gems_mast(const ScheduleRequest& request) {
   if (request.replicas != 0 && request.replicas != 2)
@@ -24,4 +24,4 @@ extern const ScheduleGenerator kGemsMast{
     {.copies = 2, .is_whole = true, .alternation = Alternation::kMeet, .passes = 2},
     fault_of_gems_mast};
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -1,6 +1,6 @@
 #include "generator_families.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 std::uint32_t replicas_of_master(const ScheduleRequest& request) {
@@ -30,4 +30,4 @@ extern const ScheduleGenerator kGemsMaster{
      .fewest_replicas = 3},
     fault_of_gems_master};
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -1,7 +1,7 @@
 #include "generator_families.h"
 #include "spillway/planner/schedule/generators.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 static Schedule make_gis(const ScheduleRequest& request) {
   // Groups of all ranks, as interleaved has them. Split backwards let the gradients start earlier.
@@ -16,4 +16,4 @@ extern const ScheduleGenerator kGis{
     StagesPerRank::kAsRequested,
     {.copies = 1}};
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

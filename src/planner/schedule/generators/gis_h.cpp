@@ -1,7 +1,7 @@
 #include "generator_families.h"
 #include "spillway/planner/schedule/generators.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 static Schedule make_gis_h(const ScheduleRequest& request) {
   // The smallest group that `repeated_blocks` allows, so that a stash lives for the shortest time.
@@ -16,4 +16,4 @@ extern const ScheduleGenerator kGisH{
     StagesPerRank::kAsRequested,
     {.copies = 1}};
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

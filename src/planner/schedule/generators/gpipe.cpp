@@ -1,7 +1,7 @@
 #include "action_list_building.h"
 #include "spillway/planner/schedule/generators.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 static Schedule make_gpipe(const ScheduleRequest& request) {
   const std::uint32_t last = request.micro_batches - 1;
@@ -26,4 +26,4 @@ extern const ScheduleGenerator kGpipe{
     StagesPerRank::kOne,
     {.copies = 1, .is_whole = true, .alternation = Alternation::kApart}};
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -4,7 +4,7 @@
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/generators.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 /// The k-th pass of a rank: `ranks` micro-batches through its first stage, the same through its
@@ -67,4 +67,4 @@ extern const ScheduleGenerator kInterleaved{
     {.copies = 1, .is_whole = true},
     fault_of_interleaved};
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -1,7 +1,7 @@
 #include "generator_families.h"
 #include "spillway/planner/schedule/generators.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 // The order alone. What leaves for the host, half of a rank's stages (PO-H) or all (PO-F), is added
 // by `with_offloaded_stages`.
@@ -18,4 +18,4 @@ extern const ScheduleGenerator kPipeOffload{
     StagesPerRank::kAsRequested,
     {.copies = 1}};
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -2,7 +2,7 @@
 #include "spillway/base/error.h"
 #include "spillway/planner/schedule/generators.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 static std::optional<std::string> fault_of_pipedream_2bw(const ScheduleRequest& request) {
   const std::uint32_t batch = request.ranks;
@@ -38,4 +38,4 @@ extern const ScheduleGenerator kPipedream2bw{
     {.copies = 1, .is_whole = true},
     fault_of_pipedream_2bw};
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

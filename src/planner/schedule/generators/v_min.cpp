@@ -1,7 +1,7 @@
 #include "generator_families.h"
 #include "spillway/planner/schedule/generators.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 static Schedule make_v_min(const ScheduleRequest& request) {
   const std::uint32_t ranks = request.ranks;
@@ -22,4 +22,4 @@ extern const ScheduleGenerator kVMin{
     StagesPerRank::kTwo,
     {.copies = 1}};
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

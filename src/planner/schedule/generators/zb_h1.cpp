@@ -1,7 +1,7 @@
 #include "action_list_building.h"
 #include "spillway/planner/schedule/generators.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 static Schedule make_zb_h1(const ScheduleRequest& request) {
   Schedule schedule = one_replica(request.ranks, request.micro_batches,
@@ -26,4 +26,4 @@ extern const ScheduleGenerator kZbH1{
     StagesPerRank::kOne,
     {.copies = 1}};
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -3,7 +3,7 @@
 #include "action_list_building.h"
 #include "spillway/planner/schedule/generators.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 namespace {
 
 /// Writes down one rank's forwards and input gradients, each kind in the order of micro-batches.
@@ -91,4 +91,4 @@ extern const ScheduleGenerator kZbV{
     StagesPerRank::kTwo,
     {.copies = 1}};
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

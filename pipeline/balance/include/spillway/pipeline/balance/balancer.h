@@ -73,9 +73,9 @@ class Balancer {
  private:
   void take_times(const std::vector<std::size_t>& first_of_stage,
                   const std::vector<ModelUnit>& units);
-  planner::PartitionProblem problem_of(const std::vector<ModelUnit>& units,
-                                       const std::vector<UnitBorder>& borders,
-                                       bool has_limits) const;
+  partition::PartitionProblem problem_of(const std::vector<ModelUnit>& units,
+                                         const std::vector<UnitBorder>& borders,
+                                         bool has_limits) const;
   std::uint64_t turns_of(Rank rank, std::uint32_t stage, std::uint64_t micro_batches) const;
   std::optional<UnitSeconds> least_of(Rank rank, std::size_t unit, std::uint32_t stage) const;
 

@@ -11,7 +11,7 @@
 #include "spillway/base/bytes.h"
 #include "spillway/planner/schedule/schedule_timing.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 
 /// A computing device. Times of stages are given for it; a slower one multiplies them by its
 /// slowdown.
@@ -121,4 +121,4 @@ Cluster parse_cluster(std::string_view text, const std::string& name, const Read
 /// links that were fitted to messages have the figures.
 std::string to_text(const Cluster& cluster);
 
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

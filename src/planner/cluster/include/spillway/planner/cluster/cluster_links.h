@@ -6,7 +6,7 @@
 
 #include "spillway/planner/cluster/cluster.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 
 /// A link carries one direction. Hosts' optimizers and disks are links too: they share a rate.
 enum class LinkClass : std::uint8_t {
@@ -100,4 +100,4 @@ class ClusterLinks {
                 updates_ = 0;  ///< The first of each class.
 };
 
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

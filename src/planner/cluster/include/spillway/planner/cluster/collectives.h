@@ -7,7 +7,7 @@
 
 #include "spillway/planner/cluster/cluster_links.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 
 enum class CollectiveKind : std::uint8_t { kAllReduce, kReduceScatter, kAllGather };
 
@@ -61,4 +61,4 @@ double seconds_alone(const Collective& collective, const ClusterLinks& links, do
 Collective fastest_collective(CollectiveKind kind, const ClusterLinks& links,
                               std::span<const Endpoint> members, double bytes);
 
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

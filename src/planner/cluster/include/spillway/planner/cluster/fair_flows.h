@@ -8,7 +8,7 @@
 
 #include "spillway/planner/cluster/cluster_links.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 
 /// Transfers that share links fairly: at any moment no flow could be faster without slowing one
 /// down that is not faster than it (max-min fairness; a stream on a link counts as one flow).
@@ -101,4 +101,4 @@ class FairFlows {
   std::uint64_t count_ = 0;
 };
 
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

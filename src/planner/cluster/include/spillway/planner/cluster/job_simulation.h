@@ -9,7 +9,7 @@
 #include "spillway/planner/cluster/collectives.h"
 #include "spillway/planner/schedule/schedule_timing.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 
 /// Which device has which rank.
 enum class PlacementOrder : std::uint8_t {
@@ -32,9 +32,9 @@ enum class SwapTarget : std::uint8_t { kHost, kDisk };
 
 /// A schedule on the devices of a cluster, `schedule.data_parallel` times.
 struct Job {
-  Schedule schedule;               ///< Schedule of one pipeline.
-  std::vector<StageCosts> stages;  ///< On a device of nominal speed.
-  StashShares shares;
+  schedule::Schedule schedule;                       ///< Schedule of one pipeline.
+  std::vector<planner_schedule::StageCosts> stages;  ///< On a device of nominal speed.
+  schedule::StashShares shares;
   PlacementOrder order = PlacementOrder::kPipelineFirst;
   UpdatePlace update = UpdatePlace::kDevice;
   double bytes_per_parameter = 4.0;  ///< Bytes of one weight, for the rate of a host's optimizer.
@@ -71,7 +71,7 @@ struct JobSpan {
 
   std::uint32_t rank = 0;  ///< Rank in the job.
   Lane lane = Lane::kCompute;
-  Action action;
+  schedule::Action action;
   std::uint32_t repetition = 0;
   double start_seconds = 0.0;  ///< When it could begin; messages may wait for others then.
   double end_seconds = 0.0;
@@ -99,7 +99,8 @@ struct JobTiming {
 
 /// The action lists of one pipeline as a job of so many, with what they were planned with: stages,
 /// shares and memory.
-Job make_job(Schedule actions, const ScheduleCosts& costs, std::uint32_t pipelines);
+Job make_job(schedule::Schedule actions, const planner_schedule::ScheduleCosts& costs,
+             std::uint32_t pipelines);
 
 /// Devices by rank: rank r of pipeline k is number k · ranks + r. Throws ConfigError for a cluster
 /// with fewer devices.
@@ -119,4 +120,4 @@ JobTiming simulate_job(const Job& job, const Cluster& cluster);
 /// The spans as JSON in Chrome's trace event format: a process per rank, a lane per `Lane`.
 std::string to_chrome_trace(const JobTiming& timing);
 
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

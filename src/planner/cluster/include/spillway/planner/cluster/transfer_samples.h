@@ -7,7 +7,7 @@
 
 #include "spillway/planner/schedule/schedule_timing.h"
 
-namespace spillway::planner {
+namespace spillway::cluster {
 
 /// One measured message.
 struct TransferSample {
@@ -25,4 +25,4 @@ std::vector<TransferSample> parse_samples(std::string_view text, const std::stri
 /// bytes take less time.
 LinkCosts fitted_link(std::span<const TransferSample> samples);
 
-}  // namespace spillway::planner
+}  // namespace spillway::cluster

@@ -12,7 +12,7 @@
 
 #include "spillway/planner/job/job_plan.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 
 /// A candidate with its figures, or with the reason why it has no plan.
 struct JobAttempt {
@@ -48,8 +48,8 @@ struct JobAttempt {
 JobAttempt figures_of(const JobPlan& plan);
 
 /// The figures of what `plan_choice` has made of a candidate, or the reason why it has no plan.
-JobAttempt attempt_of(const JobRequest& request, const Partitioner& partitioner,
-                      const JobChoice& choice, const OrRefusal<JobPlan>& plan);
+JobAttempt attempt_of(const JobRequest& request, const partition::Partitioner& partitioner,
+                      const JobChoice& choice, const planner_schedule::OrRefusal<JobPlan>& plan);
 
 /// Whether `attempt` is better than `other`: it has a plan and the other has none; else it is
 /// faster, else smaller in memory, else smaller in `work`, compared number by number.
@@ -140,7 +140,7 @@ class CandidateList {
   };
 
   double best_seconds() const;
-  double best_seconds_of(const ScheduleGenerator& generator) const;
+  double best_seconds_of(const planner_schedule::ScheduleGenerator& generator) const;
   const JobAttempt* known(const JobChoice& choice) const;
   bool is_deferred(const JobChoice& choice) const;
   bool may_be_best(const JobChoice& choice) const;
@@ -174,4 +174,4 @@ class CandidateList {
   Allowance defaults_, variants_, variant_passes_, last_, passes_again_;
 };
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -2,7 +2,7 @@
 
 #include "spillway/planner/job/job_plan.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 
 /// Seconds of a step that no cuts beat with this schedule on so many data-parallel replicas,
 /// whatever memory and links: see src/planner/job/search.md for what it counts, and why that is
@@ -15,4 +15,4 @@ double pipeline_bound(const JobRequest& request, const JobChoice& choice);
 /// ones. Where micro-batches are open, it holds for any number of them.
 double job_bound(const JobRequest& request);
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -11,7 +11,7 @@
 #include "spillway/planner/schedule/schedule_timing.h"
 #include "spillway/schedule/execution_plan.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 
 /// What tells one model from another in a plan for it: its layers, not what they take. So a plan
 /// may be held against a later profile of the same model.
@@ -23,24 +23,25 @@ struct ModelIdentity {
 };
 
 /// The same for equal names in every build and on every machine.
-ModelIdentity identity_of(const ModelChain& chain);
+ModelIdentity identity_of(const partition::ModelChain& chain);
 
 /// Throws PlanError with both counts and hashes, where the model of the plan in the file `plan` is
 /// not the chain, which the profile in the file `profile` has.
 void require_same_model(const ModelIdentity& planned, const std::string& plan,
-                        const ModelChain& chain, const std::string& profile);
+                        const partition::ModelChain& chain, const std::string& profile);
 
 /// One stage in a file: its layers by place in the order and by name, both ends included, and what
 /// it does about its memory.
 struct JobFileStage {
-  LayerIndex first = 0;
-  LayerIndex last = 0;
+  partition::LayerIndex first = 0;
+  partition::LayerIndex last = 0;
   std::string first_name;
   std::string last_name;
   std::string begins_with;  ///< The first of its operators that not every rank runs.
   /// Layers of earlier places whose operator has that name.
   std::uint32_t operators_before = 0;
-  std::vector<ChosenPoint> recomputed;  ///< Layers that backward recomputes, as they run.
+  std::vector<partition::ChosenPoint>
+      recomputed;     ///< Layers that backward recomputes, as they run.
   Bytes whole_stash;  ///< Bytes of a micro-batch before anything is swapped or recomputed.
 };
 
@@ -54,12 +55,13 @@ struct JobFile {
   std::uint32_t data_parallel = 1;
   std::uint32_t micro_batches = 1;  ///< Micro-batches of all data-parallel replicas.
   std::uint32_t batch = 1;          ///< The same in micro-batches as they were profiled.
-  Bytes device_memory = kNoLimit;
-  Bytes host_memory = kNoLimit;  ///< Limit of each rank for swapped data.
-  LayerOrder order;  ///< Order that the stages count places in; empty: that of the model.
+  Bytes device_memory = partition::kNoLimit;
+  Bytes host_memory = partition::kNoLimit;  ///< Limit of each rank for swapped data.
+  layer_order::LayerOrder
+      order;  ///< Order that the stages count places in; empty: that of the model.
   std::vector<JobFileStage> stages;
-  Schedule actions;          ///< Action lists of one data-parallel replica.
-  ScheduleCosts costs;       ///< Costs of the same stages.
+  schedule::Schedule actions;             ///< Action lists of one data-parallel replica.
+  planner_schedule::ScheduleCosts costs;  ///< Costs of the same stages.
   std::vector<Bytes> fixed;  ///< By rank of a data-parallel replica: what no action moves.
   /// Whether swapped data goes on to the disks of the host, which then has no limit.
   bool swaps_to_disks = false;
@@ -73,7 +75,7 @@ struct JobFile {
   std::string cluster;
 };
 
-JobFile describe_job(const JobPlan& plan, const ModelChain& chain);
+JobFile describe_job(const JobPlan& plan, const partition::ModelChain& chain);
 
 /// The part of a plan that ranks execute (`schedule::rank_schedule`).
 schedule::ExecutionPlan execution_of(const JobFile& file);
@@ -95,4 +97,4 @@ JobFile parse_job_file(std::string_view text, const std::string& name);
 /// changed the one or the other.
 std::optional<std::string> job_fault(const JobFile& file);
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

@@ -18,7 +18,7 @@
 #include "spillway/planner/schedule/refusal.h"
 #include "spillway/planner/schedule/schedule_timing.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 
 /// Bytes that a rank or a stage holds, by class.
 struct HeldBytes {
@@ -58,14 +58,16 @@ struct JobPlan {
   std::uint32_t data_parallel = 1;  ///< Number of data-parallel replicas.
   std::uint32_t micro_batches = 1;  ///< Micro-batches of a step, of all replicas.
   std::uint32_t batch = 1;          ///< Work of a step, in micro-batches of the profile's size.
-  Bytes device_memory = kNoLimit;
-  Bytes host_memory = kNoLimit;  ///< Limit of each rank.
+  Bytes device_memory = partition::kNoLimit;
+  Bytes host_memory = partition::kNoLimit;  ///< Limit of each rank.
   JobMemoryReduction memory_reduction = JobMemoryReduction::kStages;
   std::string not_tried;  ///< Kind of memory reduction that was skipped, with the reason, or empty.
 
-  OrderChoice order;  ///< Order of the layers. Stages and recomputed layers count places in it.
-  std::vector<StageEstimate> stages;  ///< Layers, seconds, swapped bytes and recomputed layers.
-  std::vector<HeldCounts> held;       ///< By stage: the counts that the cuts were made with.
+  layer_order::OrderChoice
+      order;  ///< Order of the layers. Stages and recomputed layers count places in it.
+  std::vector<partition::StageEstimate>
+      stages;  ///< Layers, seconds, swapped bytes and recomputed layers.
+  std::vector<schedule::HeldCounts> held;  ///< By stage: the counts that the cuts were made with.
   /// By stage, before and after its stashes are swapped or recomputed: buffers and stash of one
   /// copy of the stage, all other classes summed over its copies. Each class has its own maximum
   /// over time. For ranks with several stages, the estimate that the cuts were made with.
@@ -73,9 +75,9 @@ struct JobPlan {
   double seconds_per_micro_batch = 0.0;  ///< Seconds of the slowest stage.
   double rounding_gap = 0.0;  ///< Share of time lost by recomputing whole layers, not fractions.
 
-  Schedule actions;  ///< Action lists with messages.
-  ScheduleCosts costs;
-  ScheduleTiming timing;
+  schedule::Schedule actions;  ///< Action lists with messages.
+  planner_schedule::ScheduleCosts costs;
+  planner_schedule::ScheduleTiming timing;
   std::vector<RankMemory> memory;  ///< By rank.
 
   double step_seconds = 0.0;
@@ -110,7 +112,7 @@ struct IncumbentSeconds {
 
 /// A candidate of the search: a schedule on a number of data-parallel replicas.
 struct JobChoice {
-  const ScheduleGenerator* generator = nullptr;
+  const planner_schedule::ScheduleGenerator* generator = nullptr;
   std::uint32_t data_parallel = 1;
   JobVariant variant{};
   std::uint32_t micro_batches = 0;  ///< 0: those of the request, or else its batch.
@@ -130,15 +132,18 @@ JobRequest request_for(const JobRequest& request, const JobChoice& choice);
 class CutMemo {
  public:
   /// As `choose_order`.
-  const OrderChoice& order(const PartitionProblem& problem, const OrderEffort& effort);
+  const layer_order::OrderChoice& order(const partition::PartitionProblem& problem,
+                                        const layer_order::OrderEffort& effort);
   /// As the partitioner finds them.
-  const std::optional<Cuts>& cuts(const Partitioner& partitioner, const SegmentCosts& costs);
+  const std::optional<partition::Cuts>& cuts(const partition::Partitioner& partitioner,
+                                             const partition::SegmentCosts& costs);
 
  private:
   using Figures = std::vector<double>;  ///< Figures of a problem, without its chain.
 
-  std::map<std::pair<std::uint64_t, Figures>, OrderChoice> orders_;  ///< By steps of effort.
-  std::map<std::pair<const Partitioner*, Figures>, std::optional<Cuts>> cuts_;
+  std::map<std::pair<std::uint64_t, Figures>, layer_order::OrderChoice>
+      orders_;  ///< By steps of effort.
+  std::map<std::pair<const partition::Partitioner*, Figures>, std::optional<partition::Cuts>> cuts_;
 };
 
 /// Results that the plans of one search share, by chain: one for each number of micro-batches and
@@ -146,12 +151,12 @@ class CutMemo {
 /// several threads at once.
 class PlanMemo {
  public:
-  CutMemo& of(std::uint32_t micro_batches, const LayerOrder& order) {
+  CutMemo& of(std::uint32_t micro_batches, const layer_order::LayerOrder& order) {
     return chains_[{micro_batches, order}];
   }
 
  private:
-  std::map<std::pair<std::uint32_t, LayerOrder>, CutMemo> chains_;
+  std::map<std::pair<std::uint32_t, layer_order::LayerOrder>, CutMemo> chains_;
 };
 
 /// Cuts the chain into stages for the schedule of `choice` and simulates the step.
@@ -178,11 +183,12 @@ class PlanMemo {
 /// - `kDeferred`: the step with unlimited memory takes more than 1.25 times the incumbent.
 ///
 /// `memo` keeps orders and cuts for later candidates.
-OrRefusal<JobPlan> plan_choice(const JobRequest& request, const Partitioner& partitioner,
-                               const JobChoice& choice, PlanMemo& memo);
+planner_schedule::OrRefusal<JobPlan> plan_choice(const JobRequest& request,
+                                                 const partition::Partitioner& partitioner,
+                                                 const JobChoice& choice, PlanMemo& memo);
 
 /// Whether some optimizer step happens while micro-batches are in flight, so that training gives
 /// other results than without a pipeline. The automatic choice skips such schedules.
-bool changes_results(const Schedule& schedule);
+bool changes_results(const schedule::Schedule& schedule);
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

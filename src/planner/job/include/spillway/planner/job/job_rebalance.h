@@ -8,15 +8,16 @@
 #include "spillway/planner/job/job_file.h"
 #include "spillway/planner/job/measured_model.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 
 /// Layers that go from a rank to a neighbour in one round of a flush: one copy of their weights,
 /// gradients, optimizer states and buffers. Of schedules with two copies of a stage both go; a rank
 /// that has the layers already, in its copy of the other stage, gets no message.
 struct RankMove {
-  std::uint32_t round = 0;     ///< From 0: layers that pass several stages are handed on.
-  LayerIndex first_layer = 0;  ///< Places in the order of the pipeline, both ends included.
-  LayerIndex last_layer = 0;
+  std::uint32_t round = 0;  ///< From 0: layers that pass several stages are handed on.
+  partition::LayerIndex first_layer =
+      0;  ///< Places in the order of the pipeline, both ends included.
+  partition::LayerIndex last_layer = 0;
   std::uint32_t from_stage = 0;
   std::uint32_t to_stage = 0;
   std::uint32_t from_rank =
@@ -29,7 +30,7 @@ struct RankMove {
 /// Other stages for the same ranks, and what it takes to get there: one flush, the end of a step,
 /// with rounds of messages between neighbours and no step between them.
 struct RebalanceChoice {
-  std::vector<LayerIndex> begins;  ///< First layer of each stage.
+  std::vector<partition::LayerIndex> begins;  ///< First layer of each stage.
   std::vector<RankMove>
       moves;  ///< Moves of one pipeline; all data-parallel replicas do the same at the same time.
   std::uint32_t rounds = 0;
@@ -82,4 +83,4 @@ JobRequest request_of(const JobFile& file, const std::string& name, MeasuredMode
 /// ConfigError for a request that no plan can meet.
 RebalancedJob rebalance_job(const JobRequest& request, std::optional<double> steps_left);
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

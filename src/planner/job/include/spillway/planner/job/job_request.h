@@ -11,7 +11,7 @@
 #include "spillway/planner/partition/partition_problem.h"
 #include "spillway/planner/schedule/schedule_timing.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 
 /// Name of the automatic choice among all schedules, and among all numbers of data-parallel
 /// replicas unless the request names one.
@@ -20,8 +20,9 @@ inline constexpr std::uint32_t kMostRanksOfJob = schedule::kMostRanksOfPlan;
 
 /// Stages of an existing plan.
 struct GivenStages {
-  LayerOrder order;                ///< Order of the layers; empty: the order of the chain.
-  std::vector<LayerIndex> begins;  ///< First layer of each stage, as a place in that order.
+  layer_order::LayerOrder order;  ///< Order of the layers; empty: the order of the chain.
+  std::vector<partition::LayerIndex>
+      begins;  ///< First layer of each stage, as a place in that order.
 };
 
 /// Candidate partitions that our partitioner has simulated for each schedule.
@@ -35,7 +36,7 @@ inline constexpr CutEffort kFirstLook = CutEffort::kMessages;
 
 /// A model to train on many equal devices.
 struct JobRequest {
-  ModelChain chain;              ///< Seconds and bytes of one micro-batch; plans may reorder it.
+  partition::ModelChain chain;   ///< Seconds and bytes of one micro-batch; plans may reorder it.
   double update_seconds = 0.0;   ///< Seconds of the optimizer for all parameters.
   Bytes reserved;                ///< Bytes of each device that the chain does not include.
   bool guesses_forward = false;  ///< The chain rests on a guess, see `MeasuredModel`; for reports.
@@ -51,18 +52,20 @@ struct JobRequest {
   std::string schedule{kAnySchedule};
   JobVariant variant{};  ///< Options of the named schedule.
   std::string partitioner = "spillway";
-  GivenStages stages{};      ///< Stages to keep; empty: the partitioner cuts.
-  OrderEffort order_effort;  ///< Limit of the search for an order of branches, per plan.
+  GivenStages stages{};  ///< Stages to keep; empty: the partitioner cuts.
+  layer_order::OrderEffort
+      order_effort;  ///< Limit of the search for an order of branches, per plan.
   CutEffort cut_effort = CutEffort::kAll;
-  Bytes device_memory = kNoLimit;
+  Bytes device_memory = partition::kNoLimit;
   LinkCosts link;                          ///< Link from each rank to each other one.
   std::optional<LinkCosts> reduce_link{};  ///< Link of each rank for gradient sums; else `link`.
-  SharedSums shared_sums{};                ///< Links that gradient sums of several stages share.
+  planner_schedule::SharedSums
+      shared_sums{};  ///< Links that gradient sums of several stages share.
   /// Of each rank's link to its host, in each direction at the same time; none: no swaps.
   TransferRate swap_rate;
   /// Share of that rate that cuts and recomputation count on for swapped parts of stashes.
   double stage_swap_share = 1.0;
-  Bytes host_memory = kNoLimit;  ///< Limit of each rank for swapped data.
+  Bytes host_memory = partition::kNoLimit;  ///< Limit of each rank for swapped data.
 };
 
 /// Throws ConfigError for a request that no job can meet: no ranks; data-parallel replicas that do
@@ -83,4 +86,4 @@ std::uint32_t most_micro_batches(const JobRequest& request);
 /// than the profiled ones are not known.
 JobRequest with_micro_batches(JobRequest request, std::uint32_t micro_batches);
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

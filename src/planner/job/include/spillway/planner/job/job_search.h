@@ -5,7 +5,7 @@
 
 #include "spillway/planner/job/candidate_list.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 
 /// Candidates that were tried, with the best plan.
 struct JobSearch : JobTrials {
@@ -21,15 +21,17 @@ using ShowChoice = std::function<void(const JobChoice& choice)>;
 /// Refused as the candidate is, where there is one. Where none of several has a plan, the refusal
 /// tells of the one that lacks the least memory, its rank and the missing bytes, and devices that
 /// would do where some are found; else the most frequent reason.
-OrRefusal<JobSearch> search_job(const JobRequest& request, const ShowChoice& show = {});
+planner_schedule::OrRefusal<JobSearch> search_job(const JobRequest& request,
+                                                  const ShowChoice& show = {});
 
 /// What to plan the best plan again for: an order of branches searched up to `kThoroughOrder`, and
 /// the cuts of all partitioners; nothing where it was made so.
 std::optional<JobRequest> thorough_request(const JobRequest& request,
-                                           const Partitioner& partitioner, const JobPlan& plan);
+                                           const partition::Partitioner& partitioner,
+                                           const JobPlan& plan);
 
 /// Tells of a plan what another look at its order has found, which is no better plan: by how much
 /// the order is known to be slower than the best one at most.
-void take_bound_of_order(const OrderChoice& again, JobPlan& plan);
+void take_bound_of_order(const layer_order::OrderChoice& again, JobPlan& plan);
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

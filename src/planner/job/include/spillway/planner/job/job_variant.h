@@ -8,7 +8,7 @@
 
 #include "spillway/planner/schedule/generators.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 
 /// The way in which a plan reduces memory to that of its devices.
 enum class JobMemoryReduction : std::uint8_t {
@@ -43,7 +43,7 @@ std::string to_string(const JobVariant& variant);
 
 /// A schedule with its options.
 struct NamedSchedule {
-  const ScheduleGenerator* generator = nullptr;
+  const planner_schedule::ScheduleGenerator* generator = nullptr;
   JobVariant variant;
 };
 
@@ -62,17 +62,18 @@ std::string schedule_text(std::string_view schedule, const JobVariant& variant);
 std::string schedule_text(std::string_view schedule, std::string_view variant);
 
 /// Throws ConfigError for options that the schedule does not have.
-void check(const ScheduleGenerator& generator, const JobVariant& variant);
+void check(const planner_schedule::ScheduleGenerator& generator, const JobVariant& variant);
 
 /// The request to the generator for one pipeline of `ranks` and its micro-batches. Defaults of open
 /// options: two stages per rank, half of the micro-batches in flight of 1F1B, and the largest
 /// number of replicas that the generator takes.
-ScheduleRequest schedule_request_for(const ScheduleGenerator& generator, const JobVariant& variant,
-                                     std::uint32_t ranks, std::uint32_t micro_batches);
+planner_schedule::ScheduleRequest schedule_request_for(
+    const planner_schedule::ScheduleGenerator& generator, const JobVariant& variant,
+    std::uint32_t ranks, std::uint32_t micro_batches);
 
 /// The variant with open options as the action lists have them; an open kind of memory reduction
 /// stays open.
-JobVariant as_made(const ScheduleGenerator& generator, const JobVariant& variant,
-                   const Schedule& compute);
+JobVariant as_made(const planner_schedule::ScheduleGenerator& generator, const JobVariant& variant,
+                   const schedule::Schedule& compute);
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

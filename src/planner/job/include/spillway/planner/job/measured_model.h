@@ -5,12 +5,12 @@
 #include "spillway/planner/partition/model_chain.h"
 #include "spillway/profile/step_profile.h"
 
-namespace spillway::planner {
+namespace spillway::job {
 
 /// A model as one device measured it in one pass: its layers, and what no layer owns. The profiled
 /// step is one micro-batch.
 struct MeasuredModel {
-  ModelChain chain;
+  partition::ModelChain chain;
   double update_seconds = 0.0;   ///< Seconds of the optimizer for all parameters.
   Bytes reserved;                ///< On every device: what is too small to be told apart.
   bool guesses_forward = false;  ///< Nothing in the profile told where forward ends.
@@ -49,6 +49,6 @@ MeasuredModel measured_model(const profile::StepProfile& profile);
 
 /// A chain whose layers take so many seconds and no memory: what a plain vector of costs says.
 /// Throws ConfigError with the first one that is negative or not finite.
-ModelChain chain_of_costs(const std::vector<double>& seconds);
+partition::ModelChain chain_of_costs(const std::vector<double>& seconds);
 
-}  // namespace spillway::planner
+}  // namespace spillway::job

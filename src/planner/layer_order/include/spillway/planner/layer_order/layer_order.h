@@ -7,11 +7,11 @@
 
 #include "spillway/planner/partition/partition_problem.h"
 
-namespace spillway::planner {
+namespace spillway::layer_order {
 
 /// The layer at each place of a pipeline: a permutation in which every layer comes behind all that
 /// it waits for. Empty: as the chain has them.
-using LayerOrder = std::vector<LayerIndex>;
+using LayerOrder = std::vector<partition::LayerIndex>;
 
 struct NamedOrder {
   std::string_view name;
@@ -23,23 +23,24 @@ struct NamedOrder {
 /// `from-the-end` (depth-first against what layers read, so branches the other way round) and
 /// `narrow` (next what leaves the fewest bytes between what has run and what has not); no two
 /// alike.
-std::vector<NamedOrder> named_orders(const ModelChain& chain);
+std::vector<NamedOrder> named_orders(const partition::ModelChain& chain);
 
 /// Returns the same model with its layers in another order. Throws what check(chain, order) throws.
-ModelChain reordered(const ModelChain& chain, const LayerOrder& order);
+partition::ModelChain reordered(const partition::ModelChain& chain, const LayerOrder& order);
 
 /// Throws ConfigError where an order does not name each layer once, lets a layer run before one
 /// that it waits for, tears layers apart that stay together, or is not the chain's own where that
 /// is the only one.
-void check(const ModelChain& chain, const LayerOrder& order);
+void check(const partition::ModelChain& chain, const LayerOrder& order);
 
 /// The layer at a place.
-inline LayerIndex layer_at(const LayerOrder& order, LayerIndex place) {
+inline partition::LayerIndex layer_at(const LayerOrder& order, partition::LayerIndex place) {
   return order.empty() ? place : order[place];
 }
 
 /// The layers at places [first, last], as runs of layers that follow each other in the chain.
-std::vector<LayerRange> layers_at(const LayerOrder& order, LayerIndex first, LayerIndex last);
+std::vector<partition::LayerRange> layers_at(const LayerOrder& order, partition::LayerIndex first,
+                                             partition::LayerIndex last);
 
 /// How far the search for an order goes. In counts, so that it is the same on every machine.
 struct OrderEffort {
@@ -62,7 +63,7 @@ struct OrderChoice {
 
   /// Returns by which share this order takes longer than the best one at most; 0 where no cuts fit.
   double loss() const {
-    const bool is_known = bound_seconds > 0.0 && seconds < kNever;
+    const bool is_known = bound_seconds > 0.0 && seconds < partition::kNever;
     return is_known ? std::max(0.0, seconds / bound_seconds - 1.0) : 0.0;
   }
 };
@@ -70,6 +71,7 @@ struct OrderChoice {
 /// The order whose best cuts have the quickest slowest stage: the named orders, then all cuts
 /// between downsets, which is exact over all orders where there are few enough of these. Of equals
 /// the chain's own order, then the first one. Throws what SegmentCosts throws.
-OrderChoice choose_order(const PartitionProblem& problem, const OrderEffort& effort = {});
+OrderChoice choose_order(const partition::PartitionProblem& problem,
+                         const OrderEffort& effort = {});
 
-}  // namespace spillway::planner
+}  // namespace spillway::layer_order

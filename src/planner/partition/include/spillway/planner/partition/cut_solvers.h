@@ -5,7 +5,7 @@
 
 #include "spillway/planner/partition/segment_costs.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 /// Units before each stage and behind the last one: 0, ..., `units()`. No stage is empty.
 using Cuts = std::vector<std::uint32_t>;
@@ -46,4 +46,4 @@ std::optional<SolvedCuts> balanced_time_cuts(
 /// nothing is quicker than the cuts as they are. Throws PlanError for cuts that are none.
 std::vector<SolvedCuts> rebalance_choices(const SegmentCosts& measured, const Cuts& now);
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

@@ -9,7 +9,7 @@
 #include "spillway/base/bytes.h"
 #include "spillway/schedule/execution_plan.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 using LayerIndex = std::uint32_t;
 
@@ -96,4 +96,4 @@ LayerIndex leading_frozen_layers(const ModelChain& chain);
 /// peaks and tensors are as many times as large; parameters and buffers stay.
 ModelChain scaled(ModelChain chain, double factor);
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

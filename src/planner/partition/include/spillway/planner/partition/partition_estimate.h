@@ -6,7 +6,7 @@
 
 #include "spillway/planner/partition/cut_solvers.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 /// A layer that takes a point: an index of its `recompute`.
 struct ChosenPoint {
@@ -59,4 +59,4 @@ PartitionEstimate evaluate_memory(const SegmentCosts& costs, const Cuts& cuts, d
 /// Throws PlanError with the first cut that is wrong.
 void check(const SegmentCosts& costs, const Cuts& cuts);
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

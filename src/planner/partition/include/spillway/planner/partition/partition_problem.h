@@ -8,7 +8,7 @@
 #include "spillway/planner/partition/model_chain.h"
 #include "spillway/schedule/held_counts.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 /// The seconds of what is impossible.
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -55,4 +55,4 @@ bool can_swap(const PartitionProblem& problem);
 /// of the first link.
 PartitionProblem interleaved(const PartitionProblem& problem, std::uint32_t chunks);
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

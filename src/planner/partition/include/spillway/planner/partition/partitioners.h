@@ -7,7 +7,7 @@
 
 #include "spillway/planner/partition/partition_estimate.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 /// How sure we are that a partitioner does what its source says.
 enum class Reading : std::uint8_t {
@@ -52,4 +52,4 @@ const Partitioner& partitioner_named(std::string_view name);
 /// How a table or a file calls it: "ours", "as published", "inferred".
 std::string_view to_string(Reading reading);
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

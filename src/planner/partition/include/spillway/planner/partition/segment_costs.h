@@ -5,7 +5,7 @@
 
 #include "spillway/planner/partition/partition_problem.h"
 
-namespace spillway::planner {
+namespace spillway::partition {
 
 /// Units [first, end) on a stage.
 struct Segment {
@@ -89,4 +89,4 @@ class SegmentCosts {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace spillway::planner
+}  // namespace spillway::partition

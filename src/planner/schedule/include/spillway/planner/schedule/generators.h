@@ -8,7 +8,7 @@
 
 #include "spillway/planner/schedule/schedule_names.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 /// Request to a generator. It ignores options that it does not have.
 struct ScheduleRequest {
@@ -79,4 +79,4 @@ std::span<const ScheduleGenerator> schedule_generators();
 /// Throws ConfigError with the nearest name.
 const ScheduleGenerator& schedule_generator_named(std::string_view name);
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

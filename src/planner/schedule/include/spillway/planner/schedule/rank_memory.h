@@ -8,7 +8,7 @@
 #include "spillway/planner/schedule/schedule_timing.h"
 #include "spillway/schedule/schedule_check.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 /// Counts over the list of each rank, in units of as much of the model as a rank has of it
 /// (1/ranks). Stashes and weights that come or leave count as moved at once where they stand in the
@@ -39,4 +39,4 @@ std::optional<schedule::ScheduleFault> memory_fault(const Schedule& schedule,
                                                     const ScheduleCosts& costs,
                                                     const std::vector<Bytes>& room);
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -10,7 +10,7 @@
 #include "spillway/base/bytes.h"
 #include "spillway/base/error.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 /// The reason why there are no such action lists, or why a candidate has no plan.
 struct Refusal {
@@ -69,4 +69,4 @@ class OrRefusal {
   throw PlanError("{}", refusal.sentence);
 }
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

@@ -7,7 +7,7 @@
 
 #include "spillway/planner/schedule/schedule_timing.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 /// The links that carry the messages, copies and sums of a run. Ranks are those of all pipelines,
 /// one pipeline after the other.
@@ -85,4 +85,4 @@ struct RunTiming {
 RunTiming run_schedule(const Schedule& schedule, const ScheduleCosts& costs, ScheduleLinks& links,
                        const RunOptions& options = {});
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

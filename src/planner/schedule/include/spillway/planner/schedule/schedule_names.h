@@ -6,7 +6,7 @@
 #include "spillway/schedule/stash_walk.h"
 #include "spillway/schedule/weight_copies.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 // What generators, passes and the simulator of the planner work on.
 using schedule::Action;
@@ -21,4 +21,4 @@ using schedule::StashWalk;
 using schedule::WeightCopies;
 using schedule::WeightRule;
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

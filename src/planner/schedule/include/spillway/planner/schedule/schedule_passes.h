@@ -7,7 +7,7 @@
 #include "spillway/planner/schedule/refusal.h"
 #include "spillway/planner/schedule/schedule_timing.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 /// How copies of the same stage stay equal.
 enum class CopyRule : std::uint8_t {
@@ -74,4 +74,4 @@ OrRefusal<Schedule> with_parked_weights(const Schedule& schedule);
 Schedule with_memory_fitted(const Schedule& schedule, const ScheduleCosts& costs,
                             std::size_t most_runs = kMostOffloadRuns);
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule

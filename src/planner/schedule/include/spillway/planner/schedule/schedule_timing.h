@@ -7,7 +7,7 @@
 #include "spillway/base/transfer_rate.h"
 #include "spillway/planner/schedule/schedule_names.h"
 
-namespace spillway::planner {
+namespace spillway::planner_schedule {
 
 /// Costs of one stage for one micro-batch. A full backward takes both of its halves.
 struct StageCosts {
@@ -107,4 +107,4 @@ struct ScheduleTiming {
 /// they do, and ConfigError for costs that are negative, not finite, or not of these stages.
 ScheduleTiming time_schedule(const Schedule& schedule, const ScheduleCosts& costs);
 
-}  // namespace spillway::planner
+}  // namespace spillway::planner_schedule
