@@ -39,11 +39,11 @@ int main(int count, char** words) {
   try {
     const auto number = [&](int of) { return static_cast<std::uint32_t>(std::atoi(words[of])); };
     spillway::schedule::Schedule schedule =
-        spillway::planner::schedule_generator_named(words[1]).generate(
+        spillway::planner_schedule::schedule_generator_named(words[1]).generate(
             {.ranks = number(2), .micro_batches = number(3)});
     for (std::vector<Action>& list : schedule.ranks) list = in_parts(list);
     const double layers = std::atof(words[4]);
-    const auto costs = spillway::planner::even_costs(schedule, layers, layers, layers);
+    const auto costs = spillway::planner_schedule::even_costs(schedule, layers, layers, layers);
     std::printf("%u %.9g\n", schedule.stages, time_schedule(schedule, costs).step_seconds);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -19,6 +19,7 @@
 
 namespace {
 
+using namespace spillway::cluster;
 using namespace spillway::planner;
 namespace s4u = simgrid::s4u;
 

@@ -9,7 +9,7 @@
 namespace spillway::scaling {
 namespace {
 
-using namespace spillway::planner;
+using namespace spillway::cluster;
 
 constexpr ResnetSetting kSettings[] = {
     {"ResNet-110 v2", 12, "gems-mast", 2, 2},     {"ResNet-110 v2", 12, "gems-master", 8, 8},

@@ -9,14 +9,14 @@
 
 namespace spillway::scaling {
 
-planner::Cluster cluster_named(const std::string& folder, const std::string& name,
+cluster::Cluster cluster_named(const std::string& folder, const std::string& name,
                                std::uint32_t nodes) {
   const std::string path = folder + "/" + name + ".json";
   std::ifstream file(path);
   if (!file) throw IoError("{} cannot be read (name the folder bindings/clusters)", path);
   std::ostringstream text;
   text << file.rdbuf();
-  planner::Cluster cluster = planner::parse_cluster(text.str(), path);
+  cluster::Cluster cluster = cluster::parse_cluster(text.str(), path);
   cluster.nodes = nodes;
   return cluster;
 }

@@ -9,7 +9,10 @@
 namespace spillway::scaling {
 namespace {
 
-using namespace spillway::planner;
+using namespace spillway::cluster;
+using namespace spillway::partition;
+using namespace spillway::planner_schedule;
+using namespace spillway::schedule;
 
 constexpr double kVocabulary = 51200.0;
 constexpr double kSequence = 1024.0;

@@ -14,7 +14,10 @@
 namespace spillway::scaling {
 namespace {
 
-using namespace spillway::planner;
+using namespace spillway::cluster;
+using namespace spillway::partition;
+using namespace spillway::planner_schedule;
+using namespace spillway::schedule;
 
 constexpr std::uint32_t kRanks = 4;
 constexpr double kImageSide = 1024.0;

@@ -26,7 +26,7 @@ struct ResnetSetting {
 };
 
 struct ResnetJob {
-  planner::Job job;
+  cluster::Job job;
   MemoryReduction memory_reduction = MemoryReduction::kNone;
   Bytes peak;  ///< Of the fullest rank: what the lists hold, and the working space of a backward.
 };
@@ -36,10 +36,10 @@ std::string memory_reduction_text(const ResnetJob& made);
 
 /// With the first memory reduction under which every rank fits into a device of the cluster, for so
 /// many pipelines. Throws PlanError where none does.
-ResnetJob resnet_job(const ResnetSetting& setting, const planner::Cluster& cluster,
+ResnetJob resnet_job(const ResnetSetting& setting, const cluster::Cluster& cluster,
                      std::uint32_t pipelines, bool reduces_at_end);
 
 /// Of all pipelines.
-double images_per_second(const planner::Job& job, const planner::JobTiming& timing);
+double images_per_second(const cluster::Job& job, const cluster::JobTiming& timing);
 
 }  // namespace spillway::scaling

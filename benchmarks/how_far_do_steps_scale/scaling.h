@@ -8,7 +8,7 @@
 namespace spillway::scaling {
 
 /// A description in bindings/clusters, cut to so many nodes.
-planner::Cluster cluster_named(const std::string& folder, const std::string& name,
+cluster::Cluster cluster_named(const std::string& folder, const std::string& name,
                                std::uint32_t nodes);
 
 // The tables of the README, one function each, and the points of its pictures.

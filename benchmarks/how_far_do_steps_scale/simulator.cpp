@@ -11,7 +11,9 @@
 namespace spillway::scaling {
 namespace {
 
-using namespace spillway::planner;
+using namespace spillway::cluster;
+using namespace spillway::machine;
+using namespace spillway::planner_schedule;
 
 struct Setting {
   const char* cluster;

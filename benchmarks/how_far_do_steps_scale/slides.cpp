@@ -13,7 +13,10 @@
 namespace spillway::scaling {
 namespace {
 
+using namespace spillway::cluster;
+using namespace spillway::job;
 using namespace spillway::planner;
+using namespace spillway::planner_schedule;
 
 constexpr double kBefore = 7.0 * 3600.0;  // Seconds, as published; so is what follows.
 constexpr double kAfter = 28.0 * 60.0;

@@ -7,7 +7,7 @@
 
 namespace spillway::scaling {
 
-using namespace spillway::planner;
+using namespace spillway::cluster;
 
 Drawn straggling_rates(const Job& job, Cluster cluster, double spread) {
   std::array<double, 10> rates{};

@@ -12,6 +12,6 @@ struct Drawn {
 };
 
 /// Images/s of a job where each device is 1 + `spread`·|z| times slower, z normal.
-Drawn straggling_rates(const planner::Job& job, planner::Cluster cluster, double spread);
+Drawn straggling_rates(const cluster::Job& job, cluster::Cluster cluster, double spread);
 
 }  // namespace spillway::scaling

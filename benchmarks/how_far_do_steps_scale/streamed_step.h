@@ -21,7 +21,7 @@ struct StreamedModel {
 std::span<const StreamedModel> streamed_models();
 
 /// Out-of-core data parallelism on V100s of ABCI, each of which streams the whole model.
-planner::JobTiming streamed_step(const std::string& folder, const StreamedModel& model,
+cluster::JobTiming streamed_step(const std::string& folder, const StreamedModel& model,
                                  double samples, std::uint32_t gpus);
 
 }  // namespace spillway::scaling

@@ -16,6 +16,8 @@
 namespace {
 
 using namespace spillway;
+using namespace spillway::job;
+using namespace spillway::partition;
 using namespace spillway::planner;
 
 constexpr int kRounds = 5;

@@ -12,7 +12,9 @@
 
 namespace spillway::quality {
 
-using namespace planner;
+using namespace job;
+using namespace layer_order;
+using namespace partition;
 using nlohmann::ordered_json;
 
 namespace {

@@ -7,7 +7,8 @@
 
 namespace spillway::quality {
 
-using namespace planner;
+using namespace partition;
+using namespace planner_schedule;
 
 ModelChain vpipe_chain() {
   ModelLayer block;

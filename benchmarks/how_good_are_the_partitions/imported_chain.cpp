@@ -6,7 +6,8 @@
 
 namespace spillway::quality {
 
-using namespace planner;
+using namespace cluster;
+using namespace partition;
 using profile::OpIndex;
 using profile::StepProfile;
 using profile::StorageClass;

@@ -13,7 +13,10 @@
 
 namespace spillway::quality {
 
+using namespace job;
+using namespace partition;
 using namespace planner;
+using namespace planner_schedule;
 using nlohmann::ordered_json;
 
 namespace {

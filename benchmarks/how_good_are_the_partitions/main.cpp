@@ -30,7 +30,8 @@ nlohmann::ordered_json figures(const std::vector<std::string>& words, bool is_qu
   if (words[0] == "batch") return quality::largest_batches(workload, is_quick);
   if (words[0] == "layers") return quality::largest_models(workload, word(3), is_quick);
   if (words[0] == "without_memory_reduction") {
-    if (words.size() > 4) workload.chain = planner::scaled(workload.chain, 1.0 / parts_in(word(4)));
+    if (words.size() > 4)
+      workload.chain = partition::scaled(workload.chain, 1.0 / parts_in(word(4)));
     return quality::largest_models_without_reduction(workload, word(3), is_quick);
   }
   throw ConfigError(

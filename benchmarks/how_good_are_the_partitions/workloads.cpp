@@ -9,7 +9,7 @@
 
 namespace spillway::quality {
 
-using namespace planner;
+using namespace partition;
 
 namespace {
 

@@ -10,7 +10,7 @@ namespace spillway::quality {
 
 /// What is cut: a published model, as a chain of layers.
 struct Workload {
-  planner::ModelChain chain;
+  partition::ModelChain chain;
   bool has_links = false;  ///< Stages send each other tensors, over links of their own.
   bool can_swap = true;    ///< Its times and bytes are of a real device.
 };
@@ -25,14 +25,14 @@ enum class Flight {
 /// Devices that a workload is cut for.
 struct Setting {
   std::uint32_t stages = 1;
-  Bytes memory = planner::kNoLimit;
-  planner::MemoryReduction memory_reduction = planner::MemoryReduction::kSwapAndRecompute;
+  Bytes memory = partition::kNoLimit;
+  partition::MemoryReduction memory_reduction = partition::MemoryReduction::kSwapAndRecompute;
   Flight flight = Flight::kOneForwardOneBackward;
 };
 
 /// One-forward-one-backward with at least as many micro-batches as stages; swaps and stages' links
 /// at 12 GB/s in each direction. Without recomputation the layers have no points.
-planner::PartitionProblem problem_of(const Workload& workload, const Setting& setting);
+partition::PartitionProblem problem_of(const Workload& workload, const Setting& setting);
 
 /// `pipedream FILE`, `piper FILE` or `vpipe`. Throws ConfigError for another source and for files
 /// that are none of these.
@@ -42,19 +42,19 @@ Workload workload_from(std::string_view source, const std::string& file);
 /// backward, what it makes and backward reads; it is made again by the layer, and by those that
 /// write it in place. The working peak is the gradients that a backward operator reads and makes,
 /// and the layer's own stash, which is there again when it was recomputed.
-planner::ModelChain imported_chain(const profile::StepProfile& profile);
+partition::ModelChain imported_chain(const profile::StepProfile& profile);
 
 /// 97 blocks of BERT with 48 layers as vPipe's plans count them: forward 1 s, backward 2 s, 1,000
 /// bytes of stash, no weights.
-planner::ModelChain vpipe_chain();
+partition::ModelChain vpipe_chain();
 
 /// The chain with these layers so many times in a row. Of the tensors from before them they may
 /// read one, and of theirs one may be read behind them: it takes the place of the former from the
 /// second time on. Throws ConfigError for others.
-planner::ModelChain repeated(const planner::ModelChain& chain, planner::LayerRange layers,
-                             std::uint32_t times);
+partition::ModelChain repeated(const partition::ModelChain& chain, partition::LayerRange layers,
+                               std::uint32_t times);
 
 /// Without all layers of this name but the last one; chains with tensors between layers stay whole.
-planner::ModelChain shortened(planner::ModelChain chain, std::string_view name);
+partition::ModelChain shortened(partition::ModelChain chain, std::string_view name);
 
 }  // namespace spillway::quality

@@ -10,7 +10,7 @@ namespace spillway {
 /// A model with branches, in the order in which its program would run it.
 struct BranchedModel {
   std::string name;
-  planner::ModelChain chain;
+  partition::ModelChain chain;
 };
 
 /// Made-up times and sizes on the graphs of known kinds of models: two towers, Inception, NAS

@@ -18,7 +18,9 @@
 namespace {
 
 using namespace spillway;
-using namespace spillway::planner;
+using namespace spillway::job;
+using namespace spillway::layer_order;
+using namespace spillway::partition;
 
 constexpr const char* kNames[] = {"recorded", "depth-first", "breadth-first", "from-the-end",
                                   "narrow"};

@@ -124,7 +124,7 @@ class Comparison {
     return rows;
   }
 
-  /// Of each schedule the better one, as `planner::best_of_each` has it.
+  /// Of each schedule the better one, as `job::best_of_each` has it.
   static void keep_better(std::vector<Made>& best, Made tried) {
     const auto known = std::find_if(best.begin(), best.end(), [&](const Made& other) {
       return other.row.attempt.schedule == tried.row.attempt.schedule;

@@ -15,8 +15,8 @@
 namespace spillway::split {
 namespace {
 
-planner::ScheduleRequest request_for(std::uint32_t ranks, std::uint64_t micro_batches) {
-  planner::ScheduleRequest request;
+planner_schedule::ScheduleRequest request_for(std::uint32_t ranks, std::uint64_t micro_batches) {
+  planner_schedule::ScheduleRequest request;
   request.ranks = ranks;
   request.micro_batches = static_cast<std::uint32_t>(micro_batches);
   return request;
@@ -29,9 +29,10 @@ pipeline::Placement generated(const runtime::Settings& settings, std::uint32_t r
                       "ranks, or {})",
                       replicas, counted(ranks, "rank"), replicas, 2 * replicas);
   // The placement of later micro-batches repeats.
-  const planner::ScheduleRequest request = request_for(ranks / replicas, 2 * (ranks / replicas));
-  const planner::ScheduleGenerator& generator =
-      planner::schedule_generator_named(settings.schedule);
+  const planner_schedule::ScheduleRequest request =
+      request_for(ranks / replicas, 2 * (ranks / replicas));
+  const planner_schedule::ScheduleGenerator& generator =
+      planner_schedule::schedule_generator_named(settings.schedule);
   const std::uint64_t stages = generator.stage_count(request);
   if (settings.stages != 0 && settings.stages != stages)
     throw ConfigError(
@@ -101,8 +102,8 @@ std::vector<double> Layout::in_flight() const {
 pipeline::ActionOrder Layout::order_for(std::uint64_t micro_batches) const {
   if (actions) return pipeline::ActionOrder(*actions);
   const std::uint32_t ranks = placement.ranks() / placement.pipelines();
-  return pipeline::ActionOrder(
-      planner::schedule_generator_named(schedule).generate(request_for(ranks, micro_batches)));
+  return pipeline::ActionOrder(planner_schedule::schedule_generator_named(schedule).generate(
+      request_for(ranks, micro_batches)));
 }
 
 Layout layout_of(const runtime::Settings& settings, std::uint32_t ranks) {
