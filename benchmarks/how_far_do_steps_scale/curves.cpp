@@ -11,7 +11,6 @@ namespace spillway::scaling {
 namespace {
 
 using namespace spillway::cluster;
-using namespace spillway::job;
 
 constexpr std::pair<const char*, std::uint32_t> kModels[] = {{"ResNet-110 v2", 12},
                                                              {"ResNet-1001 v2", 111}};

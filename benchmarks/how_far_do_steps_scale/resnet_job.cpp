@@ -15,7 +15,6 @@ namespace spillway::scaling {
 namespace {
 
 using namespace spillway::cluster;
-using namespace spillway::partition;
 using namespace spillway::planner_schedule;
 using namespace spillway::schedule;
 

@@ -12,7 +12,6 @@ namespace spillway::scaling {
 namespace {
 
 using namespace spillway::cluster;
-using namespace spillway::machine;
 using namespace spillway::planner_schedule;
 
 struct Setting {

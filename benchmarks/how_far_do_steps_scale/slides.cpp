@@ -15,7 +15,6 @@ namespace {
 
 using namespace spillway::cluster;
 using namespace spillway::job;
-using namespace spillway::planner;
 using namespace spillway::planner_schedule;
 
 constexpr double kBefore = 7.0 * 3600.0;  // Seconds, as published; so is what follows.

@@ -16,9 +16,7 @@
 namespace {
 
 using namespace spillway;
-using namespace spillway::job;
 using namespace spillway::partition;
-using namespace spillway::planner;
 
 constexpr int kRounds = 5;
 /// Rounds end behind so much.

@@ -12,8 +12,6 @@
 
 namespace spillway::quality {
 
-using namespace job;
-using namespace layer_order;
 using namespace partition;
 using nlohmann::ordered_json;
 

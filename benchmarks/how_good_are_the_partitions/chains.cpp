@@ -8,7 +8,6 @@
 namespace spillway::quality {
 
 using namespace partition;
-using namespace planner_schedule;
 
 ModelChain vpipe_chain() {
   ModelLayer block;

@@ -6,7 +6,6 @@
 
 namespace spillway::quality {
 
-using namespace cluster;
 using namespace partition;
 using profile::OpIndex;
 using profile::StepProfile;

@@ -13,10 +13,7 @@
 
 namespace spillway::quality {
 
-using namespace job;
 using namespace partition;
-using namespace planner;
-using namespace planner_schedule;
 using nlohmann::ordered_json;
 
 namespace {

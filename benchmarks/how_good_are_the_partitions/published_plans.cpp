@@ -10,8 +10,6 @@
 namespace spillway::quality {
 
 using namespace partition;
-using namespace planner;
-using namespace planner_schedule;
 using nlohmann::ordered_json;
 
 namespace {

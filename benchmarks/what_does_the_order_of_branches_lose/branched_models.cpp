@@ -7,7 +7,6 @@ namespace spillway {
 namespace {
 
 using namespace spillway::partition;
-using namespace spillway::planner;
 
 /// Writes down layers in the order in which they run. All differ somewhat, the same each time.
 class ModelWriter {
