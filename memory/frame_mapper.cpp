@@ -139,8 +139,9 @@ std::string reason_against_pool(MapperKind kind, Bytes size, std::uint64_t mappi
   const auto limit = pool_limit(kind, mappings_max);
   if (!limit || size <= *limit) return {};
   const std::uint64_t needed = size / kPageSize * mappings_per_frame(kind) + kMappingsOfOthers;
+  // No budget is as small as a single page.
   const std::string other =
-      *limit == Bytes() ? "" : message(", or give a budget of at most {}MiB", *limit / 1_MiB);
+      *limit <= kPageSize ? "" : message(", or give a budget of at most {}MiB", *limit / 1_MiB);
   return message("the mapper \"{}\" needs up to {} mappings for a budget of {}, and "
                  "vm.max_map_count is {}; run `sysctl vm.max_map_count={}`{}",
                  name_of(kind), needed, size, mappings_max, needed, other);

@@ -65,7 +65,7 @@ class Cell {
     bytes[std::string(ours().name)] = our_bytes(bytes);
     const auto bound = least_time_cuts(costs);
     const auto balanced = balanced_time_cuts(costs);
-    const auto frugal = balanced_memory_cuts(endless_, seconds_);
+    const auto frugal = frugal_cuts(endless_, seconds_);
     return {{"bound_seconds", bound->worst},
             {"first_seconds", evaluate(costs, balanced->cuts).seconds},
             {"seconds", seconds},
@@ -99,7 +99,7 @@ class Cell {
     const double bound = least_memory_cuts(endless_, seconds_)->worst;
     double least = static_cast<double>(setting_.memory.count());
     least = std::min(least, others.value(std::string(ours().name), kInfinite));
-    least = std::min(least, bytes_of(balanced_memory_cuts(endless_, seconds_)->cuts));
+    least = std::min(least, bytes_of(frugal_cuts(endless_, seconds_)->cuts));
     std::vector<double> smaller;
     for (const auto& each : others.items())
       if (each.value().get<double>() < least) smaller.push_back(each.value().get<double>());

@@ -102,7 +102,7 @@ ordered_json published_plans() {
         estimate_row(evaluate(costs, cuts_of(plan))).json(plan.name, "its cuts, our actions"));
     rows.push_back(estimate_row(evaluate(costs, partitioners().front().cut(costs)))
                        .json(plan.name, "ours at its stash"));
-    const Cuts frugal = balanced_memory_cuts(endless, seconds)->cuts;
+    const Cuts frugal = frugal_cuts(endless, seconds)->cuts;
     rows.push_back(estimate_row(evaluate_memory(endless, frugal, seconds))
                        .json(plan.name, "ours at its time"));
   }

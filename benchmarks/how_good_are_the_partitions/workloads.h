@@ -1,8 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "bottleneck_search.h"
+#include "segment_goal.h"
 #include "spillway/planner/partition/cut_solvers.h"
 #include "spillway/profile/step_profile.h"
 
@@ -56,5 +59,12 @@ partition::ModelChain repeated(const partition::ModelChain& chain, partition::La
 
 /// Without all layers of this name but the last one; chains with tensors between layers stay whole.
 partition::ModelChain shortened(partition::ModelChain chain, std::string_view name);
+
+/// The least-memory cuts within so many seconds whose second fullest stage, too, holds as little as
+/// can be then, and so on. Nothing where no cuts keep to the time.
+inline std::optional<partition::SolvedCuts> frugal_cuts(const partition::SegmentCosts& costs,
+                                                        double seconds) {
+  return partition::balanced_cuts(partition::MemoryGoal(costs, seconds), partition::whole(costs));
+}
 
 }  // namespace spillway::quality

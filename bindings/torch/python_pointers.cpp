@@ -79,8 +79,9 @@ PythonObject* data_ptr_of(PythonObject* tensor, PythonObject* /*none*/) {
   const void* const address = python.PyLong_AsVoidPtr(number);
   // A subclass may answer with what it likes.
   if (python.PyErr_Occurred() != nullptr) python.PyErr_Clear();
-  // Who gives Python's lock away may get it back milliseconds later, so tensors of the host keep
-  // it.
+  // Who gives Python's lock away may get it back milliseconds later, so where nothing is to be done
+  // it is kept: for tensors of the host, unless some memory of a GPU is kept for operators to
+  // rerun.
   if (!Interceptor::heeds_address(address)) return number;
   std::exception_ptr failure;
   // It may take long, and wait for others who need Python.

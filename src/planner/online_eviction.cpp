@@ -19,17 +19,17 @@ namespace {
 constexpr std::uint32_t kNoClass = static_cast<std::uint32_t>(-1);
 constexpr double kShortestStaleness = 1e-9;  // Seconds; right behind its last use a value has none.
 
+// States of a value here, besides what the tape says of it:
+//
+//     present, version = writes in place      what operators find      -> evicted for room
+//     evicted, member of a class              costs its neighbours     -> restored by its makers
+//     pinned                                  an input of what runs    -> cannot be evicted
+//
+// Restoring stops at the version that was asked for. Where a later one is there, it goes first: a
+// replay must find its inputs as the first run did.
 class OnlineEviction {
  public:
   /// Keeps references.
-  // States of a value here, besides what the tape says of it:
-  //
-  //     present, version = writes in place      what operators find      -> evicted for room
-  //     evicted, member of a class              costs its neighbours     -> restored by its makers
-  //     pinned                                  an input of what runs    -> cannot be evicted
-  //
-  // Restoring stops at the version that was asked for. Where a later one is there, it goes first: a
-  // replay must find its inputs as the first run did.
   OnlineEviction(const StepTape& tape, const Recomputation& all, std::uint32_t budget_pages,
                  FreedValues freed, const StopCheck& should_stop)
       : tape_(tape),

@@ -19,8 +19,8 @@ enum class FreedValues : std::uint8_t {
 /// of DTR with equivalence classes: compute time of the value and of the evicted ones around it,
 /// over its pages and the time since its last use.
 ///
-/// Returns what ran again, as far as it went: stops evicting when nothing helps, when it runs in
-/// circles and when told to.
+/// Returns the operators that ran again until the step's end, or until the eviction stopped: where
+/// nothing helps, where it runs in circles, and when it is told to stop.
 std::vector<Replay> evicted_on_line(const StepTape& tape, const Recomputation& all,
                                     std::uint32_t budget_pages, FreedValues freed,
                                     const StopCheck& should_stop);

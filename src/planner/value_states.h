@@ -75,9 +75,15 @@ class Victims {
   std::priority_queue<Victim> heap_;
 };
 
-/// Which pages have their copy in the near one of two tiers, and how full that is. A value's copies
-/// in the near tier are those of its last pages, since these leave first; before them come those in
-/// the far one.
+/// Which pages have their copy in the near one of two tiers, and how full that is. Pages of a value
+/// by where their copies are:
+///
+///                 first                          last
+///     copies      [ none: dirty | far       | near  ]
+///     presence    [ present              | out      ]
+///
+/// The last ones leave first, to the near tier as long as they may; those before them go far. So
+/// three borders per value tell everything.
 class NearCopies {
  public:
   /// Keeps a reference to the tape.
@@ -91,14 +97,6 @@ class NearCopies {
   bool goes_far(ValueIndex value) const { return places_[value].goes_far; }
 
   /// A value begins the first repetition with the pages of this swap out.
-  // Pages of a value by where their copies are:
-  //
-  //                 first                          last
-  //     copies      [ none: dirty | far       | near  ]
-  //     presence    [ present              | out      ]
-  //
-  // The last ones leave first, to the near tier as long as they may; those before them go far. So
-  // three borders per value tell everything.
   void enter(ValueIndex value, const PlannedSwap& swap) {
     forget(value);
     const std::uint32_t most = most_near(swap);

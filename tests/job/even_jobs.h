@@ -48,7 +48,7 @@ inline JobAttempt tried(const JobRequest& request, const partition::Partitioner&
 inline JobPlan make_job_plan(const JobRequest& request, const partition::Partitioner& partitioner,
                              const JobChoice& choice) {
   PlanMemo memo;
-  planner_schedule::OrRefusal<JobPlan> plan = plan_choice(request, partitioner, choice, memo);
+  OrRefusal<JobPlan> plan = plan_choice(request, partitioner, choice, memo);
   if (!plan) planner_schedule::raise(plan.refusal());
   return std::move(*plan);
 }
@@ -65,7 +65,7 @@ JobTrials trials_of(JobRequest request, const Evaluate& evaluate) {
 
 /// The plan of a request that names its schedule.
 inline JobPlan planned(const JobRequest& request) {
-  planner_schedule::OrRefusal<JobSearch> search = search_job(request);
+  OrRefusal<JobSearch> search = search_job(request);
   if (!search) planner_schedule::raise(search.refusal());
   return std::move(search->plan);
 }

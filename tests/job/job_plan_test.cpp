@@ -159,8 +159,8 @@ TEST(JobPlan, TellsWhichStageOfGivenCutsIsTooFull) {
 }
 
 /// The refusal of a candidate of `ranks` pipeline ranks.
-planner_schedule::Refusal refusal_of(const JobRequest& request, std::string_view schedule,
-                                     const JobVariant& variant = {}) {
+Refusal refusal_of(const JobRequest& request, std::string_view schedule,
+                   const JobVariant& variant = {}) {
   PlanMemo memo;
   const JobChoice choice{&planner_schedule::schedule_generator_named(schedule), 1, variant};
   const auto plan =
@@ -170,7 +170,7 @@ planner_schedule::Refusal refusal_of(const JobRequest& request, std::string_view
 }
 
 TEST(PlanChoice, ReturnsWhyACandidateHasNoPlan) {
-  using Cause = planner_schedule::Refusal::Cause;
+  using Cause = Refusal::Cause;
   const JobRequest request = even_job(8, 4, 8);
   EXPECT_EQ(refusal_of(even_job(8, 4, 7), "chimera").cause, Cause::kRequest);
   EXPECT_EQ(refusal_of(even_job(3, 4, 8), "1f1b").cause, Cause::kRequest);
@@ -180,7 +180,7 @@ TEST(PlanChoice, ReturnsWhyACandidateHasNoPlan) {
   JobRequest tight = request;
   tight.device_memory = Bytes(30 * kMega);
   for (partition::ModelLayer& layer : tight.chain.layers) layer.recompute.clear();
-  const planner_schedule::Refusal lacking = refusal_of(tight, "1f1b");
+  const Refusal lacking = refusal_of(tight, "1f1b");
   EXPECT_EQ(lacking.cause, Cause::kRoom);
   // Least memory: 1, 2, 2 and 3 layers; rank 1 holds three stashes, each with its input.
   EXPECT_EQ(lacking.rank, 1U);

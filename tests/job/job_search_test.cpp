@@ -40,14 +40,14 @@ TEST(JobSearch, IsNeverSlowerThanAScheduleThatCanBeNamed) {
     request.micro_batches = request.batch;
     request.swap_rate = TransferRate(1e6 * draw.among(0, 20));
     request.device_memory = Bytes(draw.among(30, 120) * kMega);
-    const planner_schedule::OrRefusal<JobSearch> found = search_job(request);
+    const OrRefusal<JobSearch> found = search_job(request);
     // Where it finds nothing, nothing that is named works.
     const double open = found ? found->plan.step_seconds : kNoTime;
     for (const planner_schedule::ScheduleGenerator& generator :
          planner_schedule::schedule_generators()) {
       JobRequest named = request;
       named.schedule = generator.name;
-      const planner_schedule::OrRefusal<JobSearch> other = search_job(named);
+      const OrRefusal<JobSearch> other = search_job(named);
       if (!other) continue;  // Not for these counts, or too large.
       if (changes_results(other->plan.actions)) continue;
       EXPECT_GE(other->plan.step_seconds, open * (1 - 1e-9)) << seed << " " << generator.name;
@@ -73,7 +73,7 @@ TEST(JobSearch, LosesNothingByGivingUpEarly) {
     }
     request.swap_rate = TransferRate(1e6 * (2.0 + random() % 20));
     request.device_memory = Bytes((70 + random() % 80) * kMega);
-    const planner_schedule::OrRefusal<JobSearch> found = search_job(request);
+    const OrRefusal<JobSearch> found = search_job(request);
     if (!found) continue;
     const JobSearch& search = *found;
     pruned += search.pruned;

@@ -71,7 +71,7 @@ TEST(LayerBuffers, TakeRoomFromStashes) {
   EXPECT_TRUE(plan.reduces_memory());
   EXPECT_LE(plan.peak(), request.device_memory);
   request.chain.layers[0].buffers = request.device_memory;
-  EXPECT_EQ(search_job(request).refusal().cause, planner_schedule::Refusal::Cause::kRoom);
+  EXPECT_EQ(search_job(request).refusal().cause, Refusal::Cause::kRoom);
 }
 
 // The data of a step that lives on to the next one was shown, sent and stepped as weights.

@@ -226,6 +226,11 @@ TEST(ReasonAgainstPool, NamesTheSettingThatWouldDoAndTheLargestBudget) {
       "vm.max_map_count is 65530; run `sysctl vm.max_map_count=65533`, or give a budget of at "
       "most 40956MiB");
   EXPECT_EQ(reason_against_pool(MapperKind::kSignal, 40958_MiB, 65533), "");
+  // One page is no budget.
+  EXPECT_EQ(pool_limit(MapperKind::kSignal, 4100), 2_MiB);
+  EXPECT_EQ(reason_against_pool(MapperKind::kSignal, 40_MiB, 4100),
+            "the mapper \"signal\" needs up to 4156 mappings for a budget of 40.0 MiB, and "
+            "vm.max_map_count is 4100; run `sysctl vm.max_map_count=4156`");
 }
 
 }  // namespace

@@ -18,9 +18,9 @@
 
 namespace spillway::cli {
 
-// The options of each command, and what carries it out and prints. All
-// throw ConfigError for options and files that make no sense together, and IoError; PlanError for a
-// plan that has a fault or does not fit.
+// The options of each command, and what carries it out and prints. All throw ConfigError for
+// options and files that make no sense together, and IoError; PlanError for a plan that has a fault
+// or does not fit.
 
 /// Options that `plan` and `simulate` share.
 struct CommonOptions {

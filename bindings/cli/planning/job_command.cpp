@@ -1,7 +1,6 @@
 #include "planning/commands.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
 
@@ -19,7 +18,6 @@ namespace spillway::cli {
 
 using cluster::Cluster;
 using job::JobRequest;
-using nlohmann::ordered_json;
 
 namespace {
 

@@ -46,8 +46,8 @@ struct ComparedJob {
 struct JobComparison {
   std::uint32_t data_parallel = 1;  ///< Data-parallel replicas of all rows.
   std::vector<ComparedJob> rows;    ///< Fastest first, those that are refused last.
-  bool has_best =
-      false;  ///< One more row: of any number of data-parallel replicas, if none is named.
+  /// One more row: of any number of data-parallel replicas, if none is named.
+  bool has_best = false;
 
   bool is_best(std::size_t row) const { return has_best && row + 1 == rows.size(); }
 };

@@ -8,7 +8,7 @@
 
 namespace spillway::cli {
 
-/// `plan-job --compare` of a request without a machine.
+/// `plan-job --compare`. `request` is as it was before links and memory of a machine were put in.
 ///
 /// On one pipeline over all ranks, or on the data-parallel replicas that are named: every schedule
 /// with the partitioner that is asked for, as it is best, then every partitioner with the fastest

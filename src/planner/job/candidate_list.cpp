@@ -74,7 +74,7 @@ JobAttempt figures_of(const JobPlan& plan) {
 }
 
 JobAttempt attempt_of(const JobRequest& request, const partition::Partitioner& partitioner,
-                      const JobChoice& choice, const planner_schedule::OrRefusal<JobPlan>& plan) {
+                      const JobChoice& choice, const OrRefusal<JobPlan>& plan) {
   if (plan) {
     JobAttempt attempt = figures_of(*plan);
     attempt.choice = choice;
@@ -86,13 +86,13 @@ JobAttempt attempt_of(const JobRequest& request, const partition::Partitioner& p
                      to_string(choice.variant),
                      choice.micro_batches != 0 ? choice.micro_batches : most_micro_batches(request),
                      choice};
-  const planner_schedule::Refusal& reason = plan.refusal();
+  const Refusal& reason = plan.refusal();
   attempt.refusal = reason.sentence;
-  attempt.is_pruned = reason.cause == planner_schedule::Refusal::Cause::kPruned;
-  attempt.is_deferred = reason.cause == planner_schedule::Refusal::Cause::kDeferred;
+  attempt.is_pruned = reason.cause == Refusal::Cause::kPruned;
+  attempt.is_deferred = reason.cause == Refusal::Cause::kDeferred;
   if (attempt.is_deferred) attempt.step_seconds = reason.seconds;
   // Only a lack of room has figures, which tell what devices would do.
-  if (reason.cause != planner_schedule::Refusal::Cause::kRoom) return attempt;
+  if (reason.cause != Refusal::Cause::kRoom) return attempt;
   attempt.missing = reason.needed - request.device_memory;
   attempt.fullest_rank = reason.rank;
   return attempt;

@@ -18,37 +18,33 @@ namespace spillway::job {
 namespace {
 
 /// The first stage that does not fit.
-planner_schedule::Refusal too_full(const partition::SegmentCosts& costs,
-                                   const partition::PartitionEstimate& estimate) {
+Refusal too_full(const partition::SegmentCosts& costs,
+                 const partition::PartitionEstimate& estimate) {
   const auto is_too_full = [](const partition::StageEstimate& stage) {
     return std::isinf(stage.seconds);
   };
   const auto stage = std::find_if(estimate.stages.begin(), estimate.stages.end(), is_too_full);
   const auto index = static_cast<std::uint32_t>(stage - estimate.stages.begin());
-  return planner_schedule::no_plan(
-      "stage {}, layers {} to {}, takes {} before swaps and recomputation, which cannot "
-      "bring it below {} (let the partitioner 'spillway' cut, or use more ranks or more "
-      "memory)",
-      index, stage->first_layer, stage->last_layer, stage->raw_memory,
-      costs.problem().devices[index].memory);
+  return no_plan("stage {}, layers {} to {}, takes {} before swaps and recomputation, which cannot "
+                 "bring it below {} (let the partitioner 'spillway' cut, or use more ranks or more "
+                 "memory)",
+                 index, stage->first_layer, stage->last_layer, stage->raw_memory,
+                 costs.problem().devices[index].memory);
 }
 
 /// These cuts, or else those with the least memory on the fullest stage, when stages swap and
 /// recompute all they can however long it takes, and devices have no end. Refused where something
 /// else than memory is in the way.
-planner_schedule::OrRefusal<CutModel> least_memory_model(const JobRequest& request,
-                                                         const schedule::Schedule& schedule,
-                                                         std::optional<partition::Cuts> cuts) {
+OrRefusal<CutModel> least_memory_model(const JobRequest& request,
+                                       const schedule::Schedule& schedule,
+                                       std::optional<partition::Cuts> cuts) {
   // No step takes so long, so time limits nothing here.
   constexpr double kLongEnough = 1e12;
-  planner_schedule::OrRefusal<partition::SegmentCosts> costs =
-      costs_for(unlimited(request), schedule);
+  OrRefusal<partition::SegmentCosts> costs = costs_for(unlimited(request), schedule);
   if (!costs) return costs.refusal();
   if (!cuts) {
     auto least = partition::least_memory_cuts(*costs, kLongEnough);
-    if (!least)
-      return planner_schedule::no_plan("a micro-batch takes more than {} s on a stage",
-                                       kLongEnough);
+    if (!least) return no_plan("a micro-batch takes more than {} s on a stage", kLongEnough);
     cuts = std::move(least->cuts);
   }
   partition::PartitionEstimate estimate = partition::evaluate_memory(*costs, *cuts, kLongEnough);
@@ -75,25 +71,23 @@ class StageBudgets {
         by_rank_(stages_of_ranks(compute)) {}
 
   /// The partitioner's cuts. `cuts` are them, also where they do not fit.
-  planner_schedule::OrRefusal<CutModel> cut(const partition::Partitioner& partitioner,
-                                            CutMemo& memo,
-                                            std::optional<partition::Cuts>& cuts) const {
+  OrRefusal<CutModel> cut(const partition::Partitioner& partitioner, CutMemo& memo,
+                          std::optional<partition::Cuts>& cuts) const {
     cuts.reset();
-    planner_schedule::OrRefusal<partition::SegmentCosts> costs = costs_of(problem_);
+    OrRefusal<partition::SegmentCosts> costs = costs_of(problem_);
     if (!costs) return costs.refusal();
-    const planner_schedule::OrRefusal<partition::Cuts> found =
-        cuts_for(request_, partitioner, *costs, memo);
+    const OrRefusal<partition::Cuts> found = cuts_for(request_, partitioner, *costs, memo);
     if (!found) return found.refusal();
     cuts = *found;
     return evaluated(std::move(*costs), *cuts);
   }
 
   /// These cuts, which were found to fit with stages as `tight` has them.
-  planner_schedule::OrRefusal<CutModel> within(const JobPlan& tight, const partition::Cuts& cuts) {
+  OrRefusal<CutModel> within(const JobPlan& tight, const partition::Cuts& cuts) {
     for (std::uint32_t stage = 0; stage < compute_.stages; ++stage)
       // Not more: with room to spare a stage keeps more, and its rank is too full again.
       problem_.devices[stage].memory = tight.stages[stage].memory;
-    planner_schedule::OrRefusal<partition::SegmentCosts> costs = costs_of(problem_);
+    OrRefusal<partition::SegmentCosts> costs = costs_of(problem_);
     if (!costs) return costs.refusal();
     return evaluated(std::move(*costs), cuts);
   }
@@ -140,11 +134,9 @@ class StageBudgets {
     return busiest_rank_seconds(compute_, stage_seconds) >= incumbent_seconds_;
   }
 
-  planner_schedule::OrRefusal<CutModel> evaluated(partition::SegmentCosts costs,
-                                                  const partition::Cuts& cuts) const {
-    const planner_schedule::Refusal too_slow{
-        .cause = planner_schedule::Refusal::Cause::kPruned,
-        .sentence = "a rank computes for longer than other cuts take"};
+  OrRefusal<CutModel> evaluated(partition::SegmentCosts costs, const partition::Cuts& cuts) const {
+    const Refusal too_slow{.cause = Refusal::Cause::kPruned,
+                           .sentence = "a rank computes for longer than other cuts take"};
     std::vector<double> seconds;
     for (std::uint32_t k = 0; k + 1 < cuts.size(); ++k)
       seconds.push_back(costs.load({cuts[k], cuts[k + 1], k}).seconds);
@@ -173,17 +165,17 @@ class StageBudgets {
 /// come out too full, and where no cuts fit, what ranks leave free under those that hold least.
 /// Refused with `kRoom` where those do not fit either, with `kPruned` where a rank computes for
 /// `incumbent_seconds` under the partitioner's cuts, and as `plan_choice` says.
-planner_schedule::OrRefusal<JobPlan> reduced_by_stage(const JobRequest& request,
-                                                      const partition::Partitioner& partitioner,
-                                                      const schedule::Schedule& compute,
-                                                      double incumbent_seconds, CutMemo& memo) {
+OrRefusal<JobPlan> reduced_by_stage(const JobRequest& request,
+                                    const partition::Partitioner& partitioner,
+                                    const schedule::Schedule& compute, double incumbent_seconds,
+                                    CutMemo& memo) {
   StageBudgets budgets(request, compute, problem_for(request, compute), incumbent_seconds);
   std::optional<partition::Cuts> cuts;
   bool was_tight = false;
   // It ends: room is given back once, and taken away in so many steps before and after that.
   for (bool is_first = true;; is_first = false) {
     const bool is_last = budgets.steps() >= kMostBudgetSteps;
-    planner_schedule::OrRefusal<JobPlan> plan = planner_schedule::Refusal{};
+    OrRefusal<JobPlan> plan = Refusal{};
     if (!is_last)
       plan = simulated(request, partitioner, compute, budgets.cut(partitioner, memo, cuts));
     if (plan && plan->peak() <= request.device_memory) return with_room(request, std::move(plan));
@@ -191,16 +183,14 @@ planner_schedule::OrRefusal<JobPlan> reduced_by_stage(const JobRequest& request,
       budgets.take_away(*plan);
       continue;
     }
-    const planner_schedule::Refusal& reason = plan.refusal();
+    const Refusal& reason = plan.refusal();
     if (reason.is_given_up() || request.device_memory == partition::kNoLimit) return plan;
     // How stages look, and how full ranks are, with the least memory whatever it takes.
-    const planner_schedule::OrRefusal<CutModel> least = least_memory_model(request, compute, cuts);
-    const planner_schedule::OrRefusal<JobPlan> tight =
-        simulated(request, partitioner, compute, least);
+    const OrRefusal<CutModel> least = least_memory_model(request, compute, cuts);
+    const OrRefusal<JobPlan> tight = simulated(request, partitioner, compute, least);
     if (!tight) return tight.refusal();
     if (tight->peak() > request.device_memory && is_first)
-      return planner_schedule::Refusal{planner_schedule::Refusal::Cause::kRoom, reason.sentence,
-                                       fullest_rank(*tight), tight->peak()};
+      return Refusal{Refusal::Cause::kRoom, reason.sentence, fullest_rank(*tight), tight->peak()};
     if (auto lack = lack_of_room(request, *tight)) return std::move(*lack);
     if (was_tight && !cuts) return plan;  // This partitioner does not find them.
     if (was_tight || is_last)
@@ -252,13 +242,12 @@ std::string problem_of_offload(const JobRequest& request, const schedule::Schedu
 }
 
 /// The faster plan; of two refusals for lack of room the nearer one, else the first one.
-planner_schedule::OrRefusal<JobPlan> faster_or_nearer(
-    planner_schedule::OrRefusal<JobPlan> stages, planner_schedule::OrRefusal<JobPlan> offload) {
+OrRefusal<JobPlan> faster_or_nearer(OrRefusal<JobPlan> stages, OrRefusal<JobPlan> offload) {
   if (stages && offload)
     return offload->step_seconds < stages->step_seconds ? std::move(offload) : std::move(stages);
   if (stages || offload) return stages ? std::move(stages) : std::move(offload);
-  const bool is_nearer = offload.refusal().cause == planner_schedule::Refusal::Cause::kRoom &&
-                         (stages.refusal().cause != planner_schedule::Refusal::Cause::kRoom ||
+  const bool is_nearer = offload.refusal().cause == Refusal::Cause::kRoom &&
+                         (stages.refusal().cause != Refusal::Cause::kRoom ||
                           offload.refusal().needed < stages.refusal().needed);
   return is_nearer ? std::move(offload) : std::move(stages);
 }
@@ -267,7 +256,6 @@ planner_schedule::OrRefusal<JobPlan> faster_or_nearer(
 class CutPlanner {
  public:
   /// All but the incumbent must outlive it.
-  // DEFS
   CutPlanner(const JobRequest& request, const partition::Partitioner& partitioner,
              const schedule::Schedule& compute, const IncumbentSeconds& incumbent, CutMemo& memo)
       : request_(request),
@@ -277,15 +265,15 @@ class CutPlanner {
         memo_(memo),
         no_offload_(problem_of_offload(request, compute)) {}
 
-  planner_schedule::OrRefusal<JobPlan> plan() {
+  OrRefusal<JobPlan> plan() {
     const auto& kind = request_.variant.memory_reduction;
     const bool has_incumbent = incumbent_.all < kNoTime || incumbent_.deferred < kNoTime;
     if (kind == JobMemoryReduction::kIdleOffload) {
-      if (!no_offload_.empty()) return planner_schedule::no_plan("{}", no_offload_);
+      if (!no_offload_.empty()) return no_plan("{}", no_offload_);
       plan_unlimited();
       if (*unlimited_ && !is_faster((*unlimited_)->plan.step_seconds, incumbent_.cuts))
-        return planner_schedule::Refusal{
-            .cause = planner_schedule::Refusal::Cause::kPruned,
+        return Refusal{
+            .cause = Refusal::Cause::kPruned,
             .sentence = "idle-time offload is no faster than these cuts with unlimited memory"};
       return with_idle_offload();
     }
@@ -297,11 +285,11 @@ class CutPlanner {
     // Cuts know swaps as a rate beside compute, but forwards in a row leave less time for them. So
     // a half and a quarter of the bandwidth are tried, too, as long as ranks stall for swaps or
     // hosts lack memory for them; `plan_choice` tries none of it. The first reason counts.
-    planner_schedule::OrRefusal<JobPlan> best = planner_schedule::Refusal{};
+    OrRefusal<JobPlan> best = Refusal{};
     JobRequest request = request_;
     for (const double share : {1.0, 0.5, 0.25}) {
       request.stage_swap_share = share;
-      planner_schedule::OrRefusal<JobPlan> plan = reduced_by_stage(
+      OrRefusal<JobPlan> plan = reduced_by_stage(
           request, partitioner_, compute_, best ? best->step_seconds : incumbent_.cuts, memo_);
       const bool waits = !plan || plan->exposed_swap_seconds() > 1e-9 * plan->step_seconds;
       const bool is_first = share == 1.0;
@@ -330,19 +318,17 @@ class CutPlanner {
   /// Sets `unlimited_`, which the calls below read.
   void plan_unlimited() {
     if (unlimited_) return;
-    planner_schedule::OrRefusal<partition::SegmentCosts> costs =
-        costs_for(unlimited(request_), compute_);
-    const planner_schedule::OrRefusal<partition::Cuts> cuts =
-        costs ? cuts_for(request_, partitioner_, *costs, memo_)
-              : planner_schedule::OrRefusal<partition::Cuts>(costs.refusal());
+    OrRefusal<partition::SegmentCosts> costs = costs_for(unlimited(request_), compute_);
+    const OrRefusal<partition::Cuts> cuts = costs ? cuts_for(request_, partitioner_, *costs, memo_)
+                                                  : OrRefusal<partition::Cuts>(costs.refusal());
     if (!cuts) {
       unlimited_ = cuts.refusal();
       return;
     }
     partition::PartitionEstimate estimate = partition::evaluate(*costs, *cuts);
     const double input_share = largest_input_share(*costs, estimate);
-    planner_schedule::OrRefusal<JobPlan> plan = simulated(
-        request_, partitioner_, compute_, CutModel{std::move(*costs), *cuts, std::move(estimate)});
+    OrRefusal<JobPlan> plan = simulated(request_, partitioner_, compute_,
+                                        CutModel{std::move(*costs), *cuts, std::move(estimate)});
     if (plan)
       unlimited_ = UnlimitedPlan{std::move(*plan), input_share};
     else
@@ -353,8 +339,7 @@ class CutPlanner {
   /// rank has one stage; 0 where it is unknown, nothing where some layer does not fit.
   std::optional<double> least_seconds() const {
     if (compute_.stages != compute_.rank_count() || compute_.replica_count() > 1) return 0.0;
-    const planner_schedule::OrRefusal<partition::SegmentCosts> costs =
-        costs_for(request_, compute_);
+    const OrRefusal<partition::SegmentCosts> costs = costs_for(request_, compute_);
     if (!costs) return std::nullopt;
     const auto solved = partition::least_time_cuts(*costs);
     // The way back of the first part may begin before the last one has left.
@@ -364,8 +349,8 @@ class CutPlanner {
 
   /// `kPruned` where no kind of memory reduction can be fast enough, `kDeferred` where none is
   /// likely to be; nothing where the cuts are worth planning, or fail for another reason.
-  std::optional<planner_schedule::Refusal> given_up(bool may_offload) const {
-    const planner_schedule::OrRefusal<UnlimitedPlan>& unlimited = *unlimited_;
+  std::optional<Refusal> given_up(bool may_offload) const {
+    const OrRefusal<UnlimitedPlan>& unlimited = *unlimited_;
     if (!unlimited) return std::nullopt;
     const double without = unlimited->plan.step_seconds;
     may_offload = may_offload && no_offload_.empty();
@@ -375,33 +360,32 @@ class CutPlanner {
     // Both ways to reduce memory have to be ruled out before a candidate is proven slow.
     if (!is_faster(*least, incumbent_.all) &&
         !(may_offload && is_faster(without / kMostGainOfCuts, incumbent_.all)))
-      return planner_schedule::Refusal{
-          .cause = planner_schedule::Refusal::Cause::kPruned,
+      return Refusal{
+          .cause = Refusal::Cause::kPruned,
           .sentence = message(
               "its slowest stage takes {} s for all micro-batches; another choice takes {} s",
               *least, incumbent_.all)};
     if (is_faster(without / kMostGainOfCuts, incumbent_.deferred)) return std::nullopt;
-    return planner_schedule::Refusal{
-        .cause = planner_schedule::Refusal::Cause::kDeferred,
-        .sentence = message("it takes {} s with unlimited memory, and more with memory "
-                            "reduction; another choice takes {} s",
-                            without, incumbent_.deferred),
-        .seconds = without};
+    return Refusal{.cause = Refusal::Cause::kDeferred,
+                   .sentence = message("it takes {} s with unlimited memory, and more with memory "
+                                       "reduction; another choice takes {} s",
+                                       without, incumbent_.deferred),
+                   .seconds = without};
   }
 
   /// The cuts of the plan with unlimited memory, with whole stashes swapped in the idle time of
   /// ranks.
-  planner_schedule::OrRefusal<JobPlan> with_idle_offload() const {
-    const planner_schedule::OrRefusal<UnlimitedPlan>& unlimited = *unlimited_;
+  OrRefusal<JobPlan> with_idle_offload() const {
+    const OrRefusal<UnlimitedPlan>& unlimited = *unlimited_;
     if (!unlimited) return unlimited.refusal();
     JobPlan plan = unlimited->plan;
     plan.memory_reduction = JobMemoryReduction::kIdleOffload;
     Bytes fixed;
     for (const RankMemory& rank : plan.memory) fixed = std::max(fixed, rank.fixed);
     if (fixed >= request_.device_memory)
-      return planner_schedule::Refusal{
-          .sentence = message("a rank holds {} before its first action, and its device has {}",
-                              fixed, request_.device_memory)};
+      return Refusal{.sentence =
+                         message("a rank holds {} before its first action, and its device has {}",
+                                 fixed, request_.device_memory)};
     // The passes know actions; what no action moves has its room beforehand.
     plan.costs.memory = request_.device_memory - fixed;
     plan.costs.shares.input = unlimited->input_share;
@@ -423,16 +407,14 @@ class CutPlanner {
   }
 
   /// The plan, or the refusal, that says why nothing else was tried.
-  planner_schedule::OrRefusal<JobPlan> without_idle_offload(
-      planner_schedule::OrRefusal<JobPlan> plan) const {
+  OrRefusal<JobPlan> without_idle_offload(OrRefusal<JobPlan> plan) const {
     if (plan) {
       plan->not_tried = no_offload_;
       return plan;
     }
-    planner_schedule::Refusal reason = plan.refusal();
+    Refusal reason = plan.refusal();
     // Senseless counts have no better chance by other ways to save memory.
-    if (reason.cause != planner_schedule::Refusal::Cause::kRequest)
-      reason.sentence += "; " + no_offload_;
+    if (reason.cause != Refusal::Cause::kRequest) reason.sentence += "; " + no_offload_;
     return reason;
   }
 
@@ -442,17 +424,15 @@ class CutPlanner {
   const IncumbentSeconds incumbent_;
   CutMemo& memo_;
   const std::string no_offload_;  ///< Why idle-time offload is not tried; empty: it is.
-  std::optional<planner_schedule::OrRefusal<UnlimitedPlan>>
-      unlimited_;  ///< Made once, where it is asked for.
+  std::optional<OrRefusal<UnlimitedPlan>> unlimited_;  ///< Made once, where it is asked for.
 };
 
 }  // namespace
 
-planner_schedule::OrRefusal<JobPlan> plan_under_cuts(const JobRequest& request,
-                                                     const partition::Partitioner& partitioner,
-                                                     const schedule::Schedule& compute,
-                                                     const IncumbentSeconds& incumbent,
-                                                     CutMemo& memo) {
+OrRefusal<JobPlan> plan_under_cuts(const JobRequest& request,
+                                   const partition::Partitioner& partitioner,
+                                   const schedule::Schedule& compute,
+                                   const IncumbentSeconds& incumbent, CutMemo& memo) {
   return CutPlanner(request, partitioner, compute, incumbent, memo).plan();
 }
 

@@ -159,12 +159,11 @@ std::uint32_t fullest_rank(const JobPlan& plan) {
   return static_cast<std::uint32_t>(fullest - plan.memory.begin());
 }
 
-std::optional<planner_schedule::Refusal> lack_of_room(const JobRequest& request,
-                                                      const JobPlan& plan) {
+std::optional<Refusal> lack_of_room(const JobRequest& request, const JobPlan& plan) {
   const std::uint32_t fullest = fullest_rank(plan);
   if (plan.peak() > request.device_memory)
-    return planner_schedule::Refusal{
-        .cause = planner_schedule::Refusal::Cause::kRoom,
+    return Refusal{
+        .cause = Refusal::Cause::kRoom,
         .sentence = message(
             "rank {} would hold {} at its peak and has {} (use more ranks or more memory{})",
             fullest, plan.peak(), request.device_memory,
@@ -178,23 +177,19 @@ std::optional<planner_schedule::Refusal> lack_of_room(const JobRequest& request,
   for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank)
     if (plan.memory[rank].host > plan.memory[swapping].host) swapping = rank;
   if (plan.memory[swapping].host <= request.host_memory) return std::nullopt;
-  return planner_schedule::no_plan(
-      "rank {} would swap {} to its host, which has {} for it (give more host "
-      "memory, or more ranks)",
-      swapping, plan.memory[swapping].host, request.host_memory);
+  return no_plan("rank {} would swap {} to its host, which has {} for it (give more host "
+                 "memory, or more ranks)",
+                 swapping, plan.memory[swapping].host, request.host_memory);
 }
 
-planner_schedule::OrRefusal<JobPlan> with_room(const JobRequest& request,
-                                               planner_schedule::OrRefusal<JobPlan> plan) {
+OrRefusal<JobPlan> with_room(const JobRequest& request, OrRefusal<JobPlan> plan) {
   if (plan)
     if (auto lack = lack_of_room(request, *plan)) return std::move(*lack);
   return plan;
 }
 
-planner_schedule::OrRefusal<JobPlan> simulated(const JobRequest& request,
-                                               const partition::Partitioner& partitioner,
-                                               const schedule::Schedule& compute,
-                                               const planner_schedule::OrRefusal<CutModel>& model) {
+OrRefusal<JobPlan> simulated(const JobRequest& request, const partition::Partitioner& partitioner,
+                             const schedule::Schedule& compute, const OrRefusal<CutModel>& model) {
   if (!model) return model.refusal();
   const auto& [costs, cuts, estimate] = *model;
   JobPlan plan;
@@ -219,7 +214,7 @@ planner_schedule::OrRefusal<JobPlan> simulated(const JobRequest& request,
   const SecondCopy second_copy = request.variant.second_copy;
   if (second_copy == SecondCopy::kSingleOwner)
     communication.copy_rule = planner_schedule::CopyRule::kSingleOwner;
-  planner_schedule::OrRefusal<schedule::Schedule> actions = planner_schedule::with_communication(
+  OrRefusal<schedule::Schedule> actions = planner_schedule::with_communication(
       with_untrained_stages(compute, request.chain, plan.stages), plan.costs, communication);
   // Weights move beside what is there already, so they come last.
   if (actions && second_copy == SecondCopy::kParked)

@@ -151,14 +151,13 @@ partition::Cuts cuts_at(const partition::SegmentCosts& costs,
   return cuts;
 }
 
-planner_schedule::OrRefusal<partition::Cuts> cuts_for(const JobRequest& request,
-                                                      const partition::Partitioner& partitioner,
-                                                      const partition::SegmentCosts& costs,
-                                                      CutMemo& memo) {
+OrRefusal<partition::Cuts> cuts_for(const JobRequest& request,
+                                    const partition::Partitioner& partitioner,
+                                    const partition::SegmentCosts& costs, CutMemo& memo) {
   const std::vector<partition::LayerIndex>& begins = request.stages.begins;
   if (!begins.empty()) return refusing([&] { return cuts_at(costs, begins); });
   const std::optional<partition::Cuts>& found = memo.cuts(partitioner, costs);
-  if (!found) return planner_schedule::no_plan("{}", partitioner.refusal(costs));
+  if (!found) return no_plan("{}", partitioner.refusal(costs));
   return *found;
 }
 
@@ -198,13 +197,12 @@ JobRequest unlimited(JobRequest request) {
   return request;
 }
 
-planner_schedule::OrRefusal<partition::SegmentCosts> costs_of(
-    const partition::PartitionProblem& problem) {
+OrRefusal<partition::SegmentCosts> costs_of(const partition::PartitionProblem& problem) {
   return refusing([&] { return partition::SegmentCosts(problem); });
 }
 
-planner_schedule::OrRefusal<partition::SegmentCosts> costs_for(const JobRequest& request,
-                                                               const schedule::Schedule& schedule) {
+OrRefusal<partition::SegmentCosts> costs_for(const JobRequest& request,
+                                             const schedule::Schedule& schedule) {
   return costs_of(problem_for(request, schedule));
 }
 

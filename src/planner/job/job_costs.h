@@ -7,7 +7,7 @@
 #include "spillway/planner/partition/partition_estimate.h"
 #include "spillway/planner/partition/partitioners.h"
 #include "spillway/planner/schedule/refusal.h"
-#include "spillway/planner/schedule/schedule_names.h"
+#include "spillway/schedule/schedule.h"
 
 namespace spillway::job {
 
@@ -16,14 +16,13 @@ namespace spillway::job {
 /// exceptions for answers. Calls that must succeed, partitioners and simulations above all, do not
 /// go through it, so that their faults are not read as "does not fit".
 template <typename Call>
-auto refusing(const Call& call) -> planner_schedule::OrRefusal<decltype(call())> {
+auto refusing(const Call& call) -> OrRefusal<decltype(call())> {
   try {
     return call();
   } catch (const ConfigError& error) {
-    return planner_schedule::Refusal{.cause = planner_schedule::Refusal::Cause::kRequest,
-                                     .sentence = error.what()};
+    return Refusal{.cause = Refusal::Cause::kRequest, .sentence = error.what()};
   } catch (const PlanError& error) {
-    return planner_schedule::Refusal{.sentence = error.what()};
+    return Refusal{.sentence = error.what()};
   }
 }
 
@@ -37,10 +36,9 @@ partition::Cuts cuts_at(const partition::SegmentCosts& costs,
                         const std::vector<partition::LayerIndex>& begins);
 
 /// The cuts of the request's stages, or else of the partitioner.
-planner_schedule::OrRefusal<partition::Cuts> cuts_for(const JobRequest& request,
-                                                      const partition::Partitioner& partitioner,
-                                                      const partition::SegmentCosts& costs,
-                                                      CutMemo& memo);
+OrRefusal<partition::Cuts> cuts_for(const JobRequest& request,
+                                    const partition::Partitioner& partitioner,
+                                    const partition::SegmentCosts& costs, CutMemo& memo);
 
 /// What to cut for a schedule: a device per stage, with the stash and the copies of the weights
 /// that the action lists hold. Of ranks with several stages each gets an equal share of the rank,
@@ -58,11 +56,10 @@ struct CutModel {
 /// The same request for devices without an end of memory.
 JobRequest unlimited(JobRequest request);
 
-planner_schedule::OrRefusal<partition::SegmentCosts> costs_of(
-    const partition::PartitionProblem& problem);
+OrRefusal<partition::SegmentCosts> costs_of(const partition::PartitionProblem& problem);
 /// The costs of `problem_for`.
-planner_schedule::OrRefusal<partition::SegmentCosts> costs_for(const JobRequest& request,
-                                                               const schedule::Schedule& schedule);
+OrRefusal<partition::SegmentCosts> costs_for(const JobRequest& request,
+                                             const schedule::Schedule& schedule);
 
 /// For how long the busiest rank computes in a step, when each stage takes so many seconds per
 /// micro-batch: no step is faster.

@@ -76,45 +76,42 @@ const partition::Partitioner kMessageCuts{"spillway", "least time of computing a
 
 /// The action lists of compute. Counts are checked before they are made: they may be long.
 /// `is_open`: nobody has named the schedule, and so none that changes results.
-planner_schedule::OrRefusal<schedule::Schedule> compute_of(const JobRequest& asked,
-                                                           const JobChoice& choice, bool is_open) {
+OrRefusal<schedule::Schedule> compute_of(const JobRequest& asked, const JobChoice& choice,
+                                         bool is_open) {
   const planner_schedule::ScheduleGenerator& generator = *choice.generator;
   const planner_schedule::ScheduleRequest request =
       schedule_request_for(generator, choice.variant, asked.ranks / asked.data_parallel,
                            asked.micro_batches / asked.data_parallel);
   const std::uint64_t stages = generator.stage_count(request);
   if (stages > asked.chain.layers.size())
-    return planner_schedule::Refusal{
-        .cause = planner_schedule::Refusal::Cause::kRequest,
+    return Refusal{
+        .cause = Refusal::Cause::kRequest,
         .sentence = message("there are more stages than layers: {} for {}; use fewer {}", stages,
                             asked.chain.layers.size(),
                             choice.variant.chunks > 2 ? "chunks or devices" : "devices")};
   if (auto fault = generator.fault(request))
-    return planner_schedule::Refusal{.cause = planner_schedule::Refusal::Cause::kRequest,
-                                     .sentence = std::move(*fault)};
+    return Refusal{.cause = Refusal::Cause::kRequest, .sentence = std::move(*fault)};
   schedule::Schedule compute = generator.generate(request);
   if (is_open && changes_results(compute))
-    return planner_schedule::no_plan("it updates weights while micro-batches are in flight, which "
-                                     "changes results (name it with --schedule to have it)");
+    return no_plan("it updates weights while micro-batches are in flight, which "
+                   "changes results (name it with --schedule to have it)");
   if (choice.variant.second_copy == SecondCopy::kParked && asked.swap_rate.is_none())
-    return planner_schedule::no_plan(
-        "weights are parked on the host, and there is no link to it (name "
-        "one, or keep both copies)");
+    return no_plan("weights are parked on the host, and there is no link to it (name "
+                   "one, or keep both copies)");
   return compute;
 }
 
 /// The best order for the stages of this schedule within the devices; if nothing fits, the best one
 /// with unlimited memory: idle-time offload may make it fit.
-planner_schedule::OrRefusal<layer_order::OrderChoice> order_for(const JobRequest& asked,
-                                                                const schedule::Schedule& compute,
-                                                                CutMemo& memo) {
+OrRefusal<layer_order::OrderChoice> order_for(const JobRequest& asked,
+                                              const schedule::Schedule& compute, CutMemo& memo) {
   const auto order_of = [&](const JobRequest& request) {
     return refusing([&] {
       return layer_order::OrderChoice(
           memo.order(problem_for(request, compute), request.order_effort));
     });
   };
-  planner_schedule::OrRefusal<layer_order::OrderChoice> order = order_of(asked);
+  OrRefusal<layer_order::OrderChoice> order = order_of(asked);
   if (asked.device_memory == partition::kNoLimit || (order && order->seconds < partition::kNever))
     return order;
   return order_of(unlimited(asked));
@@ -122,9 +119,8 @@ planner_schedule::OrRefusal<layer_order::OrderChoice> order_for(const JobRequest
 
 /// The orders to plan in: that of the stages which are given; else the recorded one and, before it,
 /// the best one, since that is chosen for its slowest stage, and a step is more than that.
-planner_schedule::OrRefusal<std::vector<OrderedRequest>> ordered(const JobRequest& asked,
-                                                                 const schedule::Schedule& compute,
-                                                                 PlanMemo& memo) {
+OrRefusal<std::vector<OrderedRequest>> ordered(const JobRequest& asked,
+                                               const schedule::Schedule& compute, PlanMemo& memo) {
   const auto in = [&](const layer_order::OrderChoice& order) {
     OrderedRequest made{asked, order, &memo.of(asked.micro_batches, order.layers)};
     if (!order.layers.empty())
@@ -138,7 +134,7 @@ planner_schedule::OrRefusal<std::vector<OrderedRequest>> ordered(const JobReques
     return std::vector{in(recorded)};
   }
   if (!asked.chain.may_reorder) return std::vector{in(recorded)};
-  const planner_schedule::OrRefusal<layer_order::OrderChoice> best =
+  const OrRefusal<layer_order::OrderChoice> best =
       order_for(asked, compute, memo.of(asked.micro_batches, {}));
   if (!best) return best.refusal();
   if (best->layers.empty()) return std::vector{in(*best)};
@@ -153,14 +149,12 @@ planner_schedule::OrRefusal<std::vector<OrderedRequest>> ordered(const JobReques
 /// ranks, cuts for less memory may fit where those for all of it do not, or be faster.
 std::vector<CutChoice> other_cuts(const JobRequest& request, const partition::Partitioner& ours,
                                   const schedule::Schedule& compute, CutMemo& memo) {
-  const planner_schedule::OrRefusal<partition::SegmentCosts> without_limit =
-      costs_for(unlimited(request), compute);
-  const planner_schedule::OrRefusal<partition::SegmentCosts> within = costs_for(request, compute);
+  const OrRefusal<partition::SegmentCosts> without_limit = costs_for(unlimited(request), compute);
+  const OrRefusal<partition::SegmentCosts> within = costs_for(request, compute);
   const auto cuts_by = [&](const partition::Partitioner& partitioner,
-                           const planner_schedule::OrRefusal<partition::SegmentCosts>& costs) {
-    const planner_schedule::OrRefusal<partition::Cuts> cuts =
-        costs ? cuts_for(request, partitioner, *costs, memo)
-              : planner_schedule::OrRefusal<partition::Cuts>(partition::Cuts());
+                           const OrRefusal<partition::SegmentCosts>& costs) {
+    const OrRefusal<partition::Cuts> cuts = costs ? cuts_for(request, partitioner, *costs, memo)
+                                                  : OrRefusal<partition::Cuts>(partition::Cuts());
     return cuts ? *cuts : partition::Cuts();
   };
   // Ranks with more than one stage may come out too full, and are cut again then.
@@ -190,12 +184,11 @@ std::vector<CutChoice> other_cuts(const JobRequest& request, const partition::Pa
 
 /// The fastest step under the cuts of the partitioner and, where that is ours, under all those that
 /// `cut_effort` names, with the layers as they stand. The reason of the first cuts counts.
-planner_schedule::OrRefusal<JobPlan> under_any_cuts(const JobRequest& request,
-                                                    const partition::Partitioner& partitioner,
-                                                    const schedule::Schedule& compute,
-                                                    IncumbentSeconds incumbent, CutMemo& memo) {
-  planner_schedule::OrRefusal<JobPlan> best =
-      plan_under_cuts(request, partitioner, compute, incumbent, memo);
+OrRefusal<JobPlan> under_any_cuts(const JobRequest& request,
+                                  const partition::Partitioner& partitioner,
+                                  const schedule::Schedule& compute, IncumbentSeconds incumbent,
+                                  CutMemo& memo) {
+  OrRefusal<JobPlan> best = plan_under_cuts(request, partitioner, compute, incumbent, memo);
   if (partitioner.reading != partition::Reading::kOurs || request.cut_effort == CutEffort::kExact ||
       !request.stages.begins.empty())
     return best;
@@ -208,8 +201,7 @@ planner_schedule::OrRefusal<JobPlan> under_any_cuts(const JobRequest& request,
   for (const CutChoice& each : other_cuts(request, partitioner, compute, memo)) {
     JobRequest other = request;
     other.device_memory = each.device_memory;
-    planner_schedule::OrRefusal<JobPlan> plan =
-        plan_under_cuts(other, *each.partitioner, compute, incumbent, memo);
+    OrRefusal<JobPlan> plan = plan_under_cuts(other, *each.partitioner, compute, incumbent, memo);
     if (!plan || (best && !is_faster(plan->step_seconds, best->step_seconds))) continue;
     best = std::move(plan);
     best->device_memory = request.device_memory;
@@ -221,11 +213,9 @@ planner_schedule::OrRefusal<JobPlan> under_any_cuts(const JobRequest& request,
 
 /// The faster one of two plans, the second one of equals. Of two refusals the second one, unless
 /// the first one is deferred and so may become a plan.
-planner_schedule::OrRefusal<JobPlan> better_of(planner_schedule::OrRefusal<JobPlan> first,
-                                               planner_schedule::OrRefusal<JobPlan> second) {
-  const bool is_first =
-      second ? first && first->step_seconds < second->step_seconds
-             : first || first.refusal().cause == planner_schedule::Refusal::Cause::kDeferred;
+OrRefusal<JobPlan> better_of(OrRefusal<JobPlan> first, OrRefusal<JobPlan> second) {
+  const bool is_first = second ? first && first->step_seconds < second->step_seconds
+                               : first || first.refusal().cause == Refusal::Cause::kDeferred;
   return is_first ? std::move(first) : std::move(second);
 }
 
@@ -320,17 +310,14 @@ JobRequest request_for(const JobRequest& request, const JobChoice& choice) {
   return with_micro_batches(std::move(asked), micro_batches);
 }
 
-planner_schedule::OrRefusal<JobPlan> plan_choice(const JobRequest& request,
-                                                 const partition::Partitioner& partitioner,
-                                                 const JobChoice& choice, PlanMemo& memo) {
-  planner_schedule::OrRefusal<JobRequest> asked =
-      refusing([&] { return request_for(request, choice); });
+OrRefusal<JobPlan> plan_choice(const JobRequest& request, const partition::Partitioner& partitioner,
+                               const JobChoice& choice, PlanMemo& memo) {
+  OrRefusal<JobRequest> asked = refusing([&] { return request_for(request, choice); });
   if (!asked) return asked.refusal();
   const bool is_open = request.schedule == kAnySchedule;
-  const planner_schedule::OrRefusal<schedule::Schedule> compute =
-      compute_of(*asked, choice, is_open);
+  const OrRefusal<schedule::Schedule> compute = compute_of(*asked, choice, is_open);
   if (!compute) return compute.refusal();
-  planner_schedule::OrRefusal<JobPlan> best = planner_schedule::Refusal{};
+  OrRefusal<JobPlan> best = Refusal{};
   IncumbentSeconds incumbent = choice.incumbent;
   for (const bool may_swap : {true, false}) {
     if (!may_swap) {
@@ -339,14 +326,12 @@ planner_schedule::OrRefusal<JobPlan> plan_choice(const JobRequest& request,
       // Without swaps it has to beat the plan with them.
       if (best) incumbent.all = incumbent.cuts = std::min(incumbent.all, best->step_seconds);
     }
-    const planner_schedule::OrRefusal<std::vector<OrderedRequest>> orders =
-        ordered(*asked, *compute, memo);
-    planner_schedule::OrRefusal<JobPlan> found =
-        orders ? planner_schedule::Refusal{} : orders.refusal();
+    const OrRefusal<std::vector<OrderedRequest>> orders = ordered(*asked, *compute, memo);
+    OrRefusal<JobPlan> found = orders ? Refusal{} : orders.refusal();
     IncumbentSeconds beat = incumbent;  // The second order has to beat the first one, too.
     for (std::size_t i = 0; orders && i < orders->size(); ++i) {
       const OrderedRequest& each = (*orders)[i];
-      planner_schedule::OrRefusal<JobPlan> plan =
+      OrRefusal<JobPlan> plan =
           under_any_cuts(each.request, partitioner, *compute, beat, *each.memo);
       if (plan) {
         plan->order = each.order;

@@ -239,7 +239,7 @@ class Replanning {
     asked_.chain = layer_order::reordered(asked_.chain, asked_.stages.order);
   }
 
-  planner_schedule::OrRefusal<JobPlan> with(const Begins& begins) const {
+  OrRefusal<JobPlan> with(const Begins& begins) const {
     JobRequest asked = request_;
     asked.stages.begins = begins;
     PlanMemo memo;
@@ -258,15 +258,14 @@ class Replanning {
   }
 
   /// Where they begin in a plan made anew with the same order of layers.
-  planner_schedule::OrRefusal<Begins> fresh() const {
+  OrRefusal<Begins> fresh() const {
     JobRequest asked = request_;
     asked.chain = layer_order::reordered(asked.chain, asked.stages.order);
     // Only neighbours exchange layers, so the order of the running job stays.
     asked.chain.may_reorder = false;
     asked.stages = {};
     PlanMemo memo;
-    const planner_schedule::OrRefusal<JobPlan> plan =
-        plan_choice(asked, partitioner_, choice(), memo);
+    const OrRefusal<JobPlan> plan = plan_choice(asked, partitioner_, choice(), memo);
     if (!plan) return plan.refusal();
     Begins begins;
     for (const partition::StageEstimate& stage : plan->stages) begins.push_back(stage.first_layer);
@@ -304,13 +303,11 @@ class Replanning {
 std::vector<Begins> places_of(const Replanning& replanning, const RebalancedJob& job) {
   const bool has_room =
       job.before && job.before->memory_reduction == JobMemoryReduction::kIdleOffload;
-  planner_schedule::OrRefusal<std::vector<Begins>> near =
-      refusing([&] { return replanning.near(has_room); });
+  OrRefusal<std::vector<Begins>> near = refusing([&] { return replanning.near(has_room); });
   // Stages as they are may get into room that equal shares of a rank are too small for.
   if (!near && !job.before) planner_schedule::raise(near.refusal());
   std::vector<Begins> places = near ? std::move(*near) : std::vector<Begins>();
-  const planner_schedule::OrRefusal<Begins> fresh =
-      replanning.fresh();  // This partitioner may find none.
+  const OrRefusal<Begins> fresh = replanning.fresh();  // This partitioner may find none.
   if (fresh && std::find(places.begin(), places.end(), *fresh) == places.end())
     places.push_back(*fresh);
   return places;
@@ -404,17 +401,17 @@ JobRequest request_of(const JobFile& file, const std::string& name, MeasuredMode
 RebalancedJob rebalance_job(const JobRequest& request, std::optional<double> steps_left) {
   const Replanning replanning(request);
   RebalancedJob job;
-  planner_schedule::OrRefusal<JobPlan> before = replanning.with(request.stages.begins);
+  OrRefusal<JobPlan> before = replanning.with(request.stages.begins);
   if (before)
     job.before = std::move(*before);
-  else if (before.refusal().cause == planner_schedule::Refusal::Cause::kRequest)
+  else if (before.refusal().cause == Refusal::Cause::kRequest)
     planner_schedule::raise(before.refusal());
   else
     job.refusal = before.refusal().sentence;
   std::vector<Candidate> candidates;
   for (const Begins& begins : places_of(replanning, job)) {
-    planner_schedule::OrRefusal<JobPlan> plan = replanning.with(begins);
-    if (!plan && plan.refusal().cause == planner_schedule::Refusal::Cause::kRequest)
+    OrRefusal<JobPlan> plan = replanning.with(begins);
+    if (!plan && plan.refusal().cause == Refusal::Cause::kRequest)
       planner_schedule::raise(plan.refusal());
     // Ranks may hold more than their stages say, or whole layers may not fit; the next one may do.
     if (!plan || !is_faster(plan->step_seconds, job.step_before())) continue;

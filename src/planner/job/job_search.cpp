@@ -46,13 +46,13 @@ std::vector<Bytes> larger_memories(Bytes memory) {
   return memories;
 }
 
-planner_schedule::Refusal lacks_memory(const JobRequest& request, const JobAttempt& nearest) {
+Refusal lacks_memory(const JobRequest& request, const JobAttempt& nearest) {
   const Bytes needed = request.device_memory + nearest.missing;
   const auto enough = first_that_works(request, partition::partitioner_named(nearest.partitioner),
                                        nearest.choice, memories_above(needed));
   const std::string link =
       request.swap_rate.is_none() ? ", or name a link to the host to swap to" : "";
-  return planner_schedule::no_plan(
+  return no_plan(
       "nothing works on {} with {}; nearest is {} on pipelines of {}, whose rank {} needs {} and "
       "has {}, {} too little (use {}, or more ranks{})",
       counted(request.ranks, "rank"), counted(nearest.micro_batches, "micro-batch"),
@@ -63,8 +63,7 @@ planner_schedule::Refusal lacks_memory(const JobRequest& request, const JobAttem
 
 /// The one that lacks the least memory, else the reason that most of all choices share, and how
 /// often; the first one of equals.
-planner_schedule::Refusal nothing_works(const JobRequest& request,
-                                        const std::vector<JobAttempt>& attempts) {
+Refusal nothing_works(const JobRequest& request, const std::vector<JobAttempt>& attempts) {
   const JobAttempt* nearest = nullptr;
   const JobAttempt* told = nullptr;
   std::ptrdiff_t most = 0;
@@ -78,17 +77,15 @@ planner_schedule::Refusal nothing_works(const JobRequest& request,
     told = &each;
   }
   if (nearest) return lacks_memory(request, *nearest);
-  return planner_schedule::no_plan(
-      "nothing works on {} with {}; {} on pipelines of {}: {}", counted(request.ranks, "rank"),
-      counted(most_micro_batches(request), "micro-batch"), told->schedule,
-      counted(request.ranks / told->data_parallel, "rank"), told->refusal);
+  return no_plan("nothing works on {} with {}; {} on pipelines of {}: {}",
+                 counted(request.ranks, "rank"),
+                 counted(most_micro_batches(request), "micro-batch"), told->schedule,
+                 counted(request.ranks / told->data_parallel, "rank"), told->refusal);
 }
 
 /// Why the only choice has no plan, with devices that would do where memory is the reason.
-planner_schedule::Refusal only_one_refused(const JobRequest& request,
-                                           const partition::Partitioner& partitioner,
-                                           const JobChoice& choice,
-                                           planner_schedule::Refusal reason) {
+Refusal only_one_refused(const JobRequest& request, const partition::Partitioner& partitioner,
+                         const JobChoice& choice, Refusal reason) {
   // Whether memory is the reason at all: then some device is large enough.
   const bool may_help = request.device_memory != partition::kNoLimit &&
                         first_that_works(request, partitioner, choice, {partition::kNoLimit});
@@ -97,8 +94,7 @@ planner_schedule::Refusal only_one_refused(const JobRequest& request,
           first_that_works(request, partitioner, choice, larger_memories(request.device_memory))) {
     reason.sentence += message("; devices of {} would do", *enough);
     // On other devices it makes sense, so the request is not at fault.
-    if (reason.cause == planner_schedule::Refusal::Cause::kRequest)
-      reason.cause = planner_schedule::Refusal::Cause::kPlan;
+    if (reason.cause == Refusal::Cause::kRequest) reason.cause = Refusal::Cause::kPlan;
   }
   return reason;
 }
@@ -123,8 +119,7 @@ void take_bound_of_order(const layer_order::OrderChoice& again, JobPlan& plan) {
   plan.order.downsets = again.downsets;
 }
 
-planner_schedule::OrRefusal<JobSearch> search_job(const JobRequest& request,
-                                                  const ShowChoice& show) {
+OrRefusal<JobSearch> search_job(const JobRequest& request, const ShowChoice& show) {
   const partition::Partitioner& partitioner = partition::partitioner_named(request.partitioner);
   const std::vector<JobChoice> choices = job_choices(request);
   const bool is_only = choices.size() == 1;
@@ -133,7 +128,7 @@ planner_schedule::OrRefusal<JobSearch> search_job(const JobRequest& request,
   JobRequest looked_at = request;
   if (is_only) {
     // In full at once: there is no incumbent that would spare it.
-    planner_schedule::OrRefusal<JobPlan> plan = plan_choice(request, partitioner, choices[0], memo);
+    OrRefusal<JobPlan> plan = plan_choice(request, partitioner, choices[0], memo);
     if (!plan) return only_one_refused(request, partitioner, choices[0], plan.refusal());
     search.plan = std::move(*plan);
     search.attempts.push_back(figures_of(search.plan));
@@ -144,7 +139,7 @@ planner_schedule::OrRefusal<JobSearch> search_job(const JobRequest& request,
     CandidateList candidates(request);
     while (const std::optional<JobChoice> choice = candidates.next()) {
       if (show) show(*choice);
-      planner_schedule::OrRefusal<JobPlan> plan = plan_choice(request, partitioner, *choice, memo);
+      OrRefusal<JobPlan> plan = plan_choice(request, partitioner, *choice, memo);
       if (candidates.add(attempt_of(request, partitioner, *choice, plan))) best = std::move(*plan);
     }
     static_cast<JobTrials&>(search) = candidates.take();
@@ -153,8 +148,7 @@ planner_schedule::OrRefusal<JobSearch> search_job(const JobRequest& request,
   }
   const auto thorough = thorough_request(looked_at, partitioner, search.plan);
   if (!thorough) return search;
-  planner_schedule::OrRefusal<JobPlan> again =
-      plan_choice(*thorough, partitioner, choice_of(search.plan), memo);
+  OrRefusal<JobPlan> again = plan_choice(*thorough, partitioner, choice_of(search.plan), memo);
   if (!again) return search;
   const double seconds = search.plan.step_seconds;
   if (is_faster(seconds, again->step_seconds)) {

@@ -49,7 +49,7 @@ JobAttempt figures_of(const JobPlan& plan);
 
 /// The figures of what `plan_choice` has made of a candidate, or the reason why it has no plan.
 JobAttempt attempt_of(const JobRequest& request, const partition::Partitioner& partitioner,
-                      const JobChoice& choice, const planner_schedule::OrRefusal<JobPlan>& plan);
+                      const JobChoice& choice, const OrRefusal<JobPlan>& plan);
 
 /// Whether `attempt` is better than `other`: it has a plan and the other has none; else it is
 /// faster, else smaller in memory, else smaller in `work`, compared number by number.

@@ -20,6 +20,11 @@
 
 namespace spillway::job {
 
+// A plan is refused as its action lists are.
+using planner_schedule::no_plan;
+using planner_schedule::OrRefusal;
+using planner_schedule::Refusal;
+
 /// Bytes that a rank or a stage holds, by class.
 struct HeldBytes {
   Bytes weights;    ///< In all versions and copies.
@@ -183,9 +188,8 @@ class PlanMemo {
 /// - `kDeferred`: the step with unlimited memory takes more than 1.25 times the incumbent.
 ///
 /// `memo` keeps orders and cuts for later candidates.
-planner_schedule::OrRefusal<JobPlan> plan_choice(const JobRequest& request,
-                                                 const partition::Partitioner& partitioner,
-                                                 const JobChoice& choice, PlanMemo& memo);
+OrRefusal<JobPlan> plan_choice(const JobRequest& request, const partition::Partitioner& partitioner,
+                               const JobChoice& choice, PlanMemo& memo);
 
 /// Whether some optimizer step happens while micro-batches are in flight, so that training gives
 /// other results than without a pipeline. The automatic choice skips such schedules.

@@ -21,8 +21,7 @@ using ShowChoice = std::function<void(const JobChoice& choice)>;
 /// Refused as the candidate is, where there is one. Where none of several has a plan, the refusal
 /// tells of the one that lacks the least memory, its rank and the missing bytes, and devices that
 /// would do where some are found; else the most frequent reason.
-planner_schedule::OrRefusal<JobSearch> search_job(const JobRequest& request,
-                                                  const ShowChoice& show = {});
+OrRefusal<JobSearch> search_job(const JobRequest& request, const ShowChoice& show = {});
 
 /// What to plan the best plan again for: an order of branches searched up to `kThoroughOrder`, and
 /// the cuts of all partitioners; nothing where it was made so.
