@@ -26,6 +26,7 @@ FENCED = re.compile(r"^ *(```+|~~~+).*?^ *\1", re.DOTALL | re.MULTILINE)
 SPAN = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)")
 LINK = re.compile(r"\]\((?:<([^<>\n]*)>|((?:[^()\n]|\([^()\n]*\))*?))(?: +(?:\"[^\"\n]*\"|'[^'\n]*'))?\)")
 TODO = re.compile(r"\b(?:TODO|FIXME|XXX)\b(?:\([^)]*\))?:?[ \t]*(.*)")
+MERGE_MARK = re.compile(rb"^(?:<{7}|>{7}) ", re.MULTILINE)
 
 # Who may include what: the header, its homes, and whether a public header may show it.
 EMULATED_CUDA = ("tests/support/emulated_cuda", "tests/emulated_cuda", "tests/emulated_operators")
@@ -297,6 +298,14 @@ def kept_texts_have_a_test(tree):
                 yield f"{tree.name(path)}: no test is named {suite}.{case} any more; take its part out"
 
 
+def merges_leave_no_marks(tree):
+    """A line of ======= alone is none: it underlines headings, too."""
+    for path in tree.files:
+        for mark in MERGE_MARK.finditer(path.read_bytes()):
+            number = mark.string.count(b"\n", 0, mark.start()) + 1
+            yield f"{tree.name(path)}:{number}: a conflict that a merge has left; resolve it"
+
+
 def products_do_not_link_tests(tree):
     for path in tree.files:
         name = tree.name(path)
@@ -323,7 +332,7 @@ RULES = [
     cuda_sources_stay_at_home,
     public_headers_show_no_third_party, public_headers_match_their_folder, torch_is_linked_at_home,
     todos_have_a_text, folders_have_a_readme, links_lead_somewhere, tests_do_not_sleep,
-    kept_texts_have_a_test, products_do_not_link_tests, retired_words_are_gone,
+    kept_texts_have_a_test, merges_leave_no_marks, products_do_not_link_tests, retired_words_are_gone,
 ]
 
 

@@ -77,6 +77,9 @@ class Repository(unittest.TestCase):
     def test_kept_texts_have_a_test(self):
         self.hold(tidy.kept_texts_have_a_test)
 
+    def test_merges_leave_no_marks(self):
+        self.hold(tidy.merges_leave_no_marks)
+
     def test_products_do_not_link_tests(self):
         self.hold(tidy.products_do_not_link_tests)
 
@@ -243,6 +246,12 @@ class Rules(unittest.TestCase):
                    {"tests/a/texts/told.txt": "== A.Is\nx\n\n== B.test_is\ny\n",
                     "tests/a/a_test.cpp": "TEST(A, Is) {}\n", "tests/a/b_test.py": "def test_is(self):\n"},
                    {"tests/a/texts/told.txt": "== A.Is\nx\n"})
+
+    def test_merges_leave_no_marks(self):
+        self.check(tidy.merges_leave_no_marks,
+                   {"README.md": "A page\n=======\n", "src/a.cpp": "  s <<<<<<< HEAD\n"},
+                   {"tests/a/texts/told.txt": "== A.Is\n<<<<<<< HEAD\nx\n",
+                    "README.md": "x\n>>>>>>> branch\n"})
 
     def test_products_do_not_link_tests(self):
         self.check(tidy.products_do_not_link_tests,
