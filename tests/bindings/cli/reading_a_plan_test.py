@@ -9,18 +9,14 @@ from reference_data import reference_file
 ROOT = pathlib.Path(__file__).parents[3]
 PAGE = ROOT / "bindings/cli/planning/reading_a_plan.md"
 TRACE = "pipedream/vgg16.graph.txt"
-UNITS = r"(?:B|KiB|MiB|GiB|TiB|µs|ms|s)"
 
 
 def blocks_of(kind):
     return re.findall(rf"^```{kind}\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
-def shape_of(text):
-    """Its lines with "#" for each figure, range and name of a layer, and one blank for many."""
-    names = re.sub(r"(?m)\S+ #\d+$", "#", text)
-    figures = re.sub(rf"(?<![\w.-])\d[\d.]*(?:-\d+| ?{UNITS}\b)?", "#", names)
-    return [re.sub(r" +", " ", line).strip() for line in figures.splitlines()]
+def without_search_time(text):
+    return re.sub(r"(?m)^(planned +in) .*", r"\1 SECONDS", text)
 
 
 class ReadingAPlan(CommandCase):
@@ -45,7 +41,7 @@ class ReadingAPlan(CommandCase):
             code, output, errors = self.spillway(*words)
             self.assertEqual((code, errors), (0, ""), line)
             outputs.append(output)
-        self.assertEqual(shape_of(outputs[-1]), shape_of(blocks_of("text")[0]))
+        self.assertEqual(without_search_time(outputs[-1]), without_search_time(blocks_of("text")[0]))
         code, _, errors = self.spillway("check", "vgg16.job.json")
         self.assertEqual((code, errors), (0, ""))
 
