@@ -2,6 +2,3 @@
 a workspace that stays. For CMake it is SPILLWAY_SMALL_GPU in src/cmake/SpillwayTest.cmake."""
 
 SMALL_GPU = {"OMP_NUM_THREADS": "1", "EMU_CUDA_GRAIN": "64KiB", "CUBLAS_WORKSPACE_CONFIG": ":16:8"}
-
-# What a machine without a driver is told, as a regular expression: where there is a GPU, or none.
-NO_DRIVER = "(no driver of NVIDIA is loaded|this machine has no GPU of NVIDIA)"

@@ -77,6 +77,7 @@ class CommandCase(unittest.TestCase):
         self.assertEqual((status, output), (code, ""), errors)
         line, end, rest = errors.partition("\n")
         self.assertEqual((line[:18], end, rest), ("[spillway] error: ", "\n", ""), errors)
+        self.assertTrue(line[18:].strip(), "an error without a sentence")
         return errors
 
     def write(self, name, text, mode=0o755):

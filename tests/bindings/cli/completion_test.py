@@ -140,7 +140,7 @@ class Completion(InstalledShare):
             for name, word in (("--strategy", "spillway"), ("--schedule", "interleaved"),
                                ("--partitioner", "torchgpipe"), ("--cluster", "dgx_h200"), ("--device", "cuda:1")):
                 if name in options:
-                    self.assertLessEqual({word.split(":")[-1]}, self.offered(f"spillway {command} {name} {word[:4]}"))
+                    self.assertIn(word.split(":")[-1], self.offered(f"spillway {command} {name} {word[:4]}"))
 
     def test_knows_what_schedules_leave_open(self):
         self.start()
@@ -187,7 +187,7 @@ class Completion(InstalledShare):
 
     def test_of_a_program_is_its_own(self):
         self.start()
-        self.assertLessEqual({"--ignore-environment"}, self.options("spillway run -- env --ig"))
+        self.assertIn("--ignore-environment", self.options("spillway run -- env --ig"))
         self.assertEqual(self.offered("spillway run -- spillway bench"), {"bench-io"})
 
     def test_of_an_import_is_of_a_trace(self):

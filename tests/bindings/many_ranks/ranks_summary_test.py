@@ -39,7 +39,7 @@ class Summary(RanksCase):
             parts = ("busy_seconds", "idle_for_ranks_seconds", "idle_for_reads_seconds", "idle_for_program_seconds")
             self.assertLessEqual(sum(row[part] for part in parts), row["seconds"] * (1 + 1e-9))
         # A rank may have the bytes before its program asks for them.
-        self.assertLessEqual({"aten::_local_scalar_dense"}, {row["most_read_by"] for row in first["ranks"]})
+        self.assertIn("aten::_local_scalar_dense", [row["most_read_by"] for row in first["ranks"]])
 
     def test_says_which_stages_are_whose(self):
         run = self.split(4, "--schedule", "gems-mast", "--replicas", "2")

@@ -16,7 +16,7 @@ class ExampleLines(PageLines):
          simulate) = lines_of(trainer)
         self.check_profile(name, self.run_line(profile))
         self.assertRegex(self.run_line(plan)[0], r"(?m)^bound +.* no plan is faster here")
-        self.assertLessEqual({"karma"}, set(re.findall(r"(?m)^(\S+) +\d", self.run_line(compare)[0])))
+        self.assertIn("karma", re.findall(r"(?m)^(\S+) +\d", self.run_line(compare)[0]))
         figures = json.loads(self.run_line(link)[0])
         self.assertEqual(figures["rates"]["write_bytes_per_second"], 12e9)
         self.assertGreater(figures["swapped_bytes"] + figures["recompute_seconds"], 0)

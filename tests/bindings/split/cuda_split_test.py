@@ -202,7 +202,7 @@ class CudaBudget(BudgetCase):
         size = int(need * share) // PAGE * PAGE
         part = self.serve(ranks, [TRAINER, model, STEPS], size, **more)
         self.check_same(plain, part)
-        self.assertLessEqual({"needed"}, set(re.findall(r"cuda:0 +(\w+) ", part.errors)))
+        self.assertIn("needed", re.findall(r"cuda:0 +(\w+) ", part.errors))
         self.check_goes_by_nccl(part)
         rows = part.statistics["ranks"]
         for key in ("budget", "peak", "spilled"):

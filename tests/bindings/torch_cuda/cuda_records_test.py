@@ -68,7 +68,7 @@ class CudaRecords(unittest.TestCase):
         self.assertGreaterEqual(profile["origin"]["steps"], 4)
         self.assertEqual(profile["page_bytes"], PAGE)
         self.assertGreater(sum(profile["ops"]["time_ns"]), 0)
-        self.assertLessEqual({"activation"}, {profile["classes"][each] for each in profile["values"]["class"]})
+        self.assertIn("activation", {profile["classes"][each] for each in profile["values"]["class"]})
         self.assertEqual(profile["small_parameter_bytes"], PARAMETERS)
         self.assertGreater(profile["disks"]["host_pages"], 0)
 

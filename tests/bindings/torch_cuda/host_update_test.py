@@ -79,7 +79,8 @@ class HostUpdates(GpuRuns):
         refused = self.start([*self.served(), "--update", "host", "--split"], ["-c", "pass"], {})
         self.assertNotEqual(refused.returncode, 0)
         told += [line for line in refused.stderr.splitlines() if "--update host" in line]
-        golden.check_part(self, *told)
+        # LibTorch chooses the operators of an optimizer, and which comes first.
+        golden.check_part(self, *(golden.without(line, (r"aten::\w+", "OPERATOR")) for line in told))
 
 
 if __name__ == "__main__":
