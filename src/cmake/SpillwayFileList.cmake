@@ -1,12 +1,11 @@
-# spillway_list_files(<folder> [FIRST <file>] TYPE <type> [SUFFIX <word>] FILES <variable>
-#                     DECLARATIONS <variable> NAMES <variable>)
+# spillway_list_files(<folder> [FIRST <file>] TYPE <type> FILES <variable> DECLARATIONS <variable>
+#                     NAMES <variable>)
 #
 # A named alternative is one file: strategies/swap_all.cpp defines `extern const Strategy kSwapAll`.
 # Lists the .cpp files of a folder by name, FIRST before the others, with the declarations and the names of
-# their constants, for a list that is made by configure_file. Constants of one namespace that programs link
-# together need different names: SUFFIX stands behind each.
+# their constants, for a list that is made by configure_file.
 function(spillway_list_files folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "FIRST;TYPE;SUFFIX;FILES;DECLARATIONS;NAMES" "")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "FIRST;TYPE;FILES;DECLARATIONS;NAMES" "")
   file(GLOB files RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS ${folder}/*.cpp)
   list(SORT files)
   if(arg_FIRST)
@@ -25,7 +24,6 @@ function(spillway_list_files folder)
       string(TOUPPER "${first}" first)
       string(APPEND name "${first}${rest}")
     endforeach()
-    string(APPEND name "${arg_SUFFIX}")
     string(APPEND declarations "extern const ${arg_TYPE} ${name};\n")
     list(APPEND names ${name})
   endforeach()

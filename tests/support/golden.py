@@ -78,6 +78,11 @@ def parts_of(text):
     return {name: part.rstrip("\n") for name, part in zip(parts[1::2], parts[2::2])}
 
 
+def check_told(case, texts, *own, patterns=()):
+    """`check_part` of texts, `masked` with the pairs of this case's own and `without` these patterns."""
+    check_part(case, *(without(masked(text, *own), *patterns) for text in texts))
+
+
 def check_part(case, *texts):
     """All that is said in a case, with the part under its name of texts/told.txt beside its file, which cases share."""
     path = pathlib.Path(sys.modules[type(case).__module__].__file__).parent / "texts/told.txt"

@@ -8,6 +8,7 @@
 #include "support/error_text.h"
 #include "support/golden_part.h"
 #include "support/temporary_directory.h"
+#include "swap/masked_io.h"
 
 namespace spillway::swap {
 namespace {
@@ -112,8 +113,7 @@ TEST(MeasureDirectory, MeasuresARealDisk) {
                              probe.points[0].mixed_write, probe.points[0].mixed_read})
     EXPECT_GT(rate.median, 0.0);
   GoldenPart golden;
-  golden.mask(std::regex("^\\w+, \\w+ I/O, (\\S+) \\(([^()]+)\\)"),
-              "STORE, KIND I/O, $1 (FILE SYSTEM)");
+  mask_io(golden);
   golden.add(probe.description);
   EXPECT_TRUE(directory.entries().empty());
 }

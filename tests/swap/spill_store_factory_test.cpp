@@ -20,6 +20,7 @@
 #include "support/shadow_device.h"
 #include "support/small_file_system.h"
 #include "support/temporary_directory.h"
+#include "swap/masked_io.h"
 
 namespace spillway::swap {
 namespace {
@@ -39,12 +40,6 @@ std::vector<std::string> warnings_of(const OpenedSpillStore& opened, const std::
   for (const std::string& warning : opened.warnings)
     if (warning.find(text) != std::string::npos) found.push_back(warning);
   return found;
-}
-
-/// How the files of this machine are read and written.
-void mask_io(GoldenPart& golden) {
-  golden.mask(std::regex("\\w+, \\w+ I/O, (\\S+) \\(([^()]+)\\)"),
-              "STORE, KIND I/O, $1 (FILE SYSTEM)");
 }
 
 TEST(StoreKind, HasNamesThatCanBeReadBack) {

@@ -107,8 +107,7 @@ class RunCase(unittest.TestCase):
 
     def check_told(self, *texts):
         """The texts of this case, with names for sizes, are those of its part of texts/told.txt."""
-        golden.check_part(self, *(golden.without(golden.masked(text, (str(self.root), "ROOT")), golden.SIZES)
-                                  for text in texts))
+        golden.check_told(self, texts, (str(self.root), "ROOT"), patterns=(golden.SIZES,))
 
     def labels(self, output):
         """Of the lines that a run has said of itself, as `needed`."""

@@ -22,8 +22,7 @@ class RanksCase(unittest.TestCase):
 
     def check_told(self, *texts):
         """The texts of this case are those of its part of texts/told.txt."""
-        golden.check_part(self, *(golden.without(golden.masked(text, (str(self.folder), "FOLDER")), golden.HOST)
-                                  for text in texts))
+        golden.check_told(self, texts, (str(self.folder), "FOLDER"), patterns=(golden.HOST,))
 
     def start(self, *words, **variables):
         """What a command has written, and its exit code."""

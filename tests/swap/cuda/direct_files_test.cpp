@@ -22,6 +22,7 @@
 #include "support/error_text.h"
 #include "support/golden_part.h"
 #include "support/temporary_directory.h"
+#include "swap/masked_io.h"
 
 namespace spillway::swap {
 namespace {
@@ -30,12 +31,6 @@ using device::DirectFiles;
 
 constexpr Bytes kPage = 64_KiB;
 constexpr std::size_t kPages = 3;  // Of a storage.
-
-/// How the files of this machine are read and written.
-void mask_io(GoldenPart& golden) {
-  golden.mask(std::regex("\\w+, \\w+ I/O, (\\S+) \\(([^()]+)\\)"),
-              "STORE, KIND I/O, $1 (FILE SYSTEM)");
-}
 
 class DirectFilesOfAGpu : public testing::Test {
  protected:

@@ -57,7 +57,7 @@ std::optional<Cuts> cut_capslog(const SegmentCosts& costs) {
 
 }  // namespace
 
-extern const Partitioner kCapslogPartitioner{
+extern const Partitioner kCapslog{
     "capslog", "least peak of memory by bisection and filling from the left, then both sides",
     "Dreuning et al., CAPSlog, PDP 2024; repository henkdr/CAPSlog", Reading::kAsPublished,
     cut_capslog};

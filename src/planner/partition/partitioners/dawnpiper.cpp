@@ -87,7 +87,7 @@ std::optional<Cuts> cut_dawnpiper(const SegmentCosts& costs) { return HalvedStag
 
 }  // namespace
 
-extern const Partitioner kDawnpiperPartitioner{
+extern const Partitioner kDawnpiper{
     "dawnpiper", "halves the stages, cuts between the balances of time and of memory",
     "Peng et al., DawnPiper, arXiv 2505.05856; our reading of its theorem, not confirmed",
     Reading::kInferred, cut_dawnpiper};

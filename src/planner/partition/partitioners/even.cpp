@@ -12,8 +12,8 @@ std::optional<Cuts> cut_even(const SegmentCosts& costs) {
 
 }  // namespace
 
-extern const Partitioner kEvenPartitioner{"even", "as many layers on each stage",
-                                          "default of Megatron-LM, repository NVIDIA/Megatron-LM",
-                                          Reading::kAsPublished, cut_even};
+extern const Partitioner kEven{"even", "as many layers on each stage",
+                               "default of Megatron-LM, repository NVIDIA/Megatron-LM",
+                               Reading::kAsPublished, cut_even};
 
 }  // namespace spillway::partition

@@ -42,7 +42,7 @@ std::optional<Cuts> cut_galvatron(const SegmentCosts& costs) {
 
 }  // namespace
 
-extern const Partitioner kGalvatronPartitioner{
+extern const Partitioner kGalvatron{
     "galvatron", "fills stages from the last with memory up to the mean, trims the first ones",
     "Wang et al., Galvatron-BMW, arXiv 2307.02031; repository PKU-DAIR/Hetu-Galvatron, whose split "
     "alone this is, without its search of strategies",

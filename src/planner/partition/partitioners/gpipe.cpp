@@ -55,7 +55,7 @@ std::optional<Cuts> cut_gpipe(const SegmentCosts& costs) { return LeastVariance(
 
 }  // namespace
 
-extern const Partitioner kGpipePartitioner{
+extern const Partitioner kGpipe{
     "gpipe", "least variance of the times of stages",
     "Huang et al., GPipe, NeurIPS 2019, arXiv 1811.06965; that its heuristic aims at the variance "
     "of costs we did not confirm",

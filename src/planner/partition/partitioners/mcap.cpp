@@ -211,7 +211,7 @@ std::optional<Cuts> cut_mcap(const SegmentCosts& costs) {
 
 }  // namespace
 
-extern const Partitioner kMcapPartitioner{
+extern const Partitioner kMcap{
     "mcap",
     "least peak of memory: all cuts where they are few, else Bayesian optimization",
     "Dreuning et al., mCAP, Euro-Par 2022; repository henkdr/CAPSlog, whose scikit-optimize draws "

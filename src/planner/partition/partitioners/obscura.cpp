@@ -51,7 +51,7 @@ std::optional<Cuts> cut_obscura(const SegmentCosts& costs) {
 
 }  // namespace
 
-extern const Partitioner kObscuraPartitioner{
+extern const Partitioner kObscura{
     "obscura", "equal stages, reduced; then layers leave the slowest reduced one",
     "Obscura, USENIX ATC 2025; for layers of any kind, where the paper has equal ones",
     Reading::kInferred, cut_obscura};

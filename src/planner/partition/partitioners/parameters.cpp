@@ -54,7 +54,7 @@ std::optional<Cuts> cut_by_parameters(const SegmentCosts& costs) {
 
 }  // namespace
 
-extern const Partitioner kParametersPartitioner{
+extern const Partitioner kParameters{
     "parameters",
     "least difference of largest and smallest in parameters; of long ones the largest",
     "partition_balanced of DeepSpeed, repository microsoft/DeepSpeed; beyond 20 million steps its "

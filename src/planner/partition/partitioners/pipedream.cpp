@@ -35,7 +35,7 @@ std::optional<Cuts> cut_pipedream(const SegmentCosts& costs) {
 
 }  // namespace
 
-extern const Partitioner kPipedreamPartitioner{
+extern const Partitioner kPipedream{
     "pipedream", "least of the slowest stage or transfer, without memory or replication",
     "Harlap et al., PipeDream, SOSP 2019, arXiv 1806.03377; repository msr-fiddle/pipedream",
     Reading::kAsPublished, cut_pipedream};

@@ -84,7 +84,7 @@ std::optional<Cuts> cut_piper(const SegmentCosts& costs) {
 
 }  // namespace
 
-extern const Partitioner kPiperPartitioner{
+extern const Partitioner kPiper{
     "piper",
     "least time within memory, layers recomputed whole; knows the stage, no swaps",
     "Tarnawski et al., Piper, NeurIPS 2021; repository msr-fiddle/piper",

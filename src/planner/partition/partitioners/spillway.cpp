@@ -86,7 +86,7 @@ std::optional<Cuts> cut_spillway(const SegmentCosts& costs) {
 
 }  // namespace
 
-extern const Partitioner kSpillwayPartitioner{
+extern const Partitioner kSpillway{
     "spillway", "least time after swaps and recomputation, exact; mostly balanced", "",
     Reading::kOurs, cut_spillway};
 

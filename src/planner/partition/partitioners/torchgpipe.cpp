@@ -88,7 +88,7 @@ std::optional<Cuts> cut_torchgpipe(const SegmentCosts& costs) {
 
 }  // namespace
 
-extern const Partitioner kTorchgpipePartitioner{
+extern const Partitioner kTorchgpipe{
     "torchgpipe", "block partition of times, normalised: no two stages differ by more than 1",
     "Bárány, Grinberg, Block partitions of sequences, arXiv 1308.2452; repository "
     "kakaobrain/torchgpipe (balance by time)",

@@ -18,7 +18,7 @@ std::optional<Cuts> cut_vpipe(const SegmentCosts& costs) {
 
 }  // namespace
 
-extern const Partitioner kVpipePartitioner{
+extern const Partitioner kVpipe{
     "vpipe", "balanced times; layers move to neighbours while the worst plan gets better",
     "Zhao et al., vPipe, IEEE TPDS 33(3), 2022; its search is not in repository "
     "hku-systems/vpipe",
