@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <exception>
 #include <iostream>
@@ -13,10 +12,10 @@
 #include <utility>
 
 #include "exit_codes.h"
+#include "foreign_option.h"
 #include "setting_values.h"
 #include "spillway/base/error.h"
 #include "spillway/base/log.h"
-#include "spillway/base/nearest_name.h"
 #include "spillway/base/shown_text.h"
 
 namespace spillway::cli {
@@ -82,12 +81,6 @@ struct Rule {
   std::string reason;  ///< Empty: one of the others is needed.
 };
 
-/// Options that are elsewhere, and what to write there.
-struct Moved {
-  Words names;
-  std::string now;
-};
-
 /// "--budget 4GiB"
 std::string as_given(const CLI::Option* option) {
   const std::string name = option->get_name(false, true);
@@ -96,93 +89,20 @@ std::string as_given(const CLI::Option* option) {
              : name + " " + without_control_characters(option->results().back());
 }
 
-[[noreturn]] void refuse_option(const CLI::App& app, const std::string& name) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& each : option->get_lnames()) names.push_back("--" + each);
-  // What other programs and users call it.
-  constexpr std::array<std::string_view, 4> kHostMemory{"--host", "--host-memory", "--ram",
-                                                        "--pinned"};
-  if (std::find(kHostMemory.begin(), kHostMemory.end(), name) != kHostMemory.end() &&
-      std::find(names.begin(), names.end(), "--nvme") != names.end())
-    throw ConfigError("unknown option {} (host memory before the disks is --nvme ram:SIZE,DIR)",
-                      name);
-  // The dashes are alike in all, and a list of them says nothing of what they mean.
-  std::vector<std::string_view> words;
-  for (const std::string& each : names) words.push_back(std::string_view(each).substr(2));
-  const auto nearest = nearest_name(name.substr(std::min<std::size_t>(2, name.size())), words);
-  if (!nearest)
-    throw ConfigError("unknown option {} (spillway {} --help explains all)", name, app.get_name());
-  throw ConfigError("unknown option {} (did you mean '--{}'?)", name, *nearest);
-}
-
-/// What a command was given before CLI11 has read it: options with their values, and the first word
-/// that belongs to none.
-struct GivenWords {
-  std::vector<std::pair<std::string, std::string>> options;
-  std::string argument;
-};
-
-GivenWords given_words(const CLI::App& app, const Words& words) {
-  GivenWords given;
-  const auto end = std::find(words.begin(), words.end(), "--");
-  for (auto word = words.begin(); word != end; ++word) {
-    if (!word->starts_with("--")) {
-      if (given.argument.empty() && !word->starts_with("-")) given.argument = *word;
-      continue;
-    }
-    const std::size_t equals = std::min(word->find('='), word->size());
-    auto& [name, value] = given.options.emplace_back(word->substr(0, equals), "");
-    const CLI::Option* option = app.get_option_no_throw(name);
-    const bool may_have_value = option == nullptr || option->get_items_expected_max() > 0;
-    if (equals < word->size())
-      value = word->substr(equals + 1);
-    else if (may_have_value && word + 1 != end && !(word + 1)->starts_with("-"))
-      value = *++word;
-  }
-  return given;
-}
-
-/// A template of a command with what was given in place of one of its words.
-void fill(std::string& command, std::string_view word, const std::string& given) {
-  const auto at = command.find(word);
-  if (at != std::string::npos && !given.empty())
-    command.replace(at, word.size(), shell_word(given));
-}
-
-/// In the order of `moved`: whoever types several old options learns first of the one that says
-/// most.
-void refuse_moved(const CLI::App& app, const std::vector<Moved>& moved, const Words& words) {
-  const GivenWords given = given_words(app, words);
-  std::string ranks;
-  for (const auto& [name, value] : given.options)
-    if (name == "--ranks") ranks = value;
-  for (const Moved& each : moved)
-    for (const auto& [name, value] : given.options) {
-      if (std::find(each.names.begin(), each.names.end(), name) == each.names.end()) continue;
-      std::string now = each.now;
-      const bool ends_with_value = now.find("VALUE") == std::string::npos && !value.empty();
-      fill(now, "*", name);
-      if (ends_with_value) now += " VALUE";
-      fill(now, "COUNT", ranks);
-      if (app.get_option_no_throw("PROFILE") != nullptr) fill(now, "PROFILE", given.argument);
-      fill(now, "VALUE", value);
-      throw ConfigError("`spillway {}` has no {} (use {})", app.get_name(), name,
-                        now.starts_with("spillway") ? "`" + now + "`" : now);
-    }
-}
-
 /// CLI11's own sentences for what is wrong with an option name no next step.
 void check_options(const CLI::App& app, const Words& words) {
   std::vector<const CLI::Option*> seen;
   for (std::size_t at = 0; at < words.size(); ++at) {
     const std::string& word = words[at];
     if (word == "--") return;
+    if (word == "-")
+      throw ConfigError(
+          "'-' names no file, and standard input is not read (name a file; one of that "
+          "name is ./-)");
     if (word.substr(0, 2) != "--") continue;
     const std::size_t equals = std::min(word.find('='), word.size());
     const std::string name = word.substr(0, equals);
     const CLI::Option* option = app.get_option_no_throw(name);
-    if (option == nullptr) refuse_option(app, name);
     const bool takes_value = option->get_items_expected_max() > 0;
     const bool has_value = equals < word.size();
     if (!takes_value && has_value && option->get_disable_flag_override())
@@ -219,8 +139,8 @@ void keep_rules(const std::vector<Rule>& rules) {
       if (!names.empty()) names += each == others.back() ? " or " : ", ";
       names += each->get_name(false, true);
     }
-    throw ConfigError("{} belongs to {}, which is missing (add it, or leave both out)",
-                      as_given(option), names);
+    throw ConfigError("{} belongs to {}, which is missing (add it, or leave {} out)",
+                      as_given(option), names, option->get_name(false, true));
   }
 }
 
@@ -234,25 +154,14 @@ void require_positionals(const CLI::App& app) {
   }
 }
 
-void refuse_extras(const CLI::App& app) {
-  auto extras = app.remaining();
-  // CLI11 keeps the mark behind which everything is an argument.
-  extras.erase(std::remove(extras.begin(), extras.end(), "--"), extras.end());
-  if (extras.empty()) return;
-  if (extras.front().empty() || extras.front().front() != '-')
-    throw ConfigError("unexpected argument '{}' (see spillway {} --help)", extras.front(),
-                      app.get_name());
-  refuse_option(app, extras.front().substr(0, extras.front().find('=')));
-}
-
 }  // namespace
 
 struct CommandLine::Parts {
   CLI::App app;
   std::vector<std::pair<const runtime::SettingInfo*, const CLI::Option*>> settings{};
   std::vector<Rule> rules{};
-  std::vector<Moved> moved{};
-  std::vector<std::pair<const CLI::Option*, std::string>> required{};  ///< With the question.
+  std::vector<std::pair<std::vector<const CLI::Option*>, std::string>>
+      required{};  ///< See require.
   std::string group{};
   std::string usage{};
   std::string lists{};  ///< Of names, before the examples.
@@ -269,6 +178,8 @@ struct CommandLine::Parts {
   }
   ordered_json table_entry(const CLI::Option& option) const;
   ordered_json table() const;
+  void refuse_extras(const Words& words) const;
+  void refuse_missing() const;
 };
 
 ordered_json CommandLine::Parts::table_entry(const CLI::Option& option) const {
@@ -298,12 +209,36 @@ ordered_json CommandLine::Parts::table() const {
     else
       options.push_back(table_entry(*option));
   }
+  ordered_json choices = ordered_json::array();
+  for (const auto& [choice, question] : required) {
+    ordered_json& names = choices.emplace_back(ordered_json::array());
+    for (const CLI::Option* option : choice) names.push_back(option->get_name(false, false));
+  }
   return {{"command", app.get_name()},
           {"description", app.get_description()},
           {"usage", usage},
           {"examples", app.get_footer()},
           {"arguments", arguments},
-          {"options", options}};
+          {"options", options},
+          {"required", choices}};
+}
+
+void CommandLine::Parts::refuse_extras(const Words& words) const {
+  auto extras = app.remaining();
+  // CLI11 keeps the mark behind which everything is an argument.
+  extras.erase(std::remove(extras.begin(), extras.end(), "--"), extras.end());
+  if (extras.empty()) return;
+  if (extras.front().empty() || extras.front().front() != '-')
+    throw ConfigError("unexpected argument '{}' (see spillway {} --help)", extras.front(),
+                      app.get_name());
+  refuse_unknown_option(table(), words, extras.front().substr(0, extras.front().find('=')));
+}
+
+void CommandLine::Parts::refuse_missing() const {
+  for (const auto& [choice, question] : required)
+    if (std::none_of(choice.begin(), choice.end(),
+                     [](const CLI::Option* option) { return option->count() > 0; }))
+      throw ConfigError("{} is missing: {}", choice.front()->get_name(false, true), question);
 }
 
 CommandLine::CommandLine(std::string name, std::string_view description, std::string usage,
@@ -339,8 +274,8 @@ void CommandLine::add_flag(const std::string& name, bool& is_given, const std::s
   parts_->add(parts_->app.add_flag(name, is_given, meaning))->disable_flag_override();
 }
 
-void CommandLine::require(const std::string& name, const std::string& question) {
-  parts_->required.emplace_back(parts_->app.get_option(name), question);
+void CommandLine::require(const std::vector<std::string>& names, const std::string& question) {
+  parts_->required.emplace_back(parts_->named(names), question);
 }
 
 void CommandLine::needs(const std::vector<std::string>& names,
@@ -352,10 +287,6 @@ void CommandLine::needs(const std::vector<std::string>& names,
 void CommandLine::excludes(const std::string& name, const std::vector<std::string>& others,
                            const std::string& reason) {
   parts_->rules.push_back({parts_->app.get_option(name), parts_->named(others), reason});
-}
-
-void CommandLine::moved(const std::vector<std::string>& names, const std::string& now) {
-  parts_->moved.push_back({names, now});
 }
 
 void CommandLine::add_names(const std::string& heading, const runtime::NamedTexts& names) {
@@ -418,17 +349,16 @@ runtime::NamedTexts CommandLine::given_settings() const {
   return texts;
 }
 
-bool CommandLine::parse(std::vector<std::string> words) {
+bool CommandLine::parse(const std::vector<std::string>& words) {
   CLI::App& app = parts_->app;
   if (words.size() == 1 && words.front() == kHelpTable) {
     std::cout << parts_->table() << '\n';
     return false;
   }
-  refuse_moved(app, parts_->moved, words);
+  refuse_unknown_options(parts_->table(), words);
   check_options(app, words);
-  std::reverse(words.begin(), words.end());  // CLI11 takes words from the back.
   try {
-    app.parse(std::move(words));
+    app.parse(Words(words.rbegin(), words.rend()));  // CLI11 takes words from the back.
   } catch (const CLI::CallForHelp&) {
     std::cout << app.help();
     return false;
@@ -436,11 +366,9 @@ bool CommandLine::parse(std::vector<std::string> words) {
     require_positionals(app);
     throw;
   }
-  refuse_extras(app);
+  parts_->refuse_extras(words);
   keep_rules(parts_->rules);
-  for (const auto& [option, question] : parts_->required)
-    if (option->count() == 0)
-      throw ConfigError("{} is missing: {}", option->get_name(false, true), question);
+  parts_->refuse_missing();
   return true;
 }
 

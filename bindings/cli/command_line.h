@@ -51,8 +51,8 @@ class CommandLine {
   /// "--name" without a value.
   void add_flag(const std::string& name, bool& is_given, const std::string& meaning);
 
-  /// The option must be given; `question` is what its absence leaves open.
-  void require(const std::string& name, const std::string& question);
+  /// One of the options must be given; `question` is what their absence leaves open.
+  void require(const std::vector<std::string>& names, const std::string& question);
 
   /// Each of `names` makes sense only beside one of `others`.
   void needs(const std::vector<std::string>& names, const std::vector<std::string>& others);
@@ -60,12 +60,6 @@ class CommandLine {
   /// None of `others` may stand beside `name`; `reason` continues "has no place beside NAME, ".
   void excludes(const std::string& name, const std::vector<std::string>& others,
                 const std::string& reason);
-
-  /// Options that this command had, or that users look for here: the error names what to write
-  /// before their value, "spillway plan-job PROFILE --ranks". "*" in it is the name of the option,
-  /// VALUE its value where more stands behind it; COUNT is filled with that of --ranks, and PROFILE
-  /// with the argument of that name, where these were given.
-  void moved(const std::vector<std::string>& names, const std::string& now);
 
   enum class Need { kRequired, kOptional };
 
@@ -92,10 +86,10 @@ class CommandLine {
 
   /// Reads the words of a command. False when help was asked for and printed, as text or, by
   /// kHelpTable alone, as JSON. Throws ConfigError
-  /// for an option that the command does not have, with the nearest one's name; for one that lacks
+  /// for an option that the command does not have, as `refuse_unknown_option`; for one that lacks
   /// its value, or has one too many; for what `needs`, `excludes`, `require` and the kinds of
   /// values refuse; and for an argument that is missing, or that nothing takes.
-  bool parse(std::vector<std::string> words);
+  bool parse(const std::vector<std::string>& words);
 
  private:
   struct Parts;

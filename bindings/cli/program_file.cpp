@@ -67,9 +67,9 @@ constexpr std::string_view kTorchSymbol =
 std::string hindrance_of(const std::string& path) {
   struct stat facts {};
   if (::stat(path.c_str(), &facts) != 0) return std::strerror(errno);
-  if (S_ISDIR(facts.st_mode)) return "is a directory";
-  if (!S_ISREG(facts.st_mode)) return "is not a regular file";
-  if (::access(path.c_str(), X_OK) != 0) return "is not executable (chmod +x)";
+  if (S_ISDIR(facts.st_mode)) return "it is a folder (name a program in it)";
+  if (!S_ISREG(facts.st_mode)) return "it is no regular file (name a program)";
+  if (::access(path.c_str(), X_OK) != 0) return "it is not executable (chmod +x)";
   return {};
 }
 

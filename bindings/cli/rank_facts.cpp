@@ -193,7 +193,7 @@ bool is_between_hosts(const JobFacts& job, const MeasuredLink& link) {
 }
 
 std::string offset_text(double seconds) {
-  return (seconds < 0.0 ? "-" : "+") + seconds_text(std::abs(seconds));
+  return message("{}{}", seconds < 0.0 ? "-" : "+", seconds_text(std::abs(seconds)));
 }
 
 /// Of each other host against the first rank's.

@@ -41,8 +41,10 @@ std::string variable(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-/// Also against the words of the program: a script, or what it writes itself.
-void check_files(const runtime::Settings& settings, const std::vector<std::string>& program) {
+/// Also against the words of the program: a script, or what it writes itself. `profile` is the
+/// option that names the file of the profile.
+void check_files(const runtime::Settings& settings, const std::vector<std::string>& program,
+                 const char* profile) {
   const std::string& rates = settings.rates;
   std::vector<NamedFile> read{
       {"--plan", settings.plan},
@@ -51,13 +53,14 @@ void check_files(const runtime::Settings& settings, const std::vector<std::strin
   for (const std::string& word : program) read.push_back({"the program's argument", word});
   check_outputs(read, {{"--stats", output_path(settings, settings.stats)},
                        {"--trace", output_path(settings, settings.trace)},
-                       {"the profile", output_path(settings, settings.profile_out)}});
+                       {profile, output_path(settings, settings.profile_out)}});
 }
 
 // Everything that the run would stumble over later, while nothing has happened yet. The run itself
 // repeats the warnings, in the process that they concern.
-void check_settings(const runtime::Settings& settings, const std::vector<std::string>& program) {
-  check_files(settings, program);
+void check_settings(const runtime::Settings& settings, const std::vector<std::string>& program,
+                    const char* profile) {
+  check_files(settings, program, profile);
   if (!settings.profile_out.empty() && !settings.prefetch)
     throw ConfigError("a profile needs --prefetch on: it is made of learned steps");
   runtime::check_device_budgets(settings);
@@ -248,7 +251,7 @@ int start_program(const runtime::SettingSources& sources, const runtime::Setting
   std::optional<Shard> shard;
   if (is_given("shards", sources, settings)) shard = shard_of_this_process(settings);
   const std::vector<std::string> program = shard ? words_for(*shard, given_program) : given_program;
-  check_settings(settings, program);
+  check_settings(settings, program, start ? "--out" : "--profile-out");
   const ProgramLookup found = find_program(program.front());
   if (found.path.empty()) {
     log_error("program not found: {}{}", program.front(), hint_for_program(program.front()));

@@ -204,10 +204,12 @@ cluster::Job job_for(const ClusterRun& run) {
 Cluster machine_for_run(const ClusterOptions& options, const JobFile& file) {
   if (!options.cluster.empty()) return read_cluster(options.cluster);
   if (auto cluster = machine_of(file, options.plan)) return *cluster;
-  throw ConfigError("{} was not made for a machine, so it takes one to run it on (name it with "
-                    "--cluster FILE, or by the name of one that came with the command; plans that "
-                    "spillway plan-job --cluster makes bring theirs along)",
-                    options.plan);
+  std::string known;
+  for (const std::string& name : clusters().names) (known += known.empty() ? "" : "|") += name;
+  throw ConfigError(
+      "{} was not made for a machine, so it takes one to run it on (name it with "
+      "--cluster {}; plans that spillway plan-job --cluster makes bring theirs along)",
+      options.plan, known.empty() ? "FILE" : message("FILE, or --cluster {}", known));
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ Table stage_table(const std::vector<StageEstimate>& stages) {
   return {stages.size(),
           {{"", "first", of(stages, &StageEstimate::first_layer)},
            {"", "last", of(stages, &StageEstimate::last_layer)},
-           {"", "seconds", of(stages, &StageEstimate::seconds)},
+           {"", "seconds", of(stages, &StageEstimate::seconds, Figure::duration)},
            {"", "memory_bytes", of(stages, &StageEstimate::memory)},
            {"", "raw_memory_bytes", of(stages, &StageEstimate::raw_memory)}}};
 }
@@ -72,11 +72,13 @@ Table table_of(std::span<const CostCuts> cuts) {
            {"", "is_possible", of(cuts, &CostCuts::is_possible)},
            {"", "refusal", of(cuts, &CostCuts::refusal)},
            {"stages", "stages", if_possible(cuts, &CostCuts::stages, stages)},
-           {"slowest stage", "step_seconds", if_possible(cuts, &CostCuts::worst_seconds)},
+           {"slowest stage", "step_seconds",
+            if_possible(cuts, &CostCuts::worst_seconds, Figure::duration)},
            {"idle", "bubble", if_possible(cuts, &CostCuts::bubble, Figure::share)},
-           {"", "bound", if_possible(cuts, &CostCuts::bound_seconds)},
+           {"", "bound", if_possible(cuts, &CostCuts::bound_seconds, Figure::duration)},
            {"above the best", "gap", if_possible(cuts, &CostCuts::gap, Figure::share)},
-           {"planned", "search_seconds", if_possible(cuts, &CostCuts::search_seconds)}}};
+           {"planned", "search_seconds",
+            if_possible(cuts, &CostCuts::search_seconds, Figure::duration)}}};
 }
 
 std::string cost_cuts_text(std::span<const CostCuts> cuts) {

@@ -181,6 +181,10 @@ void plan_job(const JobOptions& options, std::ostream& out, const Clock& clock) 
   const SwapRates swaps = options.cluster.empty()
                               ? swap_rates(options.rates, sharers_of_disks(options), profile)
                               : SwapRates{};
+  if (options.compare && !swaps.disk.is_none())
+    throw ConfigError("--compare has one place for what is swapped, and here are host memory of {} "
+                      "and disks behind it (leave the disks out)",
+                      as_option(*options.rates.host_memory));
   job.request = request_of(options, swaps, profile);
   std::optional<Cluster> cluster;
   if (!options.cluster.empty()) cluster = machine_for(options, profile);

@@ -262,17 +262,18 @@ Table compared_table(const JobRequest& request, const JobComparison& compared,
     return name_in(kSwapTargets, rows[i].on_machine->swap_target);
   };
   const auto bound = [&](std::size_t i) {
-    return job::job_bound(
-        compared.is_best(i) ? request : with_data_parallel(request, compared.data_parallel));
+    return Figure::duration(job::job_bound(
+        compared.is_best(i) ? request : with_data_parallel(request, compared.data_parallel)));
   };
   const auto is_best = [&](std::size_t i) { return compared.is_best(i); };
   Table table = attempt_table(attempts);
-  table.columns.insert(table.columns.end(),
-                       {{"shared", "machine", shared},
-                        {"swaps to", "", target},
-                        {"", "bound", bound},
-                        {"", "has_any_data_parallel", is_best},
-                        {"planned", "search_seconds", of(rows, &ComparedJob::search_seconds)}});
+  table.columns.insert(
+      table.columns.end(),
+      {{"shared", "machine", shared},
+       {"swaps to", "", target},
+       {"", "bound", bound},
+       {"", "has_any_data_parallel", is_best},
+       {"planned", "search_seconds", of(rows, &ComparedJob::search_seconds, Figure::duration)}});
   return table;
 }
 

@@ -157,7 +157,7 @@ void add_work_options(CommandLine& line, JobOptions& options) {
            "Order in which the branches of a model are assigned to stages: recorded; any, the best "
            "one that the tensors of the profile allow; or auto, which is any where the profile has "
            "all dependences, as imported profiles do, else recorded [auto]");
-  line.require("--ranks", kHowManyRanks);
+  line.require({"--ranks"}, kHowManyRanks);
 }
 
 }  // namespace
@@ -199,15 +199,6 @@ CommandLine plan_job_line(JobOptions& options) {
   line.excludes("--compare", {"--out", "--picture"}, "which makes many plans");
   line.excludes("--cluster", {"--link", "--ranks-per-host", "--disk-out", "--disk-in", "--gpu"},
                 "which describes devices, links and disks");
-  line.moved({"--topology"}, "--cluster");
-  line.moved({"--data-parallel", "--groups"}, "--replicas");
-  line.moved({"--svg"}, "--picture");
-  line.moved({"--check"}, "spillway check");
-  line.moved({"--rebalance"}, "spillway rebalance VALUE PROFILE");
-  line.moved({"--costs"}, "spillway costs VALUE --ranks COUNT");
-  line.moved({"--budget"}, "--device-memory");
-  line.moved({"--frontier"}, "spillway plan PROFILE *");
-  line.moved({"--strategy", "--effort", "--bound"}, "spillway plan PROFILE --budget SIZE *");
   return line;
 }
 
@@ -251,10 +242,7 @@ CommandLine costs_line(CostOptions& options) {
   add_partitioner(line, options.partitioner);
   line.add_flag("--compare", options.compare, "Print one table of all partitioners");
   line.add_flag("--json", options.json, kKeysOfJson);
-  line.require("--ranks", kHowManyRanks);
-  line.moved({"--schedule", "--micro-batches", "--batch", "--replicas", "--device-memory", "--link",
-              "--cluster", "--order", "--out", "--picture"},
-             "spillway plan-job PROFILE --ranks COUNT *");
+  line.require({"--ranks"}, kHowManyRanks);
   return line;
 }
 

@@ -113,28 +113,30 @@ Table stage_table(const FoundJob& job) {
   };
   const auto rank = [&](auto k) { return plan.actions.rank_of(0, static_cast<std::uint32_t>(k)); };
   const auto ranges = [&](const Stage& stage) { return layers(plan.order.layers, stage); };
-  return {stages.size(),
-          {{"stage", "", std::identity()},
-           {"rank", "rank", rank},
-           {"", "first", of(stages, &Stage::first_layer)},
-           {"", "last", of(stages, &Stage::last_layer)},
-           {"layers", "ranges", of(stages, ranges)},
-           {"time", "seconds", of(stages, &Stage::seconds)},
-           {"", "raw_seconds", of(stages, &Stage::raw_seconds)},
-           {"", "link_seconds", of(stages, &Stage::link_seconds)},
-           {"recomputed", "recompute_seconds", of(stages, &Stage::recompute_seconds)},
-           {"swapped", "swapped_bytes", of(stages, &Stage::swapped)},
-           {"held", "memory_bytes", of(stages, &Stage::memory)},
-           {"before", "raw_memory_bytes", of(stages, &Stage::raw_memory)},
-           {"parameters", "parameter_bytes", of(stages, &Stage::parameters)},
-           {"begins with", "first_name", of(stages, &Stage::first_layer, name)},
-           {"", "last_name", of(stages, &Stage::last_layer, name)},
-           {"", "before", of(plan.bytes_before, classes)},
-           {"", "after", of(plan.bytes_after, classes)},
-           {"", "in_flight", of(plan.held, &Held::in_flight)},
-           {"", "weight_versions", of(plan.held, &Held::weight_versions)},
-           {"", "state_copies", of(plan.held, &Held::state_copies)},
-           {"", "recomputed", of(stages, &Stage::recomputed, recomputed)}}};
+  const auto copies = [](double count) { return Figure{message("{}", count), count}; };
+  return {
+      stages.size(),
+      {{"stage", "", std::identity()},
+       {"rank", "rank", rank},
+       {"", "first", of(stages, &Stage::first_layer)},
+       {"", "last", of(stages, &Stage::last_layer)},
+       {"layers", "ranges", of(stages, ranges)},
+       {"time", "seconds", of(stages, &Stage::seconds, Figure::duration)},
+       {"", "raw_seconds", of(stages, &Stage::raw_seconds, Figure::duration)},
+       {"", "link_seconds", of(stages, &Stage::link_seconds, Figure::duration)},
+       {"recomputed", "recompute_seconds", of(stages, &Stage::recompute_seconds, Figure::duration)},
+       {"swapped", "swapped_bytes", of(stages, &Stage::swapped)},
+       {"held", "memory_bytes", of(stages, &Stage::memory)},
+       {"before", "raw_memory_bytes", of(stages, &Stage::raw_memory)},
+       {"parameters", "parameter_bytes", of(stages, &Stage::parameters)},
+       {"begins with", "first_name", of(stages, &Stage::first_layer, name)},
+       {"", "last_name", of(stages, &Stage::last_layer, name)},
+       {"", "before", of(plan.bytes_before, classes)},
+       {"", "after", of(plan.bytes_after, classes)},
+       {"", "in_flight", of(plan.held, &Held::in_flight, copies)},
+       {"", "weight_versions", of(plan.held, &Held::weight_versions, copies)},
+       {"", "state_copies", of(plan.held, &Held::state_copies, copies)},
+       {"", "recomputed", of(stages, &Stage::recomputed, recomputed)}}};
 }
 
 Table rank_table(const JobPlan& plan) {
@@ -152,10 +154,11 @@ Table rank_table(const JobPlan& plan) {
   Table table{
       memory.size(),
       {{"rank", "", std::identity()},
-       {"", "busy_seconds", of(times, &Times::busy_seconds)},
+       {"", "busy_seconds", of(times, &Times::busy_seconds, Figure::duration)},
        {"", "bubble", of(times, &Times::busy_seconds, bubble)},
-       {"", "exposed_communication_seconds", of(times, &Times::exposed_communication_seconds)},
-       {"", "exposed_swap_seconds", of(times, &Times::exposed_swap_seconds)}}};
+       {"", "exposed_communication_seconds",
+        of(times, &Times::exposed_communication_seconds, Figure::duration)},
+       {"", "exposed_swap_seconds", of(times, &Times::exposed_swap_seconds, Figure::duration)}}};
   for (const auto& [name, field] : kClasses)
     table.columns.push_back(
         {name, "", of(memory, [field = field](const Memory& each) { return each.held.*field; })});
@@ -182,11 +185,12 @@ Table attempt_table(std::span<const JobAttempt> all) {
            {"micro-batches", "micro_batches", of(all, &Attempt::micro_batches)},
            {"", "is_possible", of(all, &Attempt::is_possible)},
            {"", "refusal", of(all, &Attempt::refusal)},
-           {"step", "step_seconds", if_possible(all, &Attempt::step_seconds)},
-           {"", "seconds_per_micro_batch", if_possible(all, &Attempt::seconds_per_micro_batch)},
+           {"step", "step_seconds", if_possible(all, &Attempt::step_seconds, Figure::duration)},
+           {"", "seconds_per_micro_batch",
+            if_possible(all, &Attempt::seconds_per_micro_batch, Figure::duration)},
            {"bubble", "bubble", if_possible(all, &Attempt::bubble, Figure::share)},
            {"waits", "exposed_communication_seconds",
-            if_possible(all, &Attempt::exposed_communication_seconds)},
+            if_possible(all, &Attempt::exposed_communication_seconds, Figure::duration)},
            {"gap", "gap", if_possible(all, &Attempt::gap, Figure::share)},
            {"peak", "peak_bytes", if_possible(all, &Attempt::peak)},
            {"", "reduces_memory", if_possible(all, &Attempt::reduces_memory)},

@@ -32,15 +32,15 @@ struct FoundMachine {
 };
 
 /// Figures of a plan on its machine, as lines.
-std::string machine_text(const FoundMachine& machine);
+std::string machine_text(const FoundMachine& found);
 /// All that ran on it as a table, and the load of its links.
-std::string machine_tables(const FoundMachine& machine);
-nlohmann::ordered_json machine_json(const FoundMachine& machine);
+std::string machine_tables(const FoundMachine& found);
+nlohmann::ordered_json machine_json(const FoundMachine& found);
 
 /// Of the rank that waits longest.
 double longest_wait(const cluster::JobTiming& timing, double cluster::JobRank::*wait);
 /// Share of the time that failures of so many nodes leave; empty where the description has none.
-std::string failures_text(const cluster::Cluster& cluster, std::uint32_t nodes);
+std::string failures_text(const cluster::Cluster& described, std::uint32_t nodes);
 /// The load of links by class.
 Table link_table(const cluster::JobTiming& timing);
 

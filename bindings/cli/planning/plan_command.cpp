@@ -104,8 +104,6 @@ EvaluatedPlan plan_asked_for(const CommonOptions& options, const PlanningCase& p
 
 void plan_from_profile(const PlanOptions& options, std::ostream& out, const Clock& clock) {
   const CommonOptions& common = options.common;
-  if (!common.budget && !options.frontier)
-    throw ConfigError("--budget is missing: name one (4GiB, 50%), or ask for all with --frontier");
   if (common.strategies.size() > 1 && !options.out.empty())
     throw ConfigError("--out {} stores one plan, and --strategy all makes many (name one strategy)",
                       options.out);

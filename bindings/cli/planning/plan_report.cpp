@@ -141,12 +141,13 @@ ordered_json rates_json(const std::string& source, const profile::TransferRates&
 }
 
 Figure causes(const std::vector<StallCause>& causes, const char* what, const char* count) {
-  const Table table{std::min(causes.size(), kCausesKept),
-                    {{"", what, of(causes, &StallCause::what)},
-                     {"", "seconds", of(causes, &StallCause::seconds)},
-                     {"", "for_tensors_seconds", of(causes, &StallCause::pages_seconds)},
-                     {"", "for_room_seconds", of(causes, &StallCause::room_seconds)},
-                     {"", count, of(causes, &StallCause::count)}}};
+  const Table table{
+      std::min(causes.size(), kCausesKept),
+      {{"", what, of(causes, &StallCause::what)},
+       {"", "seconds", of(causes, &StallCause::seconds, Figure::duration)},
+       {"", "for_tensors_seconds", of(causes, &StallCause::pages_seconds, Figure::duration)},
+       {"", "for_room_seconds", of(causes, &StallCause::room_seconds, Figure::duration)},
+       {"", count, of(causes, &StallCause::count)}}};
   return {{}, table_json(table)};
 }
 
@@ -232,35 +233,38 @@ Table plan_table(const PlanningStep& step, const ChosenRates& rates,
   const auto swapped = [](const Plan& plan) { return plan.written + plan.read; };
   const auto operators = [](const auto& all) { return causes(all, "operator", "operators"); };
   const auto values = [](const auto& all) { return causes(all, "value", "waits"); };
-  Table table{plans.size(),
-              {{"strategy", "strategy", of(plans, &Plan::strategy)},
-               {"", "source", of(plans, &Plan::source)},
-               {"", "is_possible", of(plans, &Plan::is_possible)},
-               {"", "refusal", of(plans, &Plan::refusal)},
-               {"budget", "budget_bytes", of(plans, &Plan::budget)},
-               {"share", "", of(plans, &Plan::budget, of_needed)},
-               {"planned", "planning_seconds", of(plans, &Plan::planning_seconds)},
-               {"", "search_was_cut", of(plans, &Plan::was_cut)},
-               {"step", "step_seconds", if_possible(plans, &Plan::step_seconds)},
-               {"x in-core", "", if_possible(plans, &Plan::step_seconds, of_incore)},
-               {"bound", "bound_seconds", if_possible(plans, &Plan::bound_seconds)},
-               {"", "bound_kind", if_possible(plans, bound_kind)},
-               {"", "bound_recomputed_share", if_possible(plans, bound_recomputed, Figure::share)},
-               {"gap", "gap", if_possible(plans, &Plan::gap, Figure::share)},
-               {"peak", "peak_bytes", if_possible(plans, &Plan::peak)},
-               {"", "swapped_bytes", if_possible(plans, swapped)},
-               {"out", "swapped_out_bytes", if_possible(plans, &Plan::written)},
-               {"in", "swapped_in_bytes", if_possible(plans, &Plan::read)},
-               {"recomputed", "recompute_seconds", if_possible(plans, &Plan::recompute_seconds)},
-               {"", "recomputed_values", if_possible(plans, &Plan::recomputed_values)},
-               {"", "replayed_operators", if_possible(plans, &Plan::replayed_operators)},
-               {"", "stall_seconds", if_possible(plans, &Plan::stall_seconds)},
-               {"", "interference_seconds", if_possible(plans, &Plan::interference_seconds)},
-               {"", "demand_reads", if_possible(plans, &Plan::demand_reads)},
-               {"", "forced_out_bytes", if_possible(plans, &Plan::forced_out)},
-               {"", "is_settled", if_possible(plans, &Plan::is_settled)},
-               {"", "stalls_by_operator", if_possible(plans, &Plan::stalls_by_operator, operators)},
-               {"", "stalls_by_value", if_possible(plans, &Plan::stalls_by_value, values)}}};
+  Table table{
+      plans.size(),
+      {{"strategy", "strategy", of(plans, &Plan::strategy)},
+       {"", "source", of(plans, &Plan::source)},
+       {"", "is_possible", of(plans, &Plan::is_possible)},
+       {"", "refusal", of(plans, &Plan::refusal)},
+       {"budget", "budget_bytes", of(plans, &Plan::budget)},
+       {"share", "", of(plans, &Plan::budget, of_needed)},
+       {"planned", "planning_seconds", of(plans, &Plan::planning_seconds, Figure::duration)},
+       {"", "search_was_cut", of(plans, &Plan::was_cut)},
+       {"step", "step_seconds", if_possible(plans, &Plan::step_seconds, Figure::duration)},
+       {"x in-core", "", if_possible(plans, &Plan::step_seconds, of_incore)},
+       {"bound", "bound_seconds", if_possible(plans, &Plan::bound_seconds, Figure::duration)},
+       {"", "bound_kind", if_possible(plans, bound_kind)},
+       {"", "bound_recomputed_share", if_possible(plans, bound_recomputed, Figure::share)},
+       {"gap", "gap", if_possible(plans, &Plan::gap, Figure::share)},
+       {"peak", "peak_bytes", if_possible(plans, &Plan::peak)},
+       {"", "swapped_bytes", if_possible(plans, swapped)},
+       {"out", "swapped_out_bytes", if_possible(plans, &Plan::written)},
+       {"in", "swapped_in_bytes", if_possible(plans, &Plan::read)},
+       {"recomputed", "recompute_seconds",
+        if_possible(plans, &Plan::recompute_seconds, Figure::duration)},
+       {"", "recomputed_values", if_possible(plans, &Plan::recomputed_values)},
+       {"", "replayed_operators", if_possible(plans, &Plan::replayed_operators)},
+       {"", "stall_seconds", if_possible(plans, &Plan::stall_seconds, Figure::duration)},
+       {"", "interference_seconds",
+        if_possible(plans, &Plan::interference_seconds, Figure::duration)},
+       {"", "demand_reads", if_possible(plans, &Plan::demand_reads)},
+       {"", "forced_out_bytes", if_possible(plans, &Plan::forced_out)},
+       {"", "is_settled", if_possible(plans, &Plan::is_settled)},
+       {"", "stalls_by_operator", if_possible(plans, &Plan::stalls_by_operator, operators)},
+       {"", "stalls_by_value", if_possible(plans, &Plan::stalls_by_value, values)}}};
   if (!rates.far) return table;
   const auto host_out = [](const Plan& plan) { return plan.written - plan.far_written; };
   const auto host_in = [](const Plan& plan) { return plan.read - plan.far_read; };

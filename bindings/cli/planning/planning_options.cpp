@@ -137,21 +137,6 @@ void add_rates_of_device(CommandLine& line, RateOptions& rates) {
       "tiers [as there, else no limit]");
 }
 
-/// Options that plan for many ranks, as this command had them.
-void send_to_other_commands(CommandLine& line) {
-  line.moved({"--check"}, "spillway check");
-  line.moved({"--rebalance"}, "spillway rebalance VALUE PROFILE");
-  line.moved({"--steps-left"}, "spillway rebalance PLAN PROFILE *");
-  line.moved({"--costs"}, "spillway costs VALUE --ranks COUNT");
-  line.moved({"--topology"}, "spillway plan-job PROFILE --ranks COUNT --cluster");
-  line.moved({"--data-parallel", "--groups"}, "spillway plan-job PROFILE --ranks COUNT --replicas");
-  line.moved({"--device-memory", "--micro-batches", "--batch", "--replicas", "--schedule",
-              "--partitioner", "--order", "--link", "--cluster", "--ranks-per-host", "--compare"},
-             "spillway plan-job PROFILE --ranks COUNT *");
-  line.moved({"--ranks"}, "spillway plan-job PROFILE *");
-  line.moved({"--svg"}, "--frontier --picture");
-}
-
 }  // namespace
 
 void add_link_options(CommandLine& line, RateOptions& rates, const std::string& link) {
@@ -211,7 +196,7 @@ CommandLine plan_line(PlanOptions& options) {
   line.needs({"--points", "--picture"}, {"--frontier"});
   line.excludes("--frontier", {"--budget"}, "which plans for all budgets");
   line.excludes("--frontier", {"--out"}, "which makes many plans");
-  send_to_other_commands(line);
+  line.require({"--budget", "--frontier"}, "name one (4GiB, 50%), or ask for all with --frontier");
   return line;
 }
 

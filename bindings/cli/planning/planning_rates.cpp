@@ -51,8 +51,16 @@ const topology::DiskRate& rate_of(const topology::DiskRates& disks, const std::s
   // Only the recorded rates of this machine are known to be of its mounts: a file that was named
   // may come from another one, where a directory of this name lies on another disk.
   const bool is_own = file == topology::default_disk_rates_path();
+  const std::string named_file = is_own ? "" : message("--rates {} ", shell_word(file));
   if (is_own && here.is_directory)
     if (const auto* rate = disks.find(here.path, here.mount_point.value_or(""))) return *rate;
+  if (!here.is_directory)
+    throw ConfigError(
+        "{} has no rates of {}, which is no directory of this machine ({}, or name its rates with "
+        "--link-out and --link-in)",
+        file, directory,
+        disks.all().empty() ? message("measure one that is: spillway bench-io {}DIR", named_file)
+                            : message("name one that was measured:{}", known_directories(disks)));
   if (is_own && disks.all().empty())
     throw ConfigError(
         "--nvme {}: nobody has measured it (do so with: spillway bench-io {}; or name "
@@ -60,8 +68,7 @@ const topology::DiskRate& rate_of(const topology::DiskRates& disks, const std::s
         directory, shell_word(directory));
   throw ConfigError("{} has no rates of {} (measured there:{}; measure it with: spillway bench-io "
                     "{}{})",
-                    file, directory, known_directories(disks),
-                    is_own ? "" : message("--rates {} ", shell_word(file)), shell_word(directory));
+                    file, directory, known_directories(disks), named_file, shell_word(directory));
 }
 
 ChosenRates measured_rates(const RateOptions& options, const profile::StepProfile& profile) {

@@ -66,6 +66,10 @@ ValueKind<StepBudget> budgets() {
             } catch (const ConfigError&) {
               is_read = false;
             }
+            if (!is_read && text.ends_with('%'))
+              throw ConfigError("{}: '{}' is no share above 0% and up to 100% of what the step "
+                                "needs (100% is all of it)",
+                                option, shown_text(text));
             const bool names_devices = !settings.device_budgets.empty();
             if (is_read && !names_devices && settings.budget.kind != StepBudget::Kind::kAuto)
               return settings.budget;

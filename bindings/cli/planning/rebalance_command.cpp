@@ -123,7 +123,7 @@ constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
 /// Null for what is not known.
 Figure seconds_if_known(double seconds) {
-  return std::isfinite(seconds) ? Figure(seconds) : Figure("-", nullptr);
+  return std::isfinite(seconds) ? Figure::duration(seconds) : Figure("-", nullptr);
 }
 
 Figure pays_after(const RebalanceReport& report, const RebalanceChoice& choice) {
@@ -147,7 +147,7 @@ Table move_table(const RebalanceReport& report, const std::vector<RankMove>& mov
            {"", "first_name", of(moves, &Move::first_layer, name)},
            {"", "last_name", of(moves, &Move::last_layer, name)},
            {"bytes", "bytes", of(moves, &Move::bytes)},
-           {"time", "seconds", of(moves, &Move::seconds)},
+           {"time", "seconds", of(moves, &Move::seconds, Figure::duration)},
            {"which are", "", of(moves, names)}}};
 }
 
@@ -173,7 +173,7 @@ Table stage_table(const RebalanceReport& report) {
            {"before", "", of(stored, old_range)},
            {"", "first_before", of(stored, &JobFileStage::first)},
            {"", "last_before", of(stored, &JobFileStage::last)},
-           {"time", "seconds", of(stages, &Stage::seconds)},
+           {"time", "seconds", of(stages, &Stage::seconds, Figure::duration)},
            {"before", "seconds_before", before},
            {"held", "memory_bytes", of(stages, &Stage::memory)}}};
 }
@@ -183,10 +183,10 @@ Table choice_table(const RebalanceReport& report) {
   const std::vector<Choice>& choices = report.job.choices;
   const auto pays = [&](const Choice& choice) { return pays_after(report, choice); };
   return {choices.size(),
-          {{"step", "step_seconds", of(choices, &Choice::step_seconds)},
+          {{"step", "step_seconds", of(choices, &Choice::step_seconds, Figure::duration)},
            {"moves", "moved_bytes", of(choices, &Choice::bytes)},
            {"rounds", "rounds", of(choices, &Choice::rounds)},
-           {"flush", "move_seconds", of(choices, &Choice::move_seconds)},
+           {"flush", "move_seconds", of(choices, &Choice::move_seconds, Figure::duration)},
            {"pays after", "pays_after_steps", of(choices, pays)}}};
 }
 

@@ -49,8 +49,9 @@ std::vector<const Column*> shown(const std::vector<Column>& columns,
 
 }  // namespace
 
-Figure::Figure(double seconds) : Figure(seconds_text(seconds), seconds) {}
 Figure::Figure(Bytes size) : Figure(to_string(size), size.count()) {}
+
+Figure Figure::duration(double seconds) { return {seconds_text(seconds), seconds}; }
 Figure Figure::share(double share) { return {percent_text(share), share}; }
 
 std::string table_text(const Table& table, const std::vector<std::string_view>& titles,

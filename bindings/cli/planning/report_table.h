@@ -21,7 +21,6 @@ namespace spillway::cli {
 struct Figure {
   Figure(std::string as_text, nlohmann::ordered_json as_json)
       : text(std::move(as_text)), json(std::move(as_json)) {}
-  Figure(double seconds);
   Figure(Bytes size);
   template <std::integral Value>
   Figure(Value value) : text(std::to_string(value)), json(value) {
@@ -30,6 +29,7 @@ struct Figure {
   template <std::convertible_to<std::string_view> Name>
   Figure(const Name& name) : text(name), json(text) {}
 
+  static Figure duration(double seconds);
   static Figure share(double share);  ///< In percent for people.
 
   std::string text;

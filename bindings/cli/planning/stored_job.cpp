@@ -36,9 +36,18 @@ std::string readers_text(const job::JobPlan& plan) {
       plan.data_parallel);
 }
 
+/// What writes such a file.
+std::string maker_of(const std::string& path) {
+  return message("spillway plan-job PROFILE --ranks COUNT --out {}", shell_word(path));
+}
+
 std::string text_of(const std::string& path) {
-  return topology::text_of_file(
-      path, message("spillway plan-job PROFILE --ranks COUNT --out {}", shell_word(path)));
+  return topology::text_of_file(path, maker_of(path));
+}
+
+[[noreturn]] void refuse(const std::string& path, const std::string& fault) {
+  throw PlanError("{}: {}", path,
+                  with_next_step(fault, message("make it again with: {}", maker_of(path))));
 }
 
 job::JobFile job_in(const std::string& text, const std::string& path) {
@@ -48,7 +57,7 @@ job::JobFile job_in(const std::string& text, const std::string& path) {
         "a name that ends in .json: spillway plan-job PROFILE --ranks COUNT --out {})",
         path, shell_word(std::filesystem::path(path).replace_extension(".json").string()));
   job::JobFile file = job::parse_job_file(text, path);
-  if (const auto fault = job::job_fault(file)) throw PlanError("{}: {}", path, *fault);
+  if (const auto fault = job::job_fault(file)) refuse(path, *fault);
   machine_of(file, path);
   return file;
 }
@@ -67,8 +76,7 @@ CheckedPlan checked(const std::string& path) {
       path.ends_with(".json") || (first != std::string::npos && text[first] == '{');
   if (!is_json) {
     plan.actions = schedule::read_schedule_csv(text, path);
-    if (const auto fault = schedule::first_fault(plan.actions))
-      throw PlanError("{}: {}", path, to_string(*fault));
+    if (const auto fault = schedule::first_fault(plan.actions)) refuse(path, to_string(*fault));
     return plan;
   }
   plan.file = job_in(text, path);

@@ -110,11 +110,13 @@ std::vector<double> operator_seconds(const PlanningStep& step, const StepTrace& 
 Table operator_table(const PlanningStep& step, const TraceOverlay& overlay, std::size_t most) {
   const std::vector<OperatorTimes>& times = overlay.operators;
   const auto text = [&](OpIndex op) { return operator_text(step, op); };
-  return {std::min(most, times.size()),
-          {{"differs most", "operator", of(times, &OperatorTimes::op, text)},
-           {"planned", "planned_seconds", of(times, &OperatorTimes::planned_seconds)},
-           {"measured", "measured_seconds", of(times, &OperatorTimes::measured_seconds)},
-           {"number", "number", of(times, &OperatorTimes::op)}}};
+  return {
+      std::min(most, times.size()),
+      {{"differs most", "operator", of(times, &OperatorTimes::op, text)},
+       {"planned", "planned_seconds", of(times, &OperatorTimes::planned_seconds, Figure::duration)},
+       {"measured", "measured_seconds",
+        of(times, &OperatorTimes::measured_seconds, Figure::duration)},
+       {"number", "number", of(times, &OperatorTimes::op)}}};
 }
 
 }  // namespace

@@ -96,8 +96,8 @@ OrRefusal<schedule::Schedule> compute_of(const JobRequest& asked, const JobChoic
     return no_plan("it updates weights while micro-batches are in flight, which "
                    "changes results (name it with --schedule to have it)");
   if (choice.variant.second_copy == SecondCopy::kParked && asked.swap_rate.is_none())
-    return no_plan("weights are parked on the host, and there is no link to it (name "
-                   "one, or keep both copies)");
+    return no_plan("weights are parked on the host, and there is no link to it (name it with "
+                   "--link-out and --link-in, or leave parked out)");
   return compute;
 }
 

@@ -16,6 +16,23 @@ void check_count(const char* what, std::uint32_t count) {
     throw ConfigError("a job needs between 1 and {} {}, not {}", kMostRanksOfJob, what, count);
 }
 
+/// Each replica gets as many micro-batches.
+void check_shares(const JobRequest& request) {
+  const std::uint32_t replicas = request.data_parallel;
+  const std::uint32_t micro_batches = most_micro_batches(request);
+  if (replicas == 0 || micro_batches % replicas == 0) return;
+  const auto rounded_up = [](std::uint32_t count, std::uint32_t unit) {
+    return (count + unit - 1) / unit * unit;
+  };
+  const std::uint32_t enough = rounded_up(micro_batches, replicas);
+  const std::string fixed =
+      request.micro_batches == 0 ? "" : message("--micro-batches {} ", enough);
+  // Either may have been given, and both have to go together.
+  throw ConfigError("{} do not split evenly over {} data-parallel replicas (use {}--batch {})",
+                    counted(micro_batches, "micro-batch"), replicas, fixed,
+                    rounded_up(batch_of(request), enough));
+}
+
 }  // namespace
 
 void check(const JobRequest& request) {
@@ -37,12 +54,7 @@ void check(const JobRequest& request) {
     throw ConfigError("{} do not split into {} equal data-parallel replicas (name a divisor of {} "
                       "with --replicas)",
                       counted(request.ranks, "rank"), request.data_parallel, request.ranks);
-  const std::uint32_t micro_batches = most_micro_batches(request);
-  if (request.data_parallel != 0 && micro_batches % request.data_parallel != 0)
-    throw ConfigError(
-        "{} do not split evenly over {} data-parallel replicas (name a multiple of {} "
-        "with --micro-batches)",
-        counted(micro_batches, "micro-batch"), request.data_parallel, request.data_parallel);
+  check_shares(request);
   if (!(request.update_seconds >= 0.0) || std::isinf(request.update_seconds))
     throw ConfigError("the optimizer takes {} s; times are finite and at least 0",
                       request.update_seconds);

@@ -86,9 +86,12 @@ Refusal nothing_works(const JobRequest& request, const std::vector<JobAttempt>& 
 /// Why the only choice has no plan, with devices that would do where memory is the reason.
 Refusal only_one_refused(const JobRequest& request, const partition::Partitioner& partitioner,
                          const JobChoice& choice, Refusal reason) {
+  // Offload in idle time needs a limit.
+  const bool has_limit = choice.variant.memory_reduction == JobMemoryReduction::kIdleOffload;
+  const Bytes most = has_limit ? 1024_TiB : partition::kNoLimit;
   // Whether memory is the reason at all: then some device is large enough.
   const bool may_help = request.device_memory != partition::kNoLimit &&
-                        first_that_works(request, partitioner, choice, {partition::kNoLimit});
+                        first_that_works(request, partitioner, choice, {most});
   if (!may_help) return reason;
   if (const auto enough =
           first_that_works(request, partitioner, choice, larger_memories(request.device_memory))) {

@@ -16,38 +16,32 @@ constexpr std::uint32_t kMostOfAnything = 1U << 16U;
 // The fewest that interleave: each further one costs messages.
 constexpr std::uint32_t kChunks = 2;
 
-bool has_chunks(const planner_schedule::ScheduleGenerator& generator) {
+using planner_schedule::ScheduleGenerator;
+
+bool has_chunks(const ScheduleGenerator& generator) {
   return generator.stages_per_rank == planner_schedule::StagesPerRank::kAsRequested;
 }
-bool has_slots(const planner_schedule::ScheduleGenerator& generator) {
-  return generator.traits.has_slots;
-}
-bool has_replicas(const planner_schedule::ScheduleGenerator& generator) {
+bool has_slots(const ScheduleGenerator& generator) { return generator.traits.has_slots; }
+bool has_replicas(const ScheduleGenerator& generator) {
   return generator.traits.fewest_replicas != 0;
 }
+/// Ranks that hold two copies of the same parameters, one for each direction.
+bool has_copies(const ScheduleGenerator& generator) { return generator.traits.copies > 1; }
+bool has_two_stages(const ScheduleGenerator& generator) {
+  return has_copies(generator) ||
+         generator.stages_per_rank != planner_schedule::StagesPerRank::kOne;
+}
+
+using IsOpen = bool (*)(const ScheduleGenerator& generator);
 
 struct CountWord {
   std::string_view name;
   std::uint32_t JobVariant::*field;
-  bool (*is_open)(const planner_schedule::ScheduleGenerator& generator);
+  IsOpen is_open;
 };
 constexpr std::array<CountWord, 3> kCounts{{{"chunks", &JobVariant::chunks, has_chunks},
                                             {"slots", &JobVariant::slots, has_slots},
                                             {"replicas", &JobVariant::replicas, has_replicas}}};
-
-/// The schedules that leave a count open, for people: "gems-basic and gems-master".
-std::string schedules_with(const CountWord& word) {
-  std::string text;
-  std::string_view last;
-  for (const planner_schedule::ScheduleGenerator& generator :
-       planner_schedule::schedule_generators()) {
-    if (!word.is_open(generator)) continue;
-    // One behind: the last name of all is joined by "and".
-    if (!last.empty()) (text += text.empty() ? "" : ", ") += last;
-    last = generator.name;
-  }
-  return text.empty() ? std::string(last) : message("{} and {}", text, last);
-}
 
 constexpr std::array<Named<SecondCopy>, 2> kSecondCopies{
     {{"parked", SecondCopy::kParked}, {"single-owner", SecondCopy::kSingleOwner}}};
@@ -55,6 +49,40 @@ constexpr std::array<Named<JobMemoryReduction>, 3> kMemoryReductions{
     {{"stages", JobMemoryReduction::kStages},
      {"recompute", JobMemoryReduction::kRecompute},
      {"idle-offload", JobMemoryReduction::kIdleOffload}}};
+
+IsOpen is_open_for(SecondCopy copy) {
+  return copy == SecondCopy::kSingleOwner ? has_copies : has_two_stages;
+}
+
+/// "gems-basic and gems-master"
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) {
+    if (!text.empty()) text += &name == &names.back() ? " and " : ", ";
+    text += name;
+  }
+  return text;
+}
+
+/// What may stand behind the name of a schedule: "slots=, stages, recompute and idle-offload".
+std::string options_of(const ScheduleGenerator& generator) {
+  std::vector<std::string> words;
+  for (const CountWord& each : kCounts)
+    if (each.is_open(generator)) words.push_back(message("{}=", each.name));
+  for (const auto& each : kSecondCopies)
+    if (is_open_for(each.value)(generator)) words.emplace_back(each.name);
+  for (const auto& each : kMemoryReductions) words.emplace_back(each.name);
+  return joined(words);
+}
+
+[[noreturn]] void refuse_option(const ScheduleGenerator& generator, std::string_view option,
+                                IsOpen is_open) {
+  std::vector<std::string> others;
+  for (const ScheduleGenerator& each : planner_schedule::schedule_generators())
+    if (is_open(each)) others.emplace_back(each.name);
+  throw ConfigError("{} has no option {}, unlike {} (leave it out; its options are {})",
+                    generator.name, option, joined(others), options_of(generator));
+}
 
 std::vector<std::string_view> words_of(std::string_view text) {
   std::vector<std::string_view> words;
@@ -70,7 +98,8 @@ std::vector<std::string_view> words_of(std::string_view text) {
 /// Reads what stands behind the name of a schedule.
 class VariantReader {
  public:
-  explicit VariantReader(std::string_view text) : text_(text) {}
+  VariantReader(std::string_view text, const ScheduleGenerator& generator)
+      : text_(text), generator_(generator) {}
 
   JobVariant read(std::string_view options) {
     for (const std::string_view word : words_of(options)) read_word(word);
@@ -81,6 +110,11 @@ class VariantReader {
   template <typename... Args>
   [[noreturn]] void refuse(std::string_view pattern, const Args&... args) const {
     throw ConfigError("schedule '{}': {}", shown_text(text_), message(pattern, args...));
+  }
+
+  [[noreturn]] void refuse_word(std::string_view word) const {
+    refuse("it has no option '{}' (it has {}; commas stand between several)", shown_text(word),
+           options_of(generator_));
   }
 
   void read_word(std::string_view word) {
@@ -94,17 +128,13 @@ class VariantReader {
     for (const auto& each : kMemoryReductions)
       if (each.name == word) return set_memory_reduction(each.value);
     if (word == "windows") refuse("windows is called idle-offload now (write that)");
-    refuse("it has no option '{}' (options are chunks=, slots=, replicas=, parked, single-owner, "
-           "stages, recompute, idle-offload)",
-           shown_text(word));
+    refuse_word(word);
   }
 
   void read_count(std::string_view name, std::string_view digits) {
     const auto known = std::find_if(kCounts.begin(), kCounts.end(),
                                     [&](const CountWord& each) { return each.name == name; });
-    if (known == kCounts.end())
-      refuse("it has no option '{}=' (options with a number are chunks=, slots= and replicas=)",
-             shown_text(name));
+    if (known == kCounts.end()) refuse_word(message("{}=", name));
     std::uint32_t count = 0;
     const char* const end = digits.data() + digits.size();
     const auto [stop, status] = std::from_chars(digits.data(), end, count);
@@ -124,13 +154,14 @@ class VariantReader {
 
   void set_memory_reduction(JobMemoryReduction value) {
     if (variant_.memory_reduction)
-      refuse(
-          "stages, recompute and idle-offload are ways to get into memory (leave all out for the "
-          "fastest one)");
+      refuse("stages, recompute and idle-offload are ways to get into memory (name one, or none "
+             "for the "
+             "fastest)");
     variant_.memory_reduction = value;
   }
 
   std::string_view text_;
+  const ScheduleGenerator& generator_;
   JobVariant variant_;
 };
 
@@ -153,10 +184,22 @@ std::string to_string(const JobVariant& variant) {
 
 NamedSchedule schedule_in(std::string_view text) {
   const std::size_t colon = std::min(text.find(':'), text.size());
+  if (const std::size_t second = text.find(':', colon + 1); second < text.size()) {
+    std::string with_comma(text);
+    std::replace(with_comma.begin() + static_cast<std::ptrdiff_t>(second), with_comma.end(), ':',
+                 ',');
+    schedule_in(with_comma);  // What is wrong with that as well comes first.
+    throw ConfigError("schedule '{}': commas stand between options (write {})", shown_text(text),
+                      with_comma);
+  }
   NamedSchedule named;
   named.generator = &planner_schedule::schedule_generator_named(text.substr(0, colon));
-  if (colon < text.size()) named.variant = VariantReader(text).read(text.substr(colon + 1));
+  if (colon < text.size())
+    named.variant = VariantReader(text, *named.generator).read(text.substr(colon + 1));
   check(*named.generator, named.variant);
+  for (const auto& each : kSecondCopies)
+    if (named.variant.second_copy == each.value && !is_open_for(each.value)(*named.generator))
+      refuse_option(*named.generator, each.name, is_open_for(each.value));
   return named;
 }
 
@@ -183,8 +226,7 @@ std::string schedule_text(std::string_view schedule, std::string_view variant) {
 void check(const planner_schedule::ScheduleGenerator& generator, const JobVariant& variant) {
   for (const CountWord& each : kCounts)
     if (variant.*each.field != 0 && !each.is_open(generator))
-      throw ConfigError("{} has no {} to choose, unlike {} (leave {}={} out)", generator.name,
-                        each.name, schedules_with(each), each.name, variant.*each.field);
+      refuse_option(generator, message("{}=", each.name), each.is_open);
 }
 
 planner_schedule::ScheduleRequest schedule_request_for(

@@ -45,7 +45,7 @@ TEST_F(ProgramFiles, SayWhyTheyCannotBeExecuted) {
   const std::string plain = write("plain", "text", 0644);
   EXPECT_NE(find_program(plain, "").hindrance.find("chmod +x"), std::string::npos);
   EXPECT_EQ(find_program("plain", folder_).path, folder_ + "/plain");
-  EXPECT_EQ(find_program(folder_ + "/", "").hindrance, "is a directory");
+  EXPECT_EQ(find_program(folder_ + "/", "").hindrance, "it is a folder (name a program in it)");
 }
 
 TEST_F(ProgramFiles, AreToldApartByTheirBytes) {

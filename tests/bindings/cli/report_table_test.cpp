@@ -20,7 +20,7 @@ Table table_of(std::span<const Row> rows) {
   return {rows.size(),
           {{"who", "name", of(rows, &Row::who)},
            {"", "is_possible", of(rows, &Row::is_possible)},
-           {"time", "seconds", if_possible(rows, &Row::taken)},
+           {"time", "seconds", if_possible(rows, &Row::taken, Figure::duration)},
            {"size", "", if_possible(rows, &Row::size)},
            {"row", "", std::identity()}}};
 }
