@@ -65,12 +65,12 @@ headline() { printf '\n== %s (%d min)\n' "$*" $((SECONDS / 60)); }
 run_build() {
   local name=$1 preset=$2 release=$3 cases=$4
   headline "$name: build"
-  # What includes less than it needs is noticed where each source is compiled alone: here those that include LibTorch,
-  # with --slow in the build `asan` all others.
+  # What includes less than it needs is noticed where each source is compiled alone: with --slow, those without
+  # LibTorch in the build `asan`, those that include it in the build with the newest.
   local unity=ON targets=(all)
   if [[ $cases == "$libtorch_cases" ]]; then
-    unity=PLAIN
     targets=("${libtorch_targets[@]}")
+    ((!slow)) || unity=PLAIN
   elif [[ $name == asan ]] && ((slow)); then
     unity=OFF
     targets+=(all_verify_interface_header_sets)
