@@ -9,6 +9,7 @@
 #include "byte_copy.h"
 #include "replay_call.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/recompute/generators.h"
 #include "spillway/recompute/replay_engine.h"
 #include "tensor_facts.h"
@@ -84,7 +85,7 @@ std::string compare(const torch::jit::Stack& ours, c10::ArrayRef<c10::IValue> th
   for (const c10::IValue& value : theirs)
     for_each_tensor(value, [&](const at::Tensor& tensor) { second.push_back(tensor); });
   if (first.size() != second.size())
-    return message("it returned {} tensors, not {}", first.size(), second.size());
+    return message("it returned {}, not {}", counted(first.size(), "tensor"), second.size());
   for (std::size_t i = 0; i < first.size(); ++i) {
     const std::string text = difference(first[i], second[i]);
     if (!text.empty()) return message("its result {} differs {}", i, text);

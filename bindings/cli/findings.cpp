@@ -37,7 +37,10 @@ Finding check_processors(const topology::Processors& processors) {
   if (processors.model) value += ", " + *processors.model;
   if (processors.bound && processors.bound < processors.threads)
     value += message(", bound to {} of the threads", *processors.bound);
-  if (processors.quota) value += message(", limited to {} cores' time", *processors.quota);
+  if (processors.quota)
+    value += message(", limited to {}", *processors.quota == 1.0
+                                            ? "one core's time"
+                                            : message("{} cores' time", *processors.quota));
   return {"cores", value};
 }
 

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -42,8 +44,18 @@ std::string why_not_in(const fs::path& folder) {
   std::error_code error;
   if (!fs::exists(folder, error)) return "does not exist";
   if (!fs::is_directory(folder, error)) return "is no folder";
-  if (::access(folder.c_str(), W_OK | X_OK) == 0) return {};
-  return std::strerror(errno);
+  // Tried, since /proc lets its own user write and takes no file, and a disk may be full.
+  std::string trial = (folder / ".spillway-XXXXXX").string();
+  const int file = ::mkstemp(trial.data());
+  if (file < 0) return message("no file can be made in it: {}", std::strerror(errno));
+  const std::array<char, 4096> page{};
+  const ssize_t written = ::write(file, page.data(), page.size());
+  const std::string reason = written < 0 ? std::strerror(errno) : "no space left";
+  ::close(file);
+  ::unlink(trial.c_str());
+  return written == static_cast<ssize_t>(page.size())
+             ? ""
+             : message("no bytes can be written there: {}", reason);
 }
 
 void refuse_unwritable(const NamedFile& output, MissingFolder folders) {

@@ -156,7 +156,10 @@ std::string crowded_cores(const JobFacts& job, const HostRanks& host) {
   if (!cores.empty() && threads > cores.size())
     return told(threads, counted(cores.size(), "core"), static_cast<double>(cores.size()));
   if (quota > 0.0 && threads > quota)
-    return told(threads, message("the time of {} cores that the cgroups allow", quota), quota);
+    return told(
+        threads,
+        message("the time of {} {} that the cgroups allow", quota, quota == 1.0 ? "core" : "cores"),
+        quota);
   for (const auto& [own, count] : threads_of)
     if (!own.empty() && count > own.size())
       return message("ranks on {} are bound to {} and have {}: bind them to more, or give each "

@@ -47,6 +47,15 @@ std::string whole_seconds_text(Duration time) {
   return message("{} s", std::chrono::duration_cast<std::chrono::seconds>(time).count());
 }
 
+std::string days_text(double days) {
+  constexpr double kDaysOfYear = 365.25;
+  constexpr double kMostYears = 1000.0;  // Nobody waits for more.
+  const double years = days / kDaysOfYear;
+  if (years > kMostYears) return formatted("more than %.0f years", kMostYears);
+  if (years >= 2.0) return formatted("%.*f years", years < 9.95 ? 1 : 0, years);
+  return formatted("%.*f days", digits_of(days), days);
+}
+
 std::string rate_text(double per_second) {
   return formatted("%.*f per second", digits_of(per_second), per_second);
 }
@@ -54,6 +63,12 @@ std::string rate_text(double per_second) {
 std::string percent_text(double share) { return formatted("%.1f %%", hundredfold(share)); }
 
 std::string signed_percent_text(double share) { return formatted("%+.1f %%", hundredfold(share)); }
+
+double share_above(double value, double bound) {
+  constexpr double kRounding = 1e-9;
+  const double share = bound > 0.0 ? value / bound - 1.0 : 0.0;
+  return std::abs(share) < kRounding ? 0.0 : share;
+}
 
 std::string all_digits(double value) {
   std::array<char, 32> text{};

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/base/json_reader.h"
 #include "spillway/base/json_writer.h"
 #include "spillway/base/mix.h"
@@ -187,8 +188,8 @@ class PlanReader {
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i].far_pages = pages[i];
       if (pages[i] > all[i].pages)
-        throw ConfigError("{}[{}] is {}, more than the {} pages of that swap",
-                          swaps.place("far_pages"), i, pages[i], all[i].pages);
+        throw ConfigError("{}[{}] is {}, more than the {} of that swap", swaps.place("far_pages"),
+                          i, pages[i], counted(all[i].pages, "page"));
     }
   }
 
@@ -321,9 +322,9 @@ StepPlan fit_plan(const PlanFile& file, const std::string& name, const StepTape&
   // Equal operators whose storages live differently: the plan names values by their number, so it
   // would move others than it means.
   if (step != file.step)
-    throw PlanError("{}: the plan is for the same operators on other tensors: {} values and "
+    throw PlanError("{}: the plan is for the same operators on other tensors: {} and "
                     "not {}, or of other sizes (make it again with: spillway plan)",
-                    name, file.step.values, step.values);
+                    name, counted(file.step.values, "value"), step.values);
   try {
     StepPlan plan;
     plan.strategy = file.strategy;

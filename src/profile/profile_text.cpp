@@ -254,7 +254,7 @@ class ProfileReader {
       op.is_replayable = replayable[i] != 0;
       first_use += uses[i];
       if (first_use > profile_.tape.uses.size())
-        throw ConfigError("{}: the first {} operators have {} uses of {}", name_, i + 1, first_use,
+        throw ConfigError("{}: operators up to number {} have {} uses of {}", name_, i, first_use,
                           profile_.tape.uses.size());
     }
     for (const std::int64_t spread : json.counts<std::int64_t>("spread_ns", size, 0, kMost64))

@@ -74,6 +74,19 @@ bool writes(const Settings& settings, const std::string& pattern) {
   return !pattern.empty() && (!is_silent_rank(settings) || is_of_each_rank(pattern));
 }
 
+bool made_nothing(const RunStatistics& s) {
+  return s.memory.live_peak == Bytes() && s.devices.empty();
+}
+
+/// Throws IoError with what is lost where it cannot be written: "the trace".
+void write_output(const std::string& path, const std::string& text, std::string_view what) {
+  try {
+    topology::write_file_at_once(path, text);
+  } catch (const IoError& error) {
+    throw IoError("{} of this run is lost: {}", what, error.what());
+  }
+}
+
 /// Each device has one of its own by that name.
 bool is_of_each_device(const Settings& settings, const std::string& pattern) {
   return output_path(settings, pattern, "a") != output_path(settings, pattern, "b");
@@ -228,9 +241,9 @@ void Run::write_trace() {
   const RanksTrace made = trace_of_ranks
                               ? trace_of_ranks(recorded_traces(), !is_of_each_rank(settings_.trace))
                               : on_one_axis(recorded_traces());
-  if (made.traces.empty() || !writes(settings_, settings_.trace)) return;
+  if (made.traces.empty() || has_no_work_ || !writes(settings_, settings_.trace)) return;
   const std::string path = output_path(settings_, settings_.trace);
-  topology::write_file_at_once(path, profile::to_chrome_trace(made.traces));
+  write_output(path, profile::to_chrome_trace(made.traces), "the trace");
   if (!settings_.quiet)
     std::fprintf(stderr, "[spillway] trace    %s: %s\n", path.c_str(), made.summary.c_str());
 }
@@ -279,7 +292,7 @@ void Run::write_profile(const RunParts& parts, const std::string& device) {
                                parts.far ? parts.rates : parts.transfers->rates());
   profile.disks = parts.far;
   profile.program_needs = parts.runtime->program_needs();
-  topology::write_file_at_once(path, profile::to_text(profile));
+  write_output(path, profile::to_text(profile), "the profile");
   if (settings_.quiet) return;
   const std::string kinds = parts.recording->kinds_text();
   std::fprintf(stderr, "[spillway] profile  %s: %s%s%s\n", path.c_str(), describe(profile).c_str(),
@@ -339,6 +352,7 @@ void Run::finish(Runtime::Ending ending) noexcept {
   attempt([&] {
     const RunStatistics result = statistics();
     says_more = !is_refused_.load() || result.steps > 0;
+    has_no_work_ = settings_.split && made_nothing(result);
     tell_statistics(result, says_more);
   });
   if (!says_more) return;
@@ -370,8 +384,8 @@ void Run::warn_of_needless_settings() const {
   if (needless.empty()) return;
   const std::string why = used.empty() && why_no_gpu ? why_no_gpu().reason : std::string();
   // Such a launcher may have started a program that uses them.
-  const bool made_nothing = parts_.runtime->report().memory.live_peak == Bytes() && used.empty();
-  if (made_nothing && why.empty()) return;
+  const bool is_idle = parts_.runtime->report().memory.live_peak == Bytes() && used.empty();
+  if (is_idle && why.empty()) return;
   for (const std::string& name : needless)
     log_warning("the budget of {} had no effect: the program has used {}{}{}", name,
                 used.empty() ? "no GPU" : "other devices", why.empty() ? "" : "; ", why);
@@ -395,8 +409,7 @@ void Run::warn_of_missing_gpu() const {
 /// A launcher that loads LibTorch and makes no tensor has nothing to tell where a program that it
 /// has started has written the file.
 bool Run::is_told_by_another(const RunStatistics& mine) const {
-  const bool made_nothing = mine.memory.live_peak == Bytes() && mine.devices.empty();
-  return made_nothing && !settings_.split && !settings_.stats.empty() &&
+  return made_nothing(mine) && !settings_.split && !settings_.stats.empty() &&
          state_of(output_path(settings_, settings_.stats)) != statistics_before_;
 }
 
@@ -408,10 +421,23 @@ void Run::tell_statistics(RunStatistics result, bool shows_summary) {
     log_error("the figures of other ranks are missing: {}", error.what());
   }
   progress_.end_line();
-  if (shows_summary && !settings_.quiet && !is_silent_rank(settings_))
+  const auto show_summary = [&] {
     std::fputs(summary(result, rank_in_front(settings_)).c_str(), stderr);
-  if (writes(settings_, settings_.stats))
+  };
+  const bool is_shown = shows_summary && !settings_.quiet && !is_silent_rank(settings_);
+  if (is_shown) show_summary();
+  if (has_no_work_ && !is_silent_rank(settings_) &&
+      !(settings_.stats.empty() && settings_.trace.empty()))
+    log_warning("neither statistics nor a trace are written: the program ended before it made a "
+                "tensor (look at what it said itself)");
+  if (has_no_work_ || !writes(settings_, settings_.stats)) return;
+  try {
     write_statistics(output_path(settings_, settings_.stats), result);
+  } catch (const IoError& error) {
+    // Most of what it would have, also for those who wanted to read nothing here.
+    if (!is_shown) show_summary();
+    throw IoError("the statistics of this run are lost but for its summary: {}", error.what());
+  }
 }
 
 }  // namespace spillway::runtime

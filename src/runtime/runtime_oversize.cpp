@@ -11,15 +11,13 @@
 #include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
 #include "spillway/runtime/recomputing/recomputer.h"
+#include "spillway/runtime/settings/budget.h"
 #include "spillway/swap/swap_errors.h"
 
 namespace spillway::runtime {
 
 namespace {
 
-// An operator that needs more than so many times the room there is would move its tensors over and
-// over again: it is refused at once, while that can still be an exception.
-constexpr std::uint64_t kReach = 4;
 // In pages. What small tensors leave at the least: they are what is refused then.
 constexpr std::uint64_t kLeastRoom = 2;
 // What an operator may move, in multiples of its need. From the half of it on its next allocation
@@ -28,9 +26,9 @@ constexpr std::uint64_t kMovesPerNeed = 16;
 // Where a step lasts, or none is recognised, the cost is told when so many bytes were moved.
 constexpr Bytes kToldWithoutStep{std::uint64_t{8} << 30};
 constexpr std::uint64_t kTellAgainAt = 10;
-constexpr std::uint64_t kDaySeconds = 86400;
+constexpr double kDaySeconds = 86400.0;
 // Disks that last for ten years are no news.
-constexpr std::uint64_t kDaysWorthTelling = 3652;
+constexpr double kDaysWorthTelling = 3652.0;
 constexpr Duration kLookEvery = std::chrono::milliseconds(100);
 // Small tensors are told of from this share of the smallest budget on.
 constexpr std::uint64_t kTellSmallFrom = 8;
@@ -87,8 +85,10 @@ std::uint64_t Runtime::need_of(const OpContext& op, const swap::NoRoomError& err
 /// not end, or is not possible: nobody sees what a device touches.
 void Runtime::page_through(OpContext& op, std::uint64_t need) {
   const std::uint64_t room = engine_->storage_pages();
-  if (!is_of_host() || op.oversize != nullptr || room <= kLeastRoom || need > kReach * room ||
-      !oversize_limit_text().empty())
+  // More than that would move its tensors over and over again: it is refused at once, while that
+  // can still be an exception.
+  if (!is_of_host() || op.oversize != nullptr || room <= kLeastRoom ||
+      need > kReachOfOversize * room || !oversize_limit_text().empty())
     refuse_oversize(op, need);
   const std::string name = op.name();
   const Bytes may_move = std::max(options_.moves_of_oversize, page_size_ * need * kMovesPerNeed);
@@ -109,9 +109,8 @@ void Runtime::page_through(OpContext& op, std::uint64_t need) {
     smallest = smallest_budget_text_locked(memory, Finding::kSoFar);
   }
   const std::string told =
-      message("{} It is moved through memory piece by piece, which is slow, and may move {} "
-              "for that; the run goes on.{} {}",
-              why_refused(op, need, Bytes()), may_move, left, smallest);
+      message("{} {}, and may move {} for that; the run goes on.{} {}",
+              why_refused(op, need, Bytes()), kPagesThrough, may_move, left, smallest);
   is_news ? log_warning("{}", told) : log_info("{}", told);
   if (!op.is_running) return;
   engine_->page_through(op.pins);
@@ -130,7 +129,7 @@ void Runtime::check_oversize(OpContext& op, std::uint64_t asked) {
   if (op.oversize == nullptr) return;
   const std::uint64_t need = op.input_pages + op.inside_pages + asked;
   const Bytes moved_since = moved() - op.oversize->moved_before;
-  if (need > kReach * engine_->storage_pages() || moved_since > op.oversize->may_move / 2)
+  if (need > kReachOfOversize * engine_->storage_pages() || moved_since > op.oversize->may_move / 2)
     refuse_oversize(op, need);
 }
 
@@ -297,11 +296,11 @@ std::string Runtime::oversize_cost_locked(Duration passed, std::string_view what
   };
   const Bytes written = per_second(oversize_.written - before.written);
   std::string worn;
-  const std::uint64_t days =
-      written > Bytes() ? options_.endurance / written / kDaySeconds : kDaysWorthTelling;
+  const double days = static_cast<double>(options_.endurance.count()) /
+                      static_cast<double>(written.count()) / kDaySeconds;
   if (options_.endurance > Bytes() && days < kDaysWorthTelling)
     worn = message(", at which disks rated for {} of writes (--endurance) last {}",
-                   options_.endurance, counted(days, "day"));
+                   options_.endurance, days_text(days));
   return message("{} {} needed more than the budget of {} and moved {} in {}: {} a second, {} a "
                  "second of that written{}. --oversize-limit limits what they may move in a run.",
                  counted(oversize_.ops - before.ops, "operator"), what, options_.budget, moved,

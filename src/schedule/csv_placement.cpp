@@ -2,6 +2,7 @@
 
 #include "csv_place.h"
 #include "placed_stages.h"
+#include "spillway/base/figure_text.h"
 
 namespace spillway::schedule {
 namespace {
@@ -26,8 +27,9 @@ void count_forwards(Schedule& schedule, const std::vector<PlacedActions>& ranks)
   // None of the three counts is above 2^24.
   const std::uint64_t passes = std::uint64_t{replicas} * schedule.micro_batches;
   if (passes > forwards || passes * schedule.stages > forwards)
-    throw ConfigError("{} holds {} forwards, too few for {} stages, {} micro-batches, {} replicas",
-                      name, forwards, schedule.stages, schedule.micro_batches, replicas);
+    throw ConfigError("{} holds {}, too few for {}, {}, {}", name, counted(forwards, "forward"),
+                      counted(schedule.stages, "stage"),
+                      counted(schedule.micro_batches, "micro-batch"), counted(replicas, "replica"));
   schedule.placement.assign(replicas, std::vector<std::uint32_t>(schedule.stages, kNowhere));
 }
 
@@ -73,7 +75,7 @@ void complete_schedule(Schedule& schedule, std::vector<PlacedActions>& ranks) {
   }
   if (schedule.untrained_stages > schedule.stages)
     throw ConfigError(
-        "{}: {} of {} stages are not trained (count those that lead the trained ones)",
+        "{}: untrained stages are {}, and there are {} (count those that lead the trained ones)",
         schedule.name, schedule.untrained_stages, schedule.stages);
   check_shape(schedule);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/schedule/messages.h"
 #include "spillway/schedule/schedule_check.h"
 #include "spillway/schedule/weight_copies.h"
@@ -15,7 +16,7 @@ using PlanFault = std::optional<std::string>;
 PlanFault order_fault(const std::vector<std::uint32_t>& order, std::size_t layers) {
   if (order.empty()) return std::nullopt;
   if (order.size() != layers)
-    return message("its order has {} layers, and its stages {}", order.size(), layers);
+    return message("its order has {}, and its stages {}", counted(order.size(), "layer"), layers);
   std::vector<char> is_there(layers, 0);
   for (std::size_t place = 0; place < layers; ++place) {
     const std::uint32_t layer = order[place];
@@ -43,10 +44,10 @@ PlanFault stage_fault(const ExecutionPlan& plan) {
     next = stage.last + 1;
   }
   if (next != plan.layers)
-    return message("its stages end before layer {}, and its model has {} layers", next,
-                   plan.layers);
+    return message("its stages end before layer {}, and its model has {}", next,
+                   counted(plan.layers, "layer"));
   if (plan.stages.size() != plan.actions.stages)
-    return message("it has {} stages, and its actions are of {}", plan.stages.size(),
+    return message("it has {}, and its actions are of {}", counted(plan.stages.size(), "stage"),
                    plan.actions.stages);
   return order_fault(plan.order, next);
 }
@@ -54,8 +55,8 @@ PlanFault stage_fault(const ExecutionPlan& plan) {
 /// Each layer has operators, and they stand in the order of the layers.
 PlanFault step_fault(const ProfiledStep& step, std::uint32_t layers) {
   if (step.layer_of_operator.size() > step.operators)
-    return message("it names the layers of {} operators, and its step has {}",
-                   step.layer_of_operator.size(), step.operators);
+    return message("it names the layers of {}, and its step has {}",
+                   counted(step.layer_of_operator.size(), "operator"), step.operators);
   std::uint32_t next = 0;
   for (std::size_t op = 0; op < step.layer_of_operator.size(); ++op) {
     const std::uint32_t layer = step.layer_of_operator[op];
@@ -66,8 +67,8 @@ PlanFault step_fault(const ProfiledStep& step, std::uint32_t layers) {
     ++next;
   }
   if (next != layers)
-    return message("layer {} has no operator in its step, and its model has {} layers", next,
-                   layers);
+    return message("layer {} has no operator in its step, and its model has {}", next,
+                   counted(layers, "layer"));
   return std::nullopt;
 }
 
@@ -146,7 +147,8 @@ std::vector<OperatorRange> recomputed_operators_of(const ExecutionPlan& plan, st
 
 RankSchedule rank_schedule(const ExecutionPlan& plan, std::uint32_t rank) {
   if (rank >= plan.rank_count())
-    throw PlanError("there is no rank {} in a plan of {} ranks", rank, plan.rank_count());
+    throw PlanError("there is no rank {} in a plan of {}", rank,
+                    counted(plan.rank_count(), "rank"));
   const Schedule& action_lists = plan.actions;
   const WeightCopies copies(action_lists);
   RankSchedule view{

@@ -1,4 +1,5 @@
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/schedule/execution_plan_json.h"
 #include "spillway/schedule/schedule_csv.h"
@@ -33,6 +34,8 @@ class ExecutionReader {
   }
 
  private:
+  static constexpr std::string_view kReplica = "data-parallel replica";
+
   template <typename... Args>
   [[noreturn]] void refuse(std::string_view pattern, const Args&... args) const {
     throw ConfigError("{}: {}", name_, message(pattern, args...));
@@ -108,20 +111,20 @@ class ExecutionReader {
     Schedule& actions = plan_.actions = read_schedule_csv(csv, name_ + ", actions");
     actions.name = schedule_name();
     if (actions.stages != stages_.size())
-      refuse("its actions are of {} stages, and it describes {}", actions.stages, stages_.size());
+      refuse("its actions are of {}, and it describes {}", counted(actions.stages, "stage"),
+             stages_.size());
     const std::uint64_t all = actions.all_micro_batches() * pipelines_;
     if (all != micro_batches_)
-      refuse(
-          "its actions are of {} micro-batches in {} data-parallel replicas, and it speaks of {}",
-          all, pipelines_, micro_batches_);
+      refuse("its actions are of {} in {}, and it speaks of {}", counted(all, "micro-batch"),
+             counted(pipelines_, kReplica), micro_batches_);
     if (actions.data_parallel != pipelines_)
-      refuse("its actions sum the gradients of {} data-parallel replicas, and it speaks of {}",
-             actions.data_parallel, pipelines_);
+      refuse("its actions sum the gradients of {}, and it speaks of {}",
+             counted(actions.data_parallel, kReplica), pipelines_);
     const std::uint64_t told = root_.count("ranks", 1, kMost53);
     const std::uint64_t ranks = std::uint64_t{actions.rank_count()} * pipelines_;
     if (told != ranks)
-      refuse("ranks is {}, and {} data-parallel replicas of {} action lists are {}", told,
-             pipelines_, actions.rank_count(), ranks);
+      refuse("ranks is {}, and {} of {} are {}", told, counted(pipelines_, kReplica),
+             counted(actions.rank_count(), "action list"), ranks);
   }
 
   JsonObject& root_;

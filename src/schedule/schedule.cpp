@@ -6,6 +6,7 @@
 #include "action_names.h"
 #include "placed_stages.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 
 namespace spillway::schedule {
 namespace {
@@ -98,14 +99,16 @@ void check_shape(const Schedule& schedule) {
     throw PlanError("a schedule needs ranks, stages, micro-batches and a placement");
   if (schedule.data_parallel == 0) throw PlanError("a schedule is of one pipeline at least, not 0");
   if (schedule.untrained_stages > schedule.stages)
-    throw PlanError("{} of {} stages are not trained", schedule.untrained_stages, schedule.stages);
+    throw PlanError("untrained stages are {}, and there are {}", schedule.untrained_stages,
+                    schedule.stages);
   if (schedule.all_micro_batches() > kMostCells / schedule.stages)
     throw PlanError("a schedule of {} stages and {} micro-batches is too large (use fewer)",
                     schedule.stages, schedule.all_micro_batches());
   for (std::size_t replica = 0; replica < schedule.placement.size(); ++replica) {
     const auto& ranks = schedule.placement[replica];
     if (ranks.size() != schedule.stages)
-      throw PlanError("replica {} places {} stages of {}", replica, ranks.size(), schedule.stages);
+      throw PlanError("replica {} places {} of {}", replica, counted(ranks.size(), "stage"),
+                      schedule.stages);
     for (std::size_t stage = 0; stage < ranks.size(); ++stage)
       if (ranks[stage] >= schedule.rank_count())
         throw PlanError("stage {} of replica {} is placed on rank {} of {}", stage, replica,

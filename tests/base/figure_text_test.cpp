@@ -25,6 +25,22 @@ TEST(SecondsText, RoundsIntoTheNextUnit) {
   EXPECT_EQ(seconds_text(99.96), "100 s");
 }
 
+TEST(DaysText, TurnIntoYearsAndHaveAnEnd) {
+  EXPECT_EQ(days_text(0.5), "0.50 days");
+  EXPECT_EQ(days_text(17.24), "17.2 days");
+  EXPECT_EQ(days_text(700.0), "700 days");
+  EXPECT_EQ(days_text(800.0), "2.2 years");
+  EXPECT_EQ(days_text(1.3e4), "36 years");
+  EXPECT_EQ(days_text(1e9), "more than 1000 years");
+}
+
+TEST(ShareAbove, IsNothingBelowRounding) {
+  EXPECT_EQ(share_above(1.25, 1.0), 0.25);
+  EXPECT_EQ(share_above(0.1 + 0.2, 0.3), 0.0);  // Else 2.2e-16.
+  EXPECT_EQ(share_above(0.3, 0.1 + 0.2), 0.0);
+  EXPECT_EQ(share_above(1.0, 0.0), 0.0);
+}
+
 TEST(RateText, HasThreeDigitsOrAllBeforeThePoint) {
   EXPECT_EQ(rate_text(0.0), "0 per second");
   EXPECT_EQ(rate_text(0.123), "0.12 per second");

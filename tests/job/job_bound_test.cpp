@@ -35,6 +35,7 @@ TEST(PipelineBound, IsBelowAllThatTheScheduleReaches) {
     JobRequest request = random_job(seed);
     request.micro_batches = request.batch;
     const double any = job_bound(request);
+    const Bytes least_memory = memory_bound(request);
     for (const planner_schedule::ScheduleGenerator& generator :
          planner_schedule::schedule_generators()) {
       JobRequest named = request;
@@ -55,6 +56,7 @@ TEST(PipelineBound, IsBelowAllThatTheScheduleReaches) {
           << seed << " " << schedule_text(generator.name, choice.variant) << " in "
           << choice.data_parallel << " data-parallel replicas with cuts by " << partitioner.name;
       EXPECT_GE(pipeline_bound(named, choice), any * kDown) << seed << " " << generator.name;
+      EXPECT_GE(made.peak, least_memory) << seed << " " << generator.name;
     }
   }
   for (const planner_schedule::ScheduleGenerator& generator :
@@ -74,6 +76,25 @@ TEST(PipelineBound, IsNearWhatEvenPipelinesTake) {
   }
   EXPECT_LT(gap("1f1b", 8), 0.2);  // And 0.375 by its work alone.
   EXPECT_LT(gap("1f1b", 64), 0.03);
+}
+
+// Of layers with states and transients, on ranks that keep no stash: near the peak of such a plan.
+TEST(MemoryBound, IsOfTheLargestLayerOrAnEvenShare) {
+  JobRequest request = even_job(4, 2, 2);
+  for (partition::ModelLayer& layer : request.chain.layers) {
+    layer.parameters = 100_MiB;
+    layer.static_ratio = 4.0;
+    layer.working_peak = Bytes();
+  }
+  request.reserved = 1_MiB;
+  const auto is_near = [&](Bytes size) {
+    return memory_bound(request) <= size && memory_bound(request) + 1_KiB > size;
+  };
+  EXPECT_TRUE(is_near(2 * 400_MiB + 1_MiB)) << memory_bound(request);
+  request.swap_rate = TransferRate(1e9);  // Weights may be parked.
+  EXPECT_TRUE(is_near(2 * 300_MiB + 1_MiB)) << memory_bound(request);
+  request.chain.layers[2].working_peak = 700_MiB;
+  EXPECT_TRUE(is_near(1101_MiB)) << memory_bound(request);
 }
 
 TEST(JobBound, IsTheLargestOfWorkWayAndTurns) {

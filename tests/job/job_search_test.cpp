@@ -12,6 +12,7 @@
 
 #include "random_jobs.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/planner/job/job_bound.h"
 #include "support/golden_part.h"
 #include "support/sanitized.h"
@@ -19,6 +20,7 @@
 namespace spillway::job {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 JobRequest uneven_job() {
@@ -257,6 +259,29 @@ TEST(JobSearch, NamesTheNearestMissAndDevicesThatWouldDo) {
     request.device_memory = needed - Bytes(1);
     golden.add(search_job(request).refusal().sentence);
   }
+}
+
+// All cuts of all partitioners took minutes, and nobody was told.
+TEST(JobSearch, LooksAtFirstCutsAloneWhereNothingCanFit) {
+  JobRequest request = even_job(12, 4, 8);
+  request.device_memory = memory_bound(request) - Bytes(1);
+  std::set<CutEffort> efforts;
+  std::vector<Bytes> memories;
+  const OrRefusal<JobSearch> found =
+      search_job(request, [&](const JobChoice& choice, Bytes device_memory) {
+        efforts.insert(choice.cut_effort);
+        memories.push_back(device_memory);
+      });
+  ASSERT_FALSE(found);
+  EXPECT_EQ(efforts.count(CutEffort::kAll), 0U);
+  EXPECT_EQ(memories.front(), request.device_memory);
+  // The devices that would do are looked for, and shown, too.
+  EXPECT_THAT(found.refusal().sentence,
+              HasSubstr(message("use devices of {}", as_option(memories.back()))));
+  request.schedule = "1f1b";
+  std::size_t shown = 0;
+  EXPECT_FALSE(search_job(request, [&](const JobChoice&, Bytes) { ++shown; }));
+  EXPECT_GE(shown, 2U);
 }
 
 // Sizes were rounded to the nearest one, and half of them were too small.

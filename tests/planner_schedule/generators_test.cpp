@@ -140,7 +140,7 @@ TEST(Generators, RefuseWhatTheyCannotServe) {
   expect_refusal("gems-mast", {.ranks = 4, .micro_batches = 6, .replicas = 3},
                  "gems-mast has 2 replicas, not 3 (use gems-master)");
   expect_refusal("dualpipe-v", {.ranks = 4, .micro_batches = 7},
-                 "dualpipe-v needs at least 8 micro-batches, twice its 4 ranks, not 7 (or use "
+                 "dualpipe-v needs at least 8 micro-batches, two for each rank, not 7 (or use "
                  "zb-v)");
   expect_refusal("gpipe", {.ranks = 0, .micro_batches = 1},
                  "gpipe needs between 1 and 65536 ranks, not 0");

@@ -152,7 +152,7 @@ TEST(ScheduleCsv, SaysWhereTextIsWrong) {
                "plan.csv, line 1, column 3: the number of a micro-batch 99999999999 is beyond "
                "16777215");
   expect_error("0F0,0F1,1F5\n",
-               "plan.csv holds 3 forwards, too few for 2 stages, 6 micro-batches, 1 replicas");
+               "plan.csv holds 3 forwards, too few for 2 stages, 6 micro-batches, 1 replica");
   expect_error("0F0\n0F1\n",
                "plan.csv, line 2, column 1: 0F1 on rank 1, but its stage is on rank 0 already");
   expect_error("0F0,0B0\n\n1F0,1B0\n",
@@ -177,7 +177,8 @@ TEST(ScheduleCsv, SaysWhereTextIsWrong) {
                "plan.csv, line 1, column 22: unknown setting 'wights=newest' (known: weights "
                "data_parallel untrained_stages)");
   expect_error("#spillway-schedule 1,untrained_stages=2\n0F0\n",
-               "plan.csv: 2 of 1 stages are not trained (count those that lead the trained ones)");
+               "plan.csv: untrained stages are 2, and there are 1 (count those that lead the trained "
+               "ones)");
   expect_error("#spillway-schedule 2\n0F0\n",
                "plan.csv, line 1, column 1: '#spillway-schedule 1' expected, not "
                "'#spillway-schedule 2'");

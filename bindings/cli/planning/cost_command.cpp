@@ -9,6 +9,7 @@
 #include "planning/report_table.h"
 #include "setting_values.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/planner/job/measured_model.h"
 #include "spillway/topology/atomic_file.h"
@@ -37,9 +38,7 @@ struct CostCuts {
     const double whole = worst_seconds * static_cast<double>(stages.size());
     return whole > 0.0 ? std::max(0.0, 1.0 - all_seconds / whole) : 0.0;
   }
-  double gap() const {
-    return bound_seconds > 0.0 ? std::max(0.0, worst_seconds / bound_seconds - 1.0) : 0.0;
-  }
+  double gap() const { return share_above(worst_seconds, bound_seconds); }
 };
 
 constexpr std::size_t kStagesShown = 8;

@@ -116,12 +116,13 @@ JobRequest request_of(const JobOptions& options, const SwapRates& swaps,
 /// On the machine, where one is named. What the hosts have no room for goes to disks, where some
 /// are named.
 void search(const JobOptions& options, TransferRate disk, const std::optional<Cluster>& cluster,
-            FoundJob& job) {
-  ProgressLine progress;
-  const job::ShowChoice show = [&](const job::JobChoice& choice) {
-    progress.show(message("planning {} on {}: {} on pipelines of {}",
+            FoundJob& job, const Clock& clock) {
+  ProgressLine progress(clock);
+  const job::ShowChoice show = [&](const job::JobChoice& choice, Bytes memory) {
+    progress.show(message("planning {} on {}{}: {} on pipelines of {}",
                           counted(job.request.chain.layers.size(), "layer"),
                           counted(job.request.ranks, "rank"),
+                          memory == partition::kNoLimit ? "" : message(" of {}", memory),
                           job::schedule_text(choice.generator->name, choice.variant),
                           job.request.ranks / choice.data_parallel));
   };
@@ -190,7 +191,7 @@ void plan_job(const JobOptions& options, std::ostream& out, const Clock& clock) 
   if (!options.cluster.empty()) cluster = machine_for(options, profile);
   if (options.compare) return compare_jobs(options, job.request, cluster, out, clock);
   const TimePoint begin = clock.now();
-  search(options, swaps.disk, cluster, job);
+  search(options, swaps.disk, cluster, job, clock);
   job.search_seconds = seconds(clock.now() - begin);
   if (!options.out.empty())
     store_job(job.search.plan, job.request.chain, job.swap_target,

@@ -72,7 +72,7 @@ bool has_plain_stages(const JobAttempt& attempt, std::uint32_t ranks) {
 class Comparison {
  public:
   Comparison(JobRequest request, const std::optional<Cluster>& machine, const Clock& clock)
-      : request_(std::move(request)), machine_(machine), clock_(clock) {}
+      : request_(std::move(request)), machine_(machine), clock_(clock), progress_(clock) {}
 
   JobComparison run() {
     const JobRequest asked = request_;
@@ -194,10 +194,9 @@ class Comparison {
 
   void add_best_of_any_data_parallel(const JobRequest& asked, JobComparison& compared) {
     const TimePoint begin = clock_.now();
-    const job::ShowChoice show = [&](const JobChoice& choice) {
-      progress_.show(message("{} in {} data-parallel replicas",
-                             job::schedule_text(choice.generator->name, choice.variant),
-                             choice.data_parallel));
+    const job::ShowChoice show = [&](const JobChoice& choice, Bytes) {
+      progress_.show(message("{} in {}", job::schedule_text(choice.generator->name, choice.variant),
+                             counted(choice.data_parallel, "data-parallel replica")));
     };
     ComparedJob best;
     // The rows say why there is none.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "planning/machine_report.h"
 #include "spillway/base/error.h"
@@ -130,6 +132,36 @@ ordered_json order_json(const FoundJob& job) {
           {"downsets", order.downsets}};
 }
 
+/// Why a schedule has no plan on any number of data-parallel replicas: each reason once, with the
+/// numbers that it holds for where it is not all that were tried. Of those that lack memory, only
+/// the one that lacks the least.
+std::string reasons_of(std::string_view schedule, std::span<const job::JobAttempt> attempts) {
+  std::set<std::uint32_t> tried;
+  std::map<std::string, std::set<std::uint32_t>> reasons;
+  const job::JobAttempt* nearest = nullptr;
+  for (const job::JobAttempt& each : attempts) {
+    if (each.schedule != schedule) continue;
+    tried.insert(each.data_parallel);
+    if (each.missing == Bytes(0))
+      reasons[each.refusal].insert(each.data_parallel);
+    else if (!nearest || each.missing < nearest->missing)
+      nearest = &each;
+  }
+  if (nearest) reasons[nearest->refusal].insert(nearest->data_parallel);
+  std::string text;
+  for (const auto& [reason, replicas] : reasons) {
+    std::string numbers;
+    for (const std::uint32_t count : replicas)
+      numbers += message("{}{}", numbers.empty() ? "" : " or ", count);
+    const std::string where = replicas == tried
+                                  ? ""
+                                  : message(" in {} data-parallel {}", numbers,
+                                            *replicas.rbegin() == 1 ? "replica" : "replicas");
+    text += message("  {}{}: {}\n", schedule, where, reason);
+  }
+  return text;
+}
+
 /// The best attempt of each schedule as a table, fastest first, and why some are none; nothing
 /// where there is one attempt.
 std::string attempts_text(std::span<const job::JobAttempt> attempts) {
@@ -143,7 +175,7 @@ std::string attempts_text(std::span<const job::JobAttempt> attempts) {
                    });
   std::string reasons;
   for (const job::JobAttempt& each : fastest)
-    if (!each.is_possible()) reasons += message("  {}: {}\n", each.schedule, each.refusal);
+    if (!each.is_possible()) reasons += reasons_of(each.schedule, attempts);
   return "\nAll schedules that were tried, each on its best number of data-parallel replicas:\n" +
          table_text(attempt_table(fastest), {}, kAllRows) + with_reasons(reasons);
 }

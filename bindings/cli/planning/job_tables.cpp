@@ -181,8 +181,11 @@ Table attempt_table(std::span<const JobAttempt> all) {
           {{"schedule", "schedule", of(all, schedule)},
            {"", "variant", of(all, &Attempt::variant)},
            {"partitioner", "partitioner", of(all, &Attempt::partitioner)},
-           {"data-parallel", "data_parallel", of(all, &Attempt::data_parallel)},
-           {"micro-batches", "micro_batches", of(all, &Attempt::micro_batches)},
+           // Of those without a plan several numbers were tried, and the reasons name them.
+           {"data-parallel", "", if_possible(all, &Attempt::data_parallel)},
+           {"micro-batches", "", if_possible(all, &Attempt::micro_batches)},
+           {"", "data_parallel", of(all, &Attempt::data_parallel)},
+           {"", "micro_batches", of(all, &Attempt::micro_batches)},
            {"", "is_possible", of(all, &Attempt::is_possible)},
            {"", "refusal", of(all, &Attempt::refusal)},
            {"step", "step_seconds", if_possible(all, &Attempt::step_seconds, Figure::duration)},

@@ -114,6 +114,7 @@ void plan_from_profile(const PlanOptions& options, std::ostream& out, const Cloc
   const ChosenRates rates = choose_rates(common.rates, step.profile);
   if (options.frontier) return draw_frontier(options, step, rates, out, clock);
   const Bytes budget = budget_in(step, *common.budget);
+  warn_of_oversize(step, budget);
   if (common.strategies.size() > 1)
     return compare_strategies(options, step, rates, budget, out, clock);
   const planner::SwapLimits limits = limits_for(step, budget, rates);

@@ -5,6 +5,7 @@
 
 #include "planning/planning_step.h"
 #include "spillway/base/clock.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/planner/step_bound.h"
 #include "spillway/planner/step_events.h"
 #include "spillway/planner/step_plan.h"
@@ -46,10 +47,7 @@ struct PlanFigures : planner::StepEstimate {
 
   bool is_possible() const { return refusal.empty(); }
   /// By how much of itself the bound is exceeded.
-  double gap() const {
-    const double gap = bound_seconds > 0.0 ? step_seconds / bound_seconds - 1.0 : 0.0;
-    return gap > -1e-9 && gap < 0.0 ? 0.0 : gap;  // Sums in another order differ in the last bits.
-  }
+  double gap() const { return share_above(step_seconds, bound_seconds); }
 };
 
 /// A plan and its figures.

@@ -6,9 +6,10 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
+#include "spillway/base/log.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/profile/value_classes.h"
-#include "spillway/runtime/settings/settings.h"
+#include "spillway/runtime/settings/budget.h"
 #include "spillway/topology/atomic_file.h"
 
 namespace spillway::cli {
@@ -96,6 +97,16 @@ Bytes budget_in(const PlanningStep& step, const StepBudget& asked) {
                       budget, operator_text(step, step.neediest), step.smallest_of_step,
                       small.empty() ? "" : ", ", small, as_option(step.smallest));
   return budget;
+}
+
+void warn_of_oversize(const PlanningStep& step, Bytes budget) {
+  const auto& needs = step.profile.program_needs;
+  if (!needs || budget + step.profile.page_size >= needs->budget) return;
+  const bool is_refused = step.profile.origin.device.starts_with("cuda:") ||
+                          needs->budget > runtime::kReachOfOversize * budget;
+  log_warning("{} does not fit into the budget of {} of a run. {}. smallest budget: {}",
+              neediest_text(step), budget, is_refused ? "It is refused" : runtime::kPagesThrough,
+              as_option(step.smallest));
 }
 
 std::string small_text(const PlanningStep& step) {

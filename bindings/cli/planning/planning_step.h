@@ -41,6 +41,10 @@ ValueKind<StepBudget> budgets();
 /// budget that is too small.
 Bytes budget_in(const PlanningStep& step, const StepBudget& asked);
 
+/// Warns as a run under this budget does: of an operator of the program, outside of the step, that
+/// needs more.
+void warn_of_oversize(const PlanningStep& step, Bytes budget);
+
 /// Where tensors too small for the profile to list are much of what the step needs: their bytes,
 /// and what plans and runs make of them. Empty elsewhere.
 std::string small_text(const PlanningStep& step);

@@ -74,6 +74,7 @@ Simulated new_plan(const SimulateOptions& options, const PlanningStep& step, con
   Simulated simulated;
   simulated.rates = choose_rates(options.common.rates, step.profile);
   const Bytes budget = budget_in(step, *options.common.budget);
+  warn_of_oversize(step, budget);
   simulated.limits = limits_for(step, budget, simulated.rates);
   EvaluatedPlan evaluated = plan_asked_for(
       options.common, case_for(step, budget, simulated.limits, options.common.bound), clock);

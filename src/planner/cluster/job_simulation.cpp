@@ -10,6 +10,7 @@
 #include "fair_links.h"
 #include "flow_table.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/planner/schedule/rank_memory.h"
 
 namespace spillway::cluster {
@@ -47,15 +48,16 @@ void check_job(const Job& job) {
 
 /// The states of so many actions take some 4 GiB.
 void check_size(const Job& job, std::uint32_t pipelines) {
-  constexpr double kMostActions = 5e7;
-  double actions = 0.0;
-  for (const auto& list : job.schedule.ranks) actions += static_cast<double>(list.size());
-  actions *= static_cast<double>(pipelines) * job.repetitions;
+  constexpr std::uint64_t kMostActions = 50'000'000;
+  std::uint64_t actions = 0;
+  for (const auto& list : job.schedule.ranks) actions += list.size();
+  actions *= std::uint64_t{pipelines} * job.repetitions;
   if (actions > kMostActions)
-    throw ConfigError("{} pipelines, {} times each, have {} actions to be simulated, more than {} "
+    throw ConfigError("{}, {} each, have {} actions to be simulated, more than {} "
                       "(use fewer micro-batches, ranks or repetitions; without stragglers one "
                       "pipeline may stand for all)",
-                      pipelines, job.repetitions, actions, kMostActions);
+                      counted(pipelines, "pipeline"), counted(job.repetitions, "time"), actions,
+                      kMostActions);
 }
 
 /// In the order of their numbers, each once.
@@ -164,9 +166,10 @@ std::vector<std::uint32_t> place_ranks(const Cluster& cluster, std::uint32_t pip
                                        std::uint32_t ranks, PlacementOrder order) {
   const std::uint64_t wanted = std::uint64_t{pipelines} * ranks;
   if (wanted > cluster.device_count())
-    throw ConfigError("{} pipelines of {} ranks need {} devices, and cluster {} has {} (use fewer "
+    throw ConfigError("{} of {} need {}, and cluster {} has {} (use fewer "
                       "ranks, or a larger cluster)",
-                      pipelines, ranks, wanted, cluster.name, cluster.device_count());
+                      counted(pipelines, "pipeline"), counted(ranks, "rank"),
+                      counted(wanted, "device"), cluster.name, cluster.device_count());
   std::vector<std::uint32_t> devices;
   for (std::uint32_t pipeline = 0; pipeline < pipelines; ++pipeline)
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {

@@ -247,6 +247,29 @@ double pipeline_bound(const JobRequest& request, const JobChoice& choice) {
   return bound;
 }
 
+Bytes memory_bound(const JobRequest& request) {
+  const JobRequest asked = with_micro_batches(request, most_micro_batches(request));
+  // Of two stages on a rank, the weights of one may be on the host.
+  const bool may_park = !asked.swap_rate.is_none();
+  double all = 0.0;
+  double most = 0.0;
+  for (const partition::ModelLayer& layer : asked.chain.layers) {
+    const auto parameters = static_cast<double>(layer.parameters.count());
+    // Frozen ones never leave. Gradients and states of the optimizer stay whole.
+    const double weights = layer.is_frozen ? parameters : parameters * layer.static_ratio;
+    const auto buffers = static_cast<double>(layer.buffers.count());
+    all += weights + buffers - (may_park && !layer.is_frozen ? parameters : 0.0);
+    most = std::max(most, weights + buffers + static_cast<double>(layer.working_peak.count()));
+  }
+  for (const partition::TiedWeights& tie : asked.chain.ties)  // Layers of one stage hold them once.
+    all -= static_cast<double>(tie.bytes.count() * (tie.layers.size() - 1)) *
+           asked.chain.layers[tie.layers.front()].static_ratio;
+  // Stages round each of their figures to whole bytes.
+  const double rounding = 4.0 * static_cast<double>(asked.chain.layers.size());
+  const double bound = std::max(most, all / asked.ranks) - rounding;
+  return asked.reserved + Bytes(static_cast<std::uint64_t>(std::max(0.0, bound)));
+}
+
 double job_bound(const JobRequest& request) {
   if (request.schedule != kAnySchedule)
     return pipeline_bound(request, {&planner_schedule::schedule_generator_named(request.schedule),

@@ -148,11 +148,12 @@ void require_same_model(const ModelIdentity& planned, const std::string& plan,
                         const partition::ModelChain& chain, const std::string& profile) {
   const ModelIdentity here = identity_of(chain);
   if (planned == here) return;
-  throw PlanError("{}: this plan is of another model: {} layers, whose names have the hash {}, and "
+  throw PlanError("{}: this plan is of another model: {}, whose names have the hash {}, and "
                   "{} has {} with {} (make the plan again with: spillway plan-job {} --ranks COUNT "
                   "--out {})",
-                  plan, planned.layers, hexadecimal_text(planned.name_hash), profile, here.layers,
-                  hexadecimal_text(here.name_hash), shell_word(profile), shell_word(plan));
+                  plan, counted(planned.layers, "layer"), hexadecimal_text(planned.name_hash),
+                  profile, here.layers, hexadecimal_text(here.name_hash), shell_word(profile),
+                  shell_word(plan));
 }
 
 }  // namespace spillway::job

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "spillway/base/figure_text.h"
 #include "spillway/planner/schedule/schedule_timing.h"
 
 namespace spillway::job {
@@ -13,9 +14,9 @@ namespace spillway::job {
 inline constexpr const char* kHosts = "hosts";
 inline constexpr const char* kDisks = "disks";
 
-/// As `JobPlan::gap`, where it is one; a bound may lie above its step in the last bits.
+/// As `JobPlan::gap`, where it is one.
 inline double gap_of(double step_seconds, double bound_seconds) {
-  const double gap = bound_seconds > 0.0 ? step_seconds / bound_seconds - 1.0 : 0.0;
+  const double gap = share_above(step_seconds, bound_seconds);
   return std::isfinite(gap) ? std::max(0.0, gap) : 0.0;
 }
 

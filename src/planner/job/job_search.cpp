@@ -5,6 +5,7 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
+#include "spillway/planner/job/job_bound.h"
 
 namespace spillway::job {
 namespace {
@@ -14,12 +15,14 @@ namespace {
 std::optional<std::string> first_that_works(const JobRequest& request,
                                             const partition::Partitioner& partitioner,
                                             const JobChoice& choice,
-                                            const std::vector<Bytes>& memories) {
+                                            const std::vector<Bytes>& memories,
+                                            const ShowChoice& show) {
   JobRequest other = request;
   other.cut_effort = CutEffort::kExact;
   for (const Bytes memory : memories) {
     const std::string option = as_option(memory);
     other.device_memory = memory == partition::kNoLimit ? partition::kNoLimit : parse_bytes(option);
+    if (show) show(choice, other.device_memory);
     PlanMemo memo;
     if (plan_choice(other, partitioner, choice, memo)) return option;
   }
@@ -46,10 +49,10 @@ std::vector<Bytes> larger_memories(Bytes memory) {
   return memories;
 }
 
-Refusal lacks_memory(const JobRequest& request, const JobAttempt& nearest) {
+Refusal lacks_memory(const JobRequest& request, const JobAttempt& nearest, const ShowChoice& show) {
   const Bytes needed = request.device_memory + nearest.missing;
   const auto enough = first_that_works(request, partition::partitioner_named(nearest.partitioner),
-                                       nearest.choice, memories_above(needed));
+                                       nearest.choice, memories_above(needed), show);
   const std::string link =
       request.swap_rate.is_none() ? ", or name a link to the host to swap to" : "";
   return no_plan(
@@ -63,7 +66,8 @@ Refusal lacks_memory(const JobRequest& request, const JobAttempt& nearest) {
 
 /// The one that lacks the least memory, else the reason that most of all choices share, and how
 /// often; the first one of equals.
-Refusal nothing_works(const JobRequest& request, const std::vector<JobAttempt>& attempts) {
+Refusal nothing_works(const JobRequest& request, const std::vector<JobAttempt>& attempts,
+                      const ShowChoice& show) {
   const JobAttempt* nearest = nullptr;
   const JobAttempt* told = nullptr;
   std::ptrdiff_t most = 0;
@@ -76,7 +80,7 @@ Refusal nothing_works(const JobRequest& request, const std::vector<JobAttempt>& 
     most = equals;
     told = &each;
   }
-  if (nearest) return lacks_memory(request, *nearest);
+  if (nearest) return lacks_memory(request, *nearest, show);
   return no_plan("nothing works on {} with {}; {} on pipelines of {}: {}",
                  counted(request.ranks, "rank"),
                  counted(most_micro_batches(request), "micro-batch"), told->schedule,
@@ -85,21 +89,27 @@ Refusal nothing_works(const JobRequest& request, const std::vector<JobAttempt>& 
 
 /// Why the only choice has no plan, with devices that would do where memory is the reason.
 Refusal only_one_refused(const JobRequest& request, const partition::Partitioner& partitioner,
-                         const JobChoice& choice, Refusal reason) {
+                         const JobChoice& choice, Refusal reason, const ShowChoice& show) {
   // Offload in idle time needs a limit.
   const bool has_limit = choice.variant.memory_reduction == JobMemoryReduction::kIdleOffload;
   const Bytes most = has_limit ? 1024_TiB : partition::kNoLimit;
   // Whether memory is the reason at all: then some device is large enough.
   const bool may_help = request.device_memory != partition::kNoLimit &&
-                        first_that_works(request, partitioner, choice, {most});
+                        first_that_works(request, partitioner, choice, {most}, show);
   if (!may_help) return reason;
-  if (const auto enough =
-          first_that_works(request, partitioner, choice, larger_memories(request.device_memory))) {
+  if (const auto enough = first_that_works(request, partitioner, choice,
+                                           larger_memories(request.device_memory), show)) {
     reason.sentence += message("; devices of {} would do", *enough);
     // On other devices it makes sense, so the request is not at fault.
     if (reason.cause == Refusal::Cause::kRequest) reason.cause = Refusal::Cause::kPlan;
   }
   return reason;
+}
+
+/// With the first cuts alone where none can fit: the others would be looked at in vain.
+JobRequest with_useful_cuts(JobRequest request) {
+  if (request.device_memory < memory_bound(request)) request.cut_effort = CutEffort::kExact;
+  return request;
 }
 
 }  // namespace
@@ -122,7 +132,8 @@ void take_bound_of_order(const layer_order::OrderChoice& again, JobPlan& plan) {
   plan.order.downsets = again.downsets;
 }
 
-OrRefusal<JobSearch> search_job(const JobRequest& request, const ShowChoice& show) {
+OrRefusal<JobSearch> search_job(const JobRequest& given, const ShowChoice& show) {
+  const JobRequest request = with_useful_cuts(given);
   const partition::Partitioner& partitioner = partition::partitioner_named(request.partitioner);
   const std::vector<JobChoice> choices = job_choices(request);
   const bool is_only = choices.size() == 1;
@@ -131,8 +142,9 @@ OrRefusal<JobSearch> search_job(const JobRequest& request, const ShowChoice& sho
   JobRequest looked_at = request;
   if (is_only) {
     // In full at once: there is no incumbent that would spare it.
+    if (show) show(choices[0], request.device_memory);
     OrRefusal<JobPlan> plan = plan_choice(request, partitioner, choices[0], memo);
-    if (!plan) return only_one_refused(request, partitioner, choices[0], plan.refusal());
+    if (!plan) return only_one_refused(request, partitioner, choices[0], plan.refusal(), show);
     search.plan = std::move(*plan);
     search.attempts.push_back(figures_of(search.plan));
   } else {
@@ -141,12 +153,12 @@ OrRefusal<JobSearch> search_job(const JobRequest& request, const ShowChoice& sho
     std::optional<JobPlan> best;
     CandidateList candidates(request);
     while (const std::optional<JobChoice> choice = candidates.next()) {
-      if (show) show(*choice);
+      if (show) show(*choice, request.device_memory);
       OrRefusal<JobPlan> plan = plan_choice(request, partitioner, *choice, memo);
       if (candidates.add(attempt_of(request, partitioner, *choice, plan))) best = std::move(*plan);
     }
     static_cast<JobTrials&>(search) = candidates.take();
-    if (!best) return nothing_works(request, search.attempts);
+    if (!best) return nothing_works(request, search.attempts, show);
     search.plan = std::move(*best);
   }
   const auto thorough = thorough_request(looked_at, partitioner, search.plan);

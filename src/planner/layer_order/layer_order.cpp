@@ -7,6 +7,7 @@
 
 #include "set_costs.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/base/shown_text.h"
 #include "spillway/planner/partition/cut_solvers.h"
 #include "unit_graph.h"
@@ -19,8 +20,8 @@ std::vector<partition::LayerIndex> places_of(const partition::ModelChain& chain,
                                              const LayerOrder& order) {
   const std::size_t count = chain.layers.size();
   if (order.size() != count)
-    throw ConfigError("the order has {} layers, and the model {}; name each layer once",
-                      order.size(), count);
+    throw ConfigError("the order has {}, and the model {}; name each layer once",
+                      counted(order.size(), "layer"), count);
   std::vector<partition::LayerIndex> places(count, static_cast<partition::LayerIndex>(count));
   for (partition::LayerIndex place = 0; place < count; ++place) {
     const partition::LayerIndex layer = order[place];

@@ -79,12 +79,13 @@ MachineAttempt attempt_on(Requests& requests, const cluster::Cluster& cluster,
 
 /// Why nothing works: as `search_job` says it, or what is the matter with the first choice.
 planner_schedule::Refusal nothing_works(Requests& requests, const cluster::Cluster& cluster,
-                                        std::uint32_t data_parallel, const job::JobAttempt& first) {
+                                        std::uint32_t data_parallel, const job::JobAttempt& first,
+                                        const job::ShowChoice& show) {
   for (const cluster::SwapTarget target :
        {cluster::SwapTarget::kHost, cluster::SwapTarget::kDisk}) {
     if (target == cluster::SwapTarget::kDisk && cluster.node.disks == 0) continue;
     const planner_schedule::OrRefusal<job::JobSearch> found =
-        job::search_job(requests.on(data_parallel, target));
+        job::search_job(requests.on(data_parallel, target), show);
     if (!found) return found.refusal();
   }
   return planner_schedule::no_plan("{}", first.refusal);
@@ -229,16 +230,17 @@ planner_schedule::OrRefusal<MachineSearch> search_job_on(const job::JobRequest& 
   Finalists finalists;
   // The times of the machine's devices, for the bound.
   const std::uint32_t data_parallel = std::max(1U, request.data_parallel);
-  job::CandidateList candidates(requests.on(data_parallel, cluster::SwapTarget::kHost));
+  const job::JobRequest& asked = requests.on(data_parallel, cluster::SwapTarget::kHost);
+  job::CandidateList candidates(asked);
   while (const std::optional<job::JobChoice> choice = candidates.next()) {
-    if (show) show(*choice);
+    if (show) show(*choice, asked.device_memory);
     MachineAttempt made = attempt_on(requests, cluster, partitioner, *choice);
     candidates.add(made.attempt);
     if (made.attempt.is_possible()) finalists.add(std::move(made));
   }
   static_cast<job::JobTrials&>(found.search) = candidates.take();
   if (finalists.all().empty())
-    return nothing_works(requests, cluster, data_parallel, found.search.attempts.front());
+    return nothing_works(requests, cluster, data_parallel, found.search.attempts.front(), show);
   choose(requests, cluster, finalists.all(), found);
   look_again(cluster, partitioner, found);
   // It was lowered for the first look alone; whoever reads the request asks what was wanted.

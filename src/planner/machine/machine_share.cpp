@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 
 namespace spillway::machine {
 namespace {
@@ -123,9 +124,10 @@ void divide_times(job::JobRequest& request, double speed) {
 MachineShare share_of(const cluster::Cluster& cluster, std::uint32_t ranks,
                       std::uint32_t data_parallel, cluster::SwapTarget swap_target) {
   if (ranks > cluster.device_count())
-    throw ConfigError("{} ranks are more than the {} devices of cluster {} (use fewer ranks, or a "
+    throw ConfigError("{} are more than the {} of cluster {} (use fewer ranks, or a "
                       "larger cluster)",
-                      ranks, cluster.device_count(), cluster.name);
+                      counted(ranks, "rank"), counted(cluster.device_count(), "device"),
+                      cluster.name);
   const cluster::ClusterLinks links(cluster);
   const std::uint32_t pipeline = ranks / data_parallel;
   MachineShare share;

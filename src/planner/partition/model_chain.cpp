@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/base/shown_text.h"
 
 namespace spillway::partition {
@@ -53,8 +54,8 @@ void check_exists(const ModelChain& chain, LayerIndex layer, const char* what, s
 void check_tie(const ModelChain& chain, std::size_t index) {
   std::vector<LayerIndex> layers = chain.ties[index].layers;
   if (layers.size() < 2)
-    throw ConfigError("tie {} names {} layers; it takes two to share weights, so drop it", index,
-                      layers.size());
+    throw ConfigError("tie {} names {}; it takes two to share weights, so drop it", index,
+                      counted(layers.size(), "layer"));
   for (const LayerIndex layer : layers) check_exists(chain, layer, "tie", index);
   // So a layer that is named twice stands beside itself.
   std::sort(layers.begin(), layers.end());

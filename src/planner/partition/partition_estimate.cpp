@@ -4,6 +4,7 @@
 
 #include "bottleneck_search.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "whole_actions.h"
 
 namespace spillway::partition {
@@ -69,8 +70,7 @@ PartitionEstimate evaluate(const SegmentCosts& costs, const Cuts& cuts) {
     add(estimate, std::move(stage));
   }
   estimate.fits = estimate.seconds < kNever;
-  if (estimate.fits && estimate.fluid_seconds > 0.0)
-    estimate.rounding_gap = estimate.seconds / estimate.fluid_seconds - 1.0;
+  if (estimate.fits) estimate.rounding_gap = share_above(estimate.seconds, estimate.fluid_seconds);
   return estimate;
 }
 
@@ -100,8 +100,7 @@ PartitionEstimate evaluate_memory(const SegmentCosts& costs, const Cuts& cuts, d
     add(estimate, std::move(stage));
   }
   estimate.fluid_seconds = estimate.seconds;
-  if (estimate.fits && estimate.fluid_bytes > 0.0)
-    estimate.rounding_gap = worst / estimate.fluid_bytes - 1.0;
+  if (estimate.fits) estimate.rounding_gap = share_above(worst, estimate.fluid_bytes);
   return estimate;
 }
 

@@ -5,6 +5,7 @@
 
 #include "layer_figures.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 
 namespace spillway::partition {
 namespace {
@@ -37,9 +38,10 @@ void check_devices(const PartitionProblem& problem) {
     const HeldCounts& held = device.held;
     if (!is_factor(held.in_flight) || !is_count(held.weight_versions) ||
         !is_count(held.state_copies))
-      throw ConfigError("stage {} holds {} micro-batches, {} weight versions and {} copies of the "
-                        "states; a schedule holds more than 0 of one, and at least 0 of the others",
-                        i, held.in_flight, held.weight_versions, held.state_copies);
+      throw ConfigError(
+          "stage {} holds micro-batches, weight versions and copies of the states: {}, "
+          "{} and {}; a schedule holds more than 0 of one, and at least 0 of the others",
+          i, held.in_flight, held.weight_versions, held.state_copies);
   }
 }
 
@@ -61,8 +63,8 @@ void check(const PartitionProblem& problem) {
         stages, units);
   check_devices(problem);
   if (!problem.links.empty() && problem.links.size() + 1 != stages)
-    throw ConfigError("{} stages have {} links between them; give one fewer than stages, or none",
-                      stages, problem.links.size());
+    throw ConfigError("{} have {} between them; give one fewer than stages, or none",
+                      counted(stages, "stage"), counted(problem.links.size(), "link"));
   for (std::size_t i = 0; i < problem.links.size(); ++i) {
     const LinkCosts& link = problem.links[i];
     if (!(link.latency_seconds >= 0.0 && link.latency_seconds <= kLongestLatency))

@@ -6,6 +6,7 @@
 
 #include "plain_figures.h"
 #include "spillway/base/error.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/base/named_values.h"
 
 namespace spillway::partition {
@@ -24,9 +25,9 @@ std::string Partitioner::refusal(const SegmentCosts& costs) const {
   const auto least =
       least_memory_cuts(SegmentCosts(std::move(endless)), kLongEnough, memory_reduction);
   return message(
-      "no cuts of {} layers for {} stages fit into their devices, whatever is {}recomputed: the "
+      "no cuts of {} for {} fit into their devices, whatever is {}recomputed: the "
       "fullest one takes {} at least; use more devices or more memory{}",
-      costs.problem().chain.layers.size(), costs.stages(),
+      counted(costs.problem().chain.layers.size(), "layer"), counted(costs.stages(), "stage"),
       memory_reduction == MemoryReduction::kSwapAndRecompute ? "swapped and " : "",
       least ? to_string(as_bytes(least->worst)) : "more than there is",
       can_swap(costs.problem()) ? ", or fewer micro-batches in flight"

@@ -156,7 +156,8 @@ void ScheduleRun::send_message(std::uint32_t rank, std::size_t position, const A
 void ScheduleRun::send_parameters(std::uint32_t rank, const Action& action) {
   const auto& holders = copies_.holders(action.stage);
   if (holders.size() != 2)
-    throw PlanError("rank {}: {}: {} ranks hold the stage, not 2", rank, action, holders.size());
+    throw PlanError("rank {}: {}: ranks that hold the stage are {}, not 2", rank, action,
+                    holders.size());
   if (action.kind == ActionKind::kSendWeights && !parameters(rank, action.stage).is_resident)
     throw PlanError("rank {}: {}: its weights are away", rank, action);
   const std::uint32_t first = ranks_[rank].first;

@@ -79,9 +79,9 @@ void GivenPlan::note_step(const profile::OpSequence& usual) {
   }
   if (steps_ < kStepsToDecide || is_told_) return;
   is_told_ = true;
-  log_warning("{}; none of {} steps was the plan's: the run goes on with plans of its own (record "
+  log_warning("{}; none of {} was the plan's: the run goes on with plans of its own (record "
               "the step with spillway profile and plan it anew with spillway plan)",
-              misfit_, steps_);
+              misfit_, counted(steps_, "step"));
 }
 
 }  // namespace spillway::runtime

@@ -1,8 +1,6 @@
 #include "spillway/runtime/reporting/summary.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -58,13 +56,10 @@ std::string worn(const RunStatistics& s) {
   constexpr double kDaySeconds = 86400.0;
   const double per_day =
       static_cast<double>(s.all_disk_written().count()) / s.run_seconds * kDaySeconds;
-  std::array<char, 160> text{};
-  std::snprintf(text.data(), text.size(),
-                "%.3g TB a day at this pace; disks rated for %.3g TB of writes (--endurance) would "
-                "last %.3g days of training",
-                per_day / 1e12, static_cast<double>(s.endurance.count()) / 1e12,
-                static_cast<double>(s.endurance.count()) / per_day);
-  return text.data();
+  return message("{} a day at this pace; disks rated for {} of writes (--endurance) would last {} "
+                 "of training",
+                 Bytes(static_cast<std::uint64_t>(per_day)), s.endurance,
+                 days_text(static_cast<double>(s.endurance.count()) / per_day));
 }
 
 std::string lost(const RunStatistics& s) {
@@ -75,10 +70,10 @@ std::string lost(const RunStatistics& s) {
           ? message("{} in all threads together", seconds_text(s.stall_seconds()))
           : message("{} of {} ({})", seconds_text(s.stall_seconds()), seconds_text(s.run_seconds),
                     percent_text(share_of_run(s, s.stall_seconds())));
-  return message("{}: {} for tensors to come in, {} for room, {} in {} traps", of_run,
+  return message("{}: {} for tensors to come in, {} for room, {} in {}", of_run,
                  seconds_text(seconds(s.memory.fetch_wait)),
                  seconds_text(seconds(s.memory.room_wait)),
-                 seconds_text(seconds(s.memory.fault_wait)), s.memory.faults);
+                 seconds_text(seconds(s.memory.fault_wait)), counted(s.memory.faults, "trap"));
 }
 
 std::string learned(const RunStatistics& s) {

@@ -338,7 +338,7 @@ constexpr std::array<SettingField, 40> kFields{{
     "Smallest size of a tensor that has pages of its own. Smaller ones from 4KiB to 2MiB share pages on "
     "the host; all others below this size stay in memory. Pages of a GPU have twice this size, from 2MiB to 32MiB."},
    [](Settings& s, Text t) { s.min_storage = s.device_min_storage = parse_positive(t); }},
-  {{kDisks, "endurance", "SIZE", "600TB",
+  {{kDisks, "endurance", "SIZE", "550TiB",
     "Rated endurance of each spill drive, in bytes written (TBW); the summary estimates its "
     "lifetime at the rate of this run."},
    [](Settings& s, Text t) { s.endurance = parse_positive(t); }},

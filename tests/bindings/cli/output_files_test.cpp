@@ -1,7 +1,9 @@
 #include "output_files.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -67,6 +69,22 @@ TEST_F(OutputFiles, HaveAFolderThatCanBeWritten) {
   GoldenPart golden;
   golden.add(refusal(at("none/x.json")));
   golden.add(refusal(in_ + "/x.json"));
+  golden.add(refusal("/proc/x.json"));  // Its own user may write there, by its permissions.
+}
+
+TEST_F(OutputFiles, HaveAFolderWithRoom) {
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &usual), 0);
+  const rlimit none{0, usual.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
+  const std::string refused = refusal(at("x.json"));
+  ::setrlimit(RLIMIT_FSIZE, &usual);
+  std::signal(SIGXFSZ, handler);
+  GoldenPart golden;
+  golden.add(refused);
+  // What was tried is gone.
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1);
 }
 
 TEST_F(OutputFiles, HaveTheirFolderMadeWhereTheCommandDoes) {

@@ -21,7 +21,7 @@ class ExampleLines(PageLines):
         self.assertEqual(figures["rates"]["write_bytes_per_second"], 12e9)
         self.assertGreater(figures["swapped_bytes"] + figures["recompute_seconds"], 0)
         self.assertEqual(self.run_line(frontier)[0].count(" spillway "), 9)
-        picture = xml.dom.minidom.parse(str(self.folder / f"{name}.svg"))
+        picture = xml.dom.minidom.parse(str(self.folder / f"{name}.budgets.svg"))
         self.assertEqual(picture.documentElement.tagName, "svg")
         self.assertEqual(re.findall(r"(?m)^plan stored in (\S+);", self.run_line(store)[0]), [f"{name}.plan.json"])
         followed = re.search(r"was followed in (\d+) of", self.run_line(follow)[1])

@@ -38,7 +38,7 @@ class JobLines(PageLines):
         self.check_profile(name, self.run_line(profile))
         self.check_step(self.run_line(fastest)[0])
         self.check_step(self.run_line(swapped)[0])
-        picture = xml.dom.minidom.parse(str(self.folder / f"{name}.svg"))
+        picture = xml.dom.minidom.parse(str(self.folder / f"{name}.job.svg"))
         self.assertEqual(picture.documentElement.tagName, "svg")
         job = self.json_of(f"{name}.job.json")
         self.assertEqual((job["schedule"], len(job["stages"])), ("1f1b", 4))

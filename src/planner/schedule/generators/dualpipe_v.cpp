@@ -87,8 +87,8 @@ std::optional<std::string> fault_of_dualpipe_v(const ScheduleRequest& request) {
   // Fewer would be used up before forwards and backwards can run as one.
   if (request.micro_batches >= 2 * request.ranks) return std::nullopt;
   return message(
-      "dualpipe-v needs at least {} micro-batches, twice its {} ranks, not {} (or use zb-v)",
-      2 * request.ranks, request.ranks, request.micro_batches);
+      "dualpipe-v needs at least {} micro-batches, two for each rank, not {} (or use zb-v)",
+      2 * request.ranks, request.micro_batches);
 }
 
 Schedule make_dualpipe_v(const ScheduleRequest& request) {

@@ -134,6 +134,7 @@ class Run {
   std::atomic<std::uint64_t> boundaries_{0};  ///< Between steps, of the host's runtime.
   std::mutex finish_mutex_;
   bool is_finished_ = false;
+  bool has_no_work_ = false;  ///< Of a split program without tensors: no file is worth it.
   std::atomic<bool> is_refused_{false};
 };
 

@@ -15,4 +15,9 @@ double pipeline_bound(const JobRequest& request, const JobChoice& choice);
 /// ones. Where micro-batches are open, it holds for any number of them.
 double job_bound(const JobRequest& request);
 
+/// Bytes that some rank of any plan for the request holds at its peak, however much is swapped and
+/// recomputed: its most demanding layer, or an even share of all that no action moves away. Devices
+/// with less have no plan; those with more need not have one.
+Bytes memory_bound(const JobRequest& request);
+
 }  // namespace spillway::job

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "spillway/base/bytes.h"
+#include "spillway/base/figure_text.h"
 #include "spillway/planner/job/job_request.h"
 #include "spillway/planner/layer_order/layer_order.h"
 #include "spillway/planner/partition/partition_estimate.h"
@@ -88,7 +89,7 @@ struct JobPlan {
   double step_seconds = 0.0;
   double bound_seconds = 0.0;  ///< Proven lower bound of `step_seconds`.
 
-  double gap() const { return bound_seconds > 0.0 ? step_seconds / bound_seconds - 1.0 : 0.0; }
+  double gap() const { return share_above(step_seconds, bound_seconds); }
   Bytes peak() const;  ///< Peak of the fullest rank.
   /// Whether any stash is swapped or recomputed.
   bool reduces_memory() const;

@@ -12,12 +12,14 @@ struct JobSearch : JobTrials {
   JobPlan plan;
 };
 
-/// Receives each candidate before it is tried.
-using ShowChoice = std::function<void(const JobChoice& choice)>;
+/// Receives each candidate before it is tried on devices with so much memory: on those that were
+/// asked for, and where nothing fits on larger ones.
+using ShowChoice = std::function<void(const JobChoice& choice, Bytes device_memory)>;
 
 /// Finds the best plan (`is_better`) of all candidates (`CandidateList`), and looks at it again
 /// (`thorough_request`).
 ///
+/// Where no plan can fit (`memory_bound`), each candidate is looked at under its first cuts alone.
 /// Refused as the candidate is, where there is one. Where none of several has a plan, the refusal
 /// tells of the one that lacks the least memory, its rank and the missing bytes, and devices that
 /// would do where some are found; else the most frequent reason.

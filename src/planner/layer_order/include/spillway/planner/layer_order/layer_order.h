@@ -1,10 +1,10 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
+#include "spillway/base/figure_text.h"
 #include "spillway/planner/partition/partition_problem.h"
 
 namespace spillway::layer_order {
@@ -63,8 +63,7 @@ struct OrderChoice {
 
   /// Returns by which share this order takes longer than the best one at most; 0 where no cuts fit.
   double loss() const {
-    const bool is_known = bound_seconds > 0.0 && seconds < partition::kNever;
-    return is_known ? std::max(0.0, seconds / bound_seconds - 1.0) : 0.0;
+    return seconds < partition::kNever ? share_above(seconds, bound_seconds) : 0.0;
   }
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "spillway/base/bytes.h"
@@ -9,6 +10,12 @@
 #include "spillway/topology/machine.h"
 
 namespace spillway::runtime {
+
+/// What runs do with an operator that needs more than the budget, as they tell it, and plans too;
+/// up to so many times the budget.
+inline constexpr std::uint64_t kReachOfOversize = 4;
+inline constexpr std::string_view kPagesThrough =
+    "It is moved through memory piece by piece, which is slow";
 
 /// A budget in bytes with its history.
 struct ResolvedBudget {

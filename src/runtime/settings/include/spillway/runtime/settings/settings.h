@@ -43,9 +43,9 @@ struct Settings {
   Bytes host_tier;  ///< Host memory tier before the directories of `nvme`; 0: none was named.
   swap::StoreKind store = swap::StoreKind::kAuto;
   device::DirectFiles gds = device::DirectFiles::kAuto;
-  std::uint32_t queue_depth = 16;  ///< Transfers of 2 MiB in flight, per directory.
-  Bytes endurance{std::uint64_t{600'000'000'000'000}};  ///< Rated writes of one spill drive.
-  std::optional<Bytes> oversize_limit;                  ///< See `RuntimeOptions`.
+  std::uint32_t queue_depth = 16;       ///< Transfers of 2 MiB in flight, per directory.
+  Bytes endurance = 550_TiB;            ///< Rated writes of one spill drive.
+  std::optional<Bytes> oversize_limit;  ///< See `RuntimeOptions`.
   bool verify = false;
   std::string mapper = "auto";
   std::string dispatch_key = "auto";
