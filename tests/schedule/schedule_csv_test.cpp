@@ -176,9 +176,10 @@ TEST(ScheduleCsv, SaysWhereTextIsWrong) {
   expect_error("#spillway-schedule 1,wights=newest\n0F0\n",
                "plan.csv, line 1, column 22: unknown setting 'wights=newest' (known: weights "
                "data_parallel untrained_stages)");
-  expect_error("#spillway-schedule 1,untrained_stages=2\n0F0\n",
-               "plan.csv: untrained stages are 2, and there are 1 (count those that lead the trained "
-               "ones)");
+  expect_error(
+      "#spillway-schedule 1,untrained_stages=2\n0F0\n",
+      "plan.csv: untrained stages are 2, and there are 1 (count those that lead the trained "
+      "ones)");
   expect_error("#spillway-schedule 2\n0F0\n",
                "plan.csv, line 1, column 1: '#spillway-schedule 1' expected, not "
                "'#spillway-schedule 2'");
