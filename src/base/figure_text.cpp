@@ -67,7 +67,7 @@ std::string signed_percent_text(double share) { return formatted("%+.1f %%", hun
 double share_above(double value, double bound) {
   constexpr double kRounding = 1e-9;
   const double share = bound > 0.0 ? value / bound - 1.0 : 0.0;
-  return std::abs(share) < kRounding ? 0.0 : share;
+  return share < kRounding ? 0.0 : share;
 }
 
 std::string all_digits(double value) {

@@ -38,6 +38,7 @@ TEST(ShareAbove, IsNothingBelowRounding) {
   EXPECT_EQ(share_above(1.25, 1.0), 0.25);
   EXPECT_EQ(share_above(0.1 + 0.2, 0.3), 0.0);  // Else 2.2e-16.
   EXPECT_EQ(share_above(0.3, 0.1 + 0.2), 0.0);
+  EXPECT_EQ(share_above(1.0, 2.0), 0.0);
   EXPECT_EQ(share_above(1.0, 0.0), 0.0);
 }
 

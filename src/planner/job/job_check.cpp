@@ -14,11 +14,6 @@
 namespace spillway::job {
 namespace {
 
-/// With all its digits where the other one would look alike.
-std::string size_beside(Bytes size, Bytes other) {
-  return to_string(size) == to_string(other) ? message("{} B", size.count()) : to_string(size);
-}
-
 std::optional<std::string> fault_of_memory(const JobFile& file) {
   if (file.device_memory == partition::kNoLimit) return std::nullopt;
   std::vector<Bytes> room;
@@ -56,7 +51,7 @@ std::optional<std::string> fault_of_stashes(const JobFile& file) {
     if (is_too_much || is_too_little)
       return message("stages[{}].whole_stash_bytes is {}, and its stash_bytes and swapped_bytes "
                      "are {}{}: it was changed",
-                     k, size_beside(stage.whole_stash, both), size_beside(both, stage.whole_stash),
+                     k, stored_size(stage.whole_stash), stored_size(both),
                      is_too_much ? "" : ", with nothing recomputed");
   }
   return std::nullopt;
@@ -86,7 +81,7 @@ std::optional<std::string> told_otherwise(const char* key, const std::vector<Byt
   for (std::size_t rank = 0; rank < told.size(); ++rank)
     if (told[rank] != made[rank])
       return message("figures.{}[{}] is {}, and its actions make it {}: it was changed", key, rank,
-                     size_beside(told[rank], made[rank]), size_beside(made[rank], told[rank]));
+                     stored_size(told[rank]), stored_size(made[rank]));
   return std::nullopt;
 }
 

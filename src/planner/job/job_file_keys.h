@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/planner/schedule/schedule_timing.h"
 
@@ -17,8 +18,11 @@ inline constexpr const char* kDisks = "disks";
 /// As `JobPlan::gap`, where it is one.
 inline double gap_of(double step_seconds, double bound_seconds) {
   const double gap = share_above(step_seconds, bound_seconds);
-  return std::isfinite(gap) ? std::max(0.0, gap) : 0.0;
+  return std::isfinite(gap) ? gap : 0.0;
 }
+
+/// "50000000 (47.7 MiB)": as the file has it, so that it can be found there.
+inline std::string stored_size(Bytes size) { return message("{} ({})", size.count(), size); }
 
 /// Whether two figures are the same but for rounding: times are written with all their digits, and
 /// read back as they were.

@@ -123,8 +123,9 @@ class JobReader {
     for (const auto& each : kSizes) costs.*each.field = Bytes(stage.count(each.key, 0, kMost53));
     // What is swapped is a part of what a micro-batch keeps.
     if (costs.swapped > read.whole_stash)
-      throw ConfigError("{} is {}, and all that a micro-batch keeps there is {}",
-                        stage.place("swapped_bytes"), costs.swapped, read.whole_stash);
+      throw ConfigError("{} is {}, more than the {} that a micro-batch keeps there",
+                        stage.place("swapped_bytes"), stored_size(costs.swapped),
+                        stored_size(read.whole_stash));
     stage.refuse_others();
   }
 

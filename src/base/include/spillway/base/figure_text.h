@@ -27,8 +27,8 @@ std::string percent_text(double share);
 /// "+4.1 %", "-0.3 %", "+0.0 %": a difference.
 std::string signed_percent_text(double share);
 
-/// How far a figure lies above its lower bound, as a share; 0 where rounding alone keeps them
-/// apart, since sums in another order differ in their last bits, and where there is no bound.
+/// How far a figure lies above its lower bound, as a share; 0 below it, where rounding alone keeps
+/// them apart, since sums in another order differ in their last bits, and where there is no bound.
 double share_above(double value, double bound);
 
 /// As many digits as it takes to read the same number back: "0.1", "2.5e+20".
