@@ -148,7 +148,15 @@ TEST(SearchJobOn, RefusesWhatNoMachineOrPlanCanBe) {
   golden.add(search_job_on(job::even_job(3, 4, 8, "1f1b"), cluster).refusal().sentence);
   cluster::Cluster small = cluster;
   small.device.memory = Bytes(2 * job::kMega);
-  golden.add(search_job_on(job::even_job(8, 4, 8), small).refusal().sentence);
+  const job::JobRequest request = job::even_job(8, 4, 8);
+  golden.add(search_job_on(request, small).refusal().sentence);
+  // Where nothing can fit, that is found by one search, not two.
+  std::size_t shown = 0;
+  std::size_t alone = 0;
+  search_job_on(request, small, [&](const job::JobChoice&, Bytes) { ++shown; });
+  job::search_job(request_on(request, small, 1, cluster::SwapTarget::kHost),
+                  [&](const job::JobChoice&, Bytes) { ++alone; });
+  EXPECT_EQ(shown, alone);
   cluster::Cluster cut = million_byte_cluster(2, 4);
   cut.node.nics = 0;
   golden.add(job::refusal([&] { search_job_on(job::even_job(8, 8, 8), cut); }));

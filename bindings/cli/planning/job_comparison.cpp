@@ -84,6 +84,7 @@ class Comparison {
     for (const std::uint32_t count : data_parallel) {
       compared.data_parallel = request_.data_parallel = count;
       request_.cut_effort = job::kFirstLook;
+      request_.cut_effort = job::useful_cuts(with_times_of_machine());
       compared.rows = schedules(partitioner);
       if (compared.rows.front().attempt.is_possible()) break;
     }
@@ -215,7 +216,7 @@ class Comparison {
     compared.has_best = true;
   }
 
-  /// For the bound.
+  /// For the bounds.
   JobRequest with_times_of_machine() const {
     if (!machine_) return request_;
     return machine::request_on(request_, *machine_, std::max(1U, request_.data_parallel),

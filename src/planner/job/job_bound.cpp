@@ -11,6 +11,8 @@
 namespace spillway::job {
 namespace {
 
+using planner_schedule::count_of;
+
 /// Seconds of one micro-batch. A backward is taken as two halves, as the action lists have it.
 struct LayerTimes {
   double forward = 0.0;
@@ -218,6 +220,22 @@ double bound_of_alternation(const ChainTimes& chain, planner_schedule::Alternati
   return first + backwards + (passes - 1.0) * next;
 }
 
+JobRequest smallest_micro_batches(const JobRequest& request) {
+  return with_micro_batches(request, most_micro_batches(request));
+}
+
+/// Of these parameters of a layer. Gradients and states of the optimizer stay whole.
+double weight_bytes(const partition::ModelLayer& layer, Bytes parameters) {
+  return count_of(parameters) * (layer.is_frozen ? 1.0 : layer.static_ratio);
+}
+
+/// Of a rank that holds so much of the chain.
+Bytes memory_of(const JobRequest& request, double bytes) {
+  // Stages round each of their figures to whole bytes.
+  const double rounding = 4.0 * static_cast<double>(request.chain.layers.size());
+  return request.reserved + Bytes(static_cast<std::uint64_t>(std::max(0.0, bytes - rounding)));
+}
+
 }  // namespace
 
 double pipeline_bound(const JobRequest& request, const JobChoice& choice) {
@@ -247,36 +265,38 @@ double pipeline_bound(const JobRequest& request, const JobChoice& choice) {
   return bound;
 }
 
-Bytes memory_bound(const JobRequest& request) {
-  const JobRequest asked = with_micro_batches(request, most_micro_batches(request));
-  // Of two stages on a rank, the weights of one may be on the host.
-  const bool may_park = !asked.swap_rate.is_none();
-  double all = 0.0;
+Bytes layer_memory_bound(const JobRequest& request) {
+  const JobRequest asked = smallest_micro_batches(request);
   double most = 0.0;
-  for (const partition::ModelLayer& layer : asked.chain.layers) {
-    const auto parameters = static_cast<double>(layer.parameters.count());
-    // Frozen ones never leave. Gradients and states of the optimizer stay whole.
-    const double weights = layer.is_frozen ? parameters : parameters * layer.static_ratio;
-    const auto buffers = static_cast<double>(layer.buffers.count());
-    all += weights + buffers - (may_park && !layer.is_frozen ? parameters : 0.0);
-    most = std::max(most, weights + buffers + static_cast<double>(layer.working_peak.count()));
-  }
-  for (const partition::TiedWeights& tie : asked.chain.ties)  // Layers of one stage hold them once.
-    all -= static_cast<double>(tie.bytes.count() * (tie.layers.size() - 1)) *
-           asked.chain.layers[tie.layers.front()].static_ratio;
-  // Stages round each of their figures to whole bytes.
-  const double rounding = 4.0 * static_cast<double>(asked.chain.layers.size());
-  const double bound = std::max(most, all / asked.ranks) - rounding;
-  return asked.reserved + Bytes(static_cast<std::uint64_t>(std::max(0.0, bound)));
+  for (const partition::ModelLayer& layer : asked.chain.layers)
+    most = std::max(most, weight_bytes(layer, layer.parameters) + count_of(layer.buffers) +
+                              count_of(layer.working_peak));
+  return memory_of(asked, most);
+}
+
+Bytes memory_bound(const JobRequest& request) {
+  // Of two stages on a rank, the weights of one may be on the host. Frozen ones never leave.
+  const bool may_park = !request.swap_rate.is_none();
+  const auto least_bytes = [&](const partition::ModelLayer& layer, Bytes parameters) {
+    return weight_bytes(layer, parameters) -
+           (may_park && !layer.is_frozen ? count_of(parameters) : 0.0);
+  };
+  const std::vector<partition::ModelLayer>& layers = request.chain.layers;
+  double all = 0.0;
+  for (const partition::ModelLayer& layer : layers)
+    all += least_bytes(layer, layer.parameters) + count_of(layer.buffers);
+  for (const partition::TiedWeights& tie : request.chain.ties)  // Once, in layers of one stage.
+    all -= least_bytes(layers[tie.layers.front()], tie.bytes * (tie.layers.size() - 1));
+  return std::max(layer_memory_bound(request), memory_of(request, all / request.ranks));
 }
 
 double job_bound(const JobRequest& request) {
   if (request.schedule != kAnySchedule)
     return pipeline_bound(request, {&planner_schedule::schedule_generator_named(request.schedule),
                                     std::max(1U, request.data_parallel), request.variant});
-  // The smallest micro-batches there are: the way through layers grows with them, and work is never
-  // shared more evenly over ranks by larger ones.
-  const JobRequest asked = with_micro_batches(request, most_micro_batches(request));
+  // The way through layers grows with micro-batches, and work is never shared more evenly over
+  // ranks by larger ones.
+  const JobRequest asked = smallest_micro_batches(request);
   const ChainTimes chain(asked.chain, asked.update_seconds);
   const std::uint32_t most = std::gcd(asked.ranks, asked.micro_batches);
   double bound = std::numeric_limits<double>::infinity();

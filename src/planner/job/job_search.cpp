@@ -53,15 +53,18 @@ Refusal lacks_memory(const JobRequest& request, const JobAttempt& nearest, const
   const Bytes needed = request.device_memory + nearest.missing;
   const auto enough = first_that_works(request, partition::partitioner_named(nearest.partitioner),
                                        nearest.choice, memories_above(needed), show);
-  const std::string link =
-      request.swap_rate.is_none() ? ", or name a link to the host to swap to" : "";
+  std::string others;
+  if (request.device_memory >= layer_memory_bound(request)) {  // Else neither is any help.
+    others = ", or more ranks";
+    if (request.swap_rate.is_none()) others += ", or name a link to the host to swap to";
+  }
   return no_plan(
       "nothing works on {} with {}; nearest is {} on pipelines of {}, whose rank {} needs {} and "
-      "has {}, {} too little (use {}, or more ranks{})",
+      "has {}, {} too little (use {}{})",
       counted(request.ranks, "rank"), counted(nearest.micro_batches, "micro-batch"),
       nearest.schedule, counted(request.ranks / nearest.data_parallel, "rank"),
       nearest.fullest_rank, needed, request.device_memory, nearest.missing,
-      enough ? message("devices of {}", *enough) : std::string("devices with more memory"), link);
+      enough ? message("devices of {}", *enough) : std::string("devices with more memory"), others);
 }
 
 /// The one that lacks the least memory, else the reason that most of all choices share, and how
@@ -106,13 +109,11 @@ Refusal only_one_refused(const JobRequest& request, const partition::Partitioner
   return reason;
 }
 
-/// With the first cuts alone where none can fit: the others would be looked at in vain.
-JobRequest with_useful_cuts(JobRequest request) {
-  if (request.device_memory < memory_bound(request)) request.cut_effort = CutEffort::kExact;
-  return request;
-}
-
 }  // namespace
+
+CutEffort useful_cuts(const JobRequest& request) {
+  return request.device_memory < memory_bound(request) ? CutEffort::kExact : request.cut_effort;
+}
 
 std::optional<JobRequest> thorough_request(const JobRequest& request,
                                            const partition::Partitioner& partitioner,
@@ -133,9 +134,10 @@ void take_bound_of_order(const layer_order::OrderChoice& again, JobPlan& plan) {
 }
 
 OrRefusal<JobSearch> search_job(const JobRequest& given, const ShowChoice& show) {
-  const JobRequest request = with_useful_cuts(given);
+  const std::vector<JobChoice> choices = job_choices(given);  // Refuses what makes no sense.
+  JobRequest request = given;
+  request.cut_effort = useful_cuts(given);
   const partition::Partitioner& partitioner = partition::partitioner_named(request.partitioner);
-  const std::vector<JobChoice> choices = job_choices(request);
   const bool is_only = choices.size() == 1;
   PlanMemo memo;
   JobSearch search;

@@ -231,7 +231,9 @@ planner_schedule::OrRefusal<MachineSearch> search_job_on(const job::JobRequest& 
   // The times of the machine's devices, for the bound.
   const std::uint32_t data_parallel = std::max(1U, request.data_parallel);
   const job::JobRequest& asked = requests.on(data_parallel, cluster::SwapTarget::kHost);
-  job::CandidateList candidates(asked);
+  job::CandidateList candidates(asked);  // Refuses what makes no sense.
+  // Disks hold no more than a host does, so nothing works there either.
+  if (asked.device_memory < job::memory_bound(asked)) return job::search_job(asked, show).refusal();
   while (const std::optional<job::JobChoice> choice = candidates.next()) {
     if (show) show(*choice, asked.device_memory);
     MachineAttempt made = attempt_on(requests, cluster, partitioner, *choice);

@@ -20,4 +20,7 @@ double job_bound(const JobRequest& request);
 /// with less have no plan; those with more need not have one.
 Bytes memory_bound(const JobRequest& request);
 
+/// What of it the rank of the largest layer needs for that layer, on however many ranks.
+Bytes layer_memory_bound(const JobRequest& request);
+
 }  // namespace spillway::job

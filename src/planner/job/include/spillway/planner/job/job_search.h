@@ -19,11 +19,15 @@ using ShowChoice = std::function<void(const JobChoice& choice, Bytes device_memo
 /// Finds the best plan (`is_better`) of all candidates (`CandidateList`), and looks at it again
 /// (`thorough_request`).
 ///
-/// Where no plan can fit (`memory_bound`), each candidate is looked at under its first cuts alone.
+/// Each candidate is looked at under `useful_cuts` at most.
 /// Refused as the candidate is, where there is one. Where none of several has a plan, the refusal
 /// tells of the one that lacks the least memory, its rank and the missing bytes, and devices that
 /// would do where some are found; else the most frequent reason.
 OrRefusal<JobSearch> search_job(const JobRequest& request, const ShowChoice& show = {});
+
+/// The cuts that are worth a look: the first ones alone where none can fit (`memory_bound`), since
+/// others would be looked at in vain; else those of the request, which must have been checked.
+CutEffort useful_cuts(const JobRequest& request);
 
 /// What to plan the best plan again for: an order of branches searched up to `kThoroughOrder`, and
 /// the cuts of all partitioners; nothing where it was made so.
