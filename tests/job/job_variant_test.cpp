@@ -39,6 +39,11 @@ TEST(ScheduleIn, RefusesWhatAScheduleDoesNotLeaveOpen) {
   golden.add(reason("gpipe:"));
   golden.add(reason("gems-mast:parked,single-owner"));
   golden.add(reason("gpipe:stages,idle-offload"));
+  golden.add(reason("gems-mast:parked:stages"));
+  golden.add(reason("gpipe:stages:idle-offload"));
+  golden.add(reason("gpipe::"));
+  golden.add(reason("1f1c:stages:recompute"));
+  golden.add(reason("dualpipe-v:parked"));
 }
 
 TEST(ScheduleRequestFor, TakesWhatIsSaidAndFillsInTheRest) {

@@ -57,17 +57,22 @@ bool reads(const ScheduleGenerator& generator, std::uint32_t ScheduleRequest::*o
 TEST(Generators, HaveTheTraitsThatTheySay) {
   for (const ScheduleGenerator& generator : schedule_generators()) {
     bool is_whole = true;
+    bool has_pairs = false;
     std::size_t copies = 0;
     for_each_request([&](const ScheduleRequest& request) {
       const auto schedule = made_by(generator, request);
       if (!schedule) return;
       for (const auto& list : schedule->ranks)
-        for (const Action& action : list) is_whole &= action.kind != ActionKind::kWeightGradient;
+        for (const Action& action : list) {
+          is_whole &= action.kind != ActionKind::kWeightGradient;
+          has_pairs |= action.overlaps_next;
+        }
       const WeightCopies all(*schedule);
       for (std::uint32_t stage = 0; stage < schedule->stages; ++stage)
         copies = std::max(copies, all.holders(stage).size());
     });
     EXPECT_EQ(generator.traits.is_whole, is_whole) << generator.name;
+    EXPECT_EQ(generator.traits.has_pairs, has_pairs) << generator.name;
     EXPECT_EQ(generator.traits.copies, copies) << generator.name;
     EXPECT_EQ(generator.traits.has_slots, reads(generator, &ScheduleRequest::slots, 1, 3))
         << generator.name;

@@ -151,8 +151,12 @@ TEST(WithParkedWeights, MovesACopyPerTurn) {
 
 TEST(WithParkedWeights, RefusesSchedulesWithoutASecondCopyToPark) {
   GoldenPart golden;
-  EXPECT_EQ(with_parked_weights(generated("1f1b", 4, 4)).refusal().sentence,
-            "1f1b: no rank has two copies of parameters, of which one could be parked");
+  golden.add(with_parked_weights(generated("1f1b", 4, 4)).refusal().sentence);
+  golden.add(with_parked_weights(generated("dualpipe-v", 4, 8)).refusal().sentence);
+  golden.add(with_parked_weights(
+                 generated("interleaved", {.ranks = 4, .micro_batches = 8, .stages_per_rank = 3}))
+                 .refusal()
+                 .sentence);
   const Schedule owned =
       *with_communication(gems(4, 1, 2), CommunicationOptions{.copy_rule = CopyRule::kSingleOwner});
   golden.add(with_parked_weights(owned).refusal().sentence);

@@ -357,10 +357,9 @@ void CandidateList::add_second_copies(std::uint32_t data_parallel) {
 void CandidateList::add_parked(std::uint32_t data_parallel) {
   for (const planner_schedule::ScheduleGenerator& generator :
        planner_schedule::schedule_generators()) {
-    const bool has_two = generator.stages_per_rank != planner_schedule::StagesPerRank::kOne ||
-                         (generator.traits.copies > 1 &&
-                          generator.traits.alternation == planner_schedule::Alternation::kNone);
-    if (!has_two) continue;
+    if (!can_park(generator) ||
+        generator.traits.alternation == planner_schedule::Alternation::kMeet)
+      continue;
     JobChoice choice{&generator, data_parallel};
     const JobAttempt* usual = known(choice);
     // Parking costs transfers and gives memory, which is not lacking here.

@@ -27,10 +27,6 @@ bool has_replicas(const ScheduleGenerator& generator) {
 }
 /// Ranks that hold two copies of the same parameters, one for each direction.
 bool has_copies(const ScheduleGenerator& generator) { return generator.traits.copies > 1; }
-bool has_two_stages(const ScheduleGenerator& generator) {
-  return has_copies(generator) ||
-         generator.stages_per_rank != planner_schedule::StagesPerRank::kOne;
-}
 
 using IsOpen = bool (*)(const ScheduleGenerator& generator);
 
@@ -51,7 +47,7 @@ constexpr std::array<Named<JobMemoryReduction>, 3> kMemoryReductions{
      {"idle-offload", JobMemoryReduction::kIdleOffload}}};
 
 IsOpen is_open_for(SecondCopy copy) {
-  return copy == SecondCopy::kSingleOwner ? has_copies : has_two_stages;
+  return copy == SecondCopy::kSingleOwner ? has_copies : can_park;
 }
 
 /// "gems-basic and gems-master"
@@ -154,9 +150,9 @@ class VariantReader {
 
   void set_memory_reduction(JobMemoryReduction value) {
     if (variant_.memory_reduction)
-      refuse("stages, recompute and idle-offload are ways to get into memory (name one, or none "
-             "for the "
-             "fastest)");
+      refuse(
+          "stages, recompute and idle-offload are ways to get into memory (name one, or none for "
+          "the fastest)");
     variant_.memory_reduction = value;
   }
 
@@ -164,6 +160,17 @@ class VariantReader {
   const ScheduleGenerator& generator_;
   JobVariant variant_;
 };
+
+/// The options behind the colon.
+JobVariant variant_in(std::string_view text, std::size_t colon,
+                      const ScheduleGenerator& generator) {
+  const JobVariant variant = VariantReader(text, generator).read(text.substr(colon + 1));
+  check(generator, variant);
+  for (const auto& each : kSecondCopies)
+    if (variant.second_copy == each.value && !is_open_for(each.value)(generator))
+      refuse_option(generator, each.name, is_open_for(each.value));
+  return variant;
+}
 
 }  // namespace
 
@@ -182,25 +189,28 @@ std::string to_string(const JobVariant& variant) {
   return text;
 }
 
+bool can_park(const ScheduleGenerator& generator) {
+  const bool has_two =
+      has_copies(generator) || generator.stages_per_rank != planner_schedule::StagesPerRank::kOne;
+  return has_two && !generator.traits.has_pairs;
+}
+
 NamedSchedule schedule_in(std::string_view text) {
   const std::size_t colon = std::min(text.find(':'), text.size());
-  if (const std::size_t second = text.find(':', colon + 1); second < text.size()) {
-    std::string with_comma(text);
-    std::replace(with_comma.begin() + static_cast<std::ptrdiff_t>(second), with_comma.end(), ':',
-                 ',');
-    schedule_in(with_comma);  // What is wrong with that as well comes first.
-    throw ConfigError("schedule '{}': commas stand between options (write {})", shown_text(text),
-                      with_comma);
+  const ScheduleGenerator& generator =
+      planner_schedule::schedule_generator_named(text.substr(0, colon));
+  if (colon == text.size()) return {&generator, {}};
+  std::string with_commas(text);
+  std::replace(with_commas.begin() + static_cast<std::ptrdiff_t>(colon) + 1, with_commas.end(), ':',
+               ',');
+  if (with_commas == text) return {&generator, variant_in(text, colon, generator)};
+  std::string fixed = message("write {}", with_commas);
+  try {
+    variant_in(with_commas, colon, generator);
+  } catch (const ConfigError&) {  // There is more that is wrong.
+    fixed = message("it has {}", options_of(generator));
   }
-  NamedSchedule named;
-  named.generator = &planner_schedule::schedule_generator_named(text.substr(0, colon));
-  if (colon < text.size())
-    named.variant = VariantReader(text, *named.generator).read(text.substr(colon + 1));
-  check(*named.generator, named.variant);
-  for (const auto& each : kSecondCopies)
-    if (named.variant.second_copy == each.value && !is_open_for(each.value)(*named.generator))
-      refuse_option(*named.generator, each.name, is_open_for(each.value));
-  return named;
+  throw ConfigError("schedule '{}': commas stand between options ({})", shown_text(text), fixed);
 }
 
 std::vector<std::string> schedule_beginnings() {

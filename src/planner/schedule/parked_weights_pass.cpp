@@ -77,22 +77,25 @@ OrRefusal<Schedule> with_parked_weights(const Schedule& schedule) {
       if (schedule::is_model_compute(action.kind)) ++stages[action.stage];
       if (action.overlaps_next)
         return no_plan(
-            "{}: {} runs as one with work of another stage, so neither copy can be parked",
+            "{}: {} runs as one with work of another stage, so neither copy can be parked (leave "
+            "parked out)",
             schedule.name, action);
       if (moves_weights(action.kind))
-        return no_plan("{} moves weights already ({})", schedule.name, action);
+        return no_plan("{} moves weights already: {} (leave parked out)", schedule.name, action);
     }
     if (stages.size() > 2)
-      return no_plan("{}: a rank has {} stages; weights are parked where it has two", schedule.name,
-                     stages.size());
+      return no_plan(
+          "{}: a rank has {} stages; weights are parked where it has two (leave parked out)",
+          schedule.name, stages.size());
     // The middle one of an odd number of ranks has the same stage in both directions.
     if (stages.size() < 2) continue;
     has_two = true;
     list = parked(list);
   }
   if (!has_two)
-    return no_plan("{}: no rank has two copies of parameters, of which one could be parked",
-                   schedule.name);
+    return no_plan(
+        "{}: no rank has two copies of parameters, of which one could be parked (leave parked out)",
+        schedule.name);
   return with_host_copies;
 }
 

@@ -109,7 +109,7 @@ extern const ScheduleGenerator kDualpipeV{
     "ScheduleDualPipeV",
     make_dualpipe_v,
     StagesPerRank::kTwo,
-    {.copies = 1},
+    {.copies = 1, .has_pairs = true},
     fault_of_dualpipe_v};
 
 }  // namespace spillway::planner_schedule

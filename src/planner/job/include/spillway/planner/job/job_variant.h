@@ -41,6 +41,10 @@ struct JobVariant {
 /// "slots=3", "replicas=4,parked", "idle-offload"; empty where all options are open.
 std::string to_string(const JobVariant& variant);
 
+/// Whether it takes `SecondCopy::kParked`: ranks have two copies of weights or several stages, and
+/// never work on two of them at once. With another number of stages than two it is refused later.
+bool can_park(const planner_schedule::ScheduleGenerator& generator);
+
 /// A schedule with its options.
 struct NamedSchedule {
   const planner_schedule::ScheduleGenerator* generator = nullptr;

@@ -40,6 +40,7 @@ enum class Alternation : std::uint8_t {
 struct ScheduleTraits {
   std::uint32_t copies = 2;  ///< Ranks of one pipeline that can share the work of a layer.
   bool is_whole = false;     ///< No backward is split, so gradients are sent at its end.
+  bool has_pairs = false;    ///< A forward and a backward of two stages run as one.
   Alternation alternation = Alternation::kNone;
   std::uint32_t passes = 1;  ///< Where passes alternate and no replicas are asked for; 0: one for
                              ///< each micro-batch.
