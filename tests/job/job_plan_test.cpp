@@ -131,6 +131,15 @@ TEST(JobPlan, RefusesWhatCannotBe) {
   request = even_job(8, 4, 0, "1f1b");
   request.batch = 8;
   golden.add(reason(request));
+  request = even_job(8, 4, 6, "1f1b");
+  request.data_parallel = 4;
+  request.batch = 12;  // The work of a step stays as it is.
+  golden.add(reason(request));
+  golden.add(reason(even_job(8, 4, 0)));
+  golden.add(reason(even_job(8, 0, 8)));
+  request = even_job(8, 4, 8);
+  request.chain.ties = {{}};
+  golden.add(reason(request));
   request = even_job(8, 4, 8, "1f1b");
   request.variant.slots = 3;
   golden.add(reason(request));

@@ -208,6 +208,10 @@ TEST(JobRebalance, RefusesOtherModelsAndOtherLists) {
   golden.add(refusal([&] { request_of(other, "job", model_of(asked), "new"); }));
   other.actions.name = file.actions.name + ":parked";
   golden.add(refusal([&] { request_of(other, "job", model_of(asked), "new"); }));
+  const JobRequest two_copies = job_of("gems-mast");
+  other = stored(two_copies);
+  other.actions.name += ":parked";
+  golden.add(refusal([&] { request_of(other, "job", model_of(two_copies), "new"); }));
 }
 
 }  // namespace

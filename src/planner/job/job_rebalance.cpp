@@ -38,6 +38,14 @@ std::vector<schedule::Action> passes_of(const std::vector<schedule::Action>& lis
   return passes;
 }
 
+NamedSchedule schedule_of(const JobFile& file, const std::string& name) {
+  try {
+    return schedule_in(file.actions.name);
+  } catch (const ConfigError& error) {
+    throw ConfigError("{}: {} (plan anew)", name, error.what());
+  }
+}
+
 void require_lists_of(const schedule::Schedule& made, const schedule::Schedule& stored,
                       const std::string& name) {
   if (made.placement != stored.placement)
@@ -371,7 +379,7 @@ JobRequest request_of(const JobFile& file, const std::string& name, MeasuredMode
                       const std::string& profile) {
   require_same_model(file.model, name, model.chain, profile);
   JobRequest request;
-  const NamedSchedule named = schedule_in(file.actions.name);
+  const NamedSchedule named = schedule_of(file, name);
   request.schedule = named.generator->name;
   request.variant = named.variant;
   request.chain = std::move(model.chain);

@@ -1,5 +1,6 @@
 #include "spillway/planner/job/job_request.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -24,13 +25,24 @@ void check_shares(const JobRequest& request) {
   const auto rounded_up = [](std::uint32_t count, std::uint32_t unit) {
     return (count + unit - 1) / unit * unit;
   };
-  const std::uint32_t enough = rounded_up(micro_batches, replicas);
-  const std::string fixed =
-      request.micro_batches == 0 ? "" : message("--micro-batches {} ", enough);
-  // Either may have been given, and both have to go together.
-  throw ConfigError("{} do not split evenly over {} data-parallel replicas (use {}--batch {})",
-                    counted(micro_batches, "micro-batch"), replicas, fixed,
-                    rounded_up(batch_of(request), enough));
+  const std::uint32_t batch = batch_of(request);
+  const auto distance = [&](std::uint32_t count) {
+    return std::max(count, micro_batches) - std::min(count, micro_batches);
+  };
+  std::uint32_t nearest = 0;
+  for (std::uint32_t count = replicas; count <= batch; count += replicas)
+    if (batch % count == 0 && (nearest == 0 || distance(count) < distance(nearest)))
+      nearest = count;
+  std::string fixed = message("--micro-batches {}", nearest);
+  if (nearest == 0) {
+    // Another batch is another training, so only where this one has no such share. Either may have
+    // been given, and both have to go together.
+    const std::uint32_t enough = rounded_up(micro_batches, replicas);
+    fixed = request.micro_batches == 0 ? "" : message("--micro-batches {} ", enough);
+    fixed += message("--batch {}", rounded_up(batch, enough));
+  }
+  throw ConfigError("{} do not split evenly over {} data-parallel replicas (use {})",
+                    counted(micro_batches, "micro-batch"), replicas, fixed);
 }
 
 }  // namespace
