@@ -89,16 +89,17 @@ std::string as_given(const CLI::Option* option) {
              : name + " " + without_control_characters(option->results().back());
 }
 
+[[noreturn]] void refuse_dash() {
+  throw ConfigError("'-' is no name of a file here (one of that name is ./-)");
+}
+
 /// CLI11's own sentences for what is wrong with an option name no next step.
 void check_options(const CLI::App& app, const Words& words) {
   std::vector<const CLI::Option*> seen;
   for (std::size_t at = 0; at < words.size(); ++at) {
     const std::string& word = words[at];
     if (word == "--") return;
-    if (word == "-")
-      throw ConfigError(
-          "'-' names no file, and standard input is not read (name a file; one of that "
-          "name is ./-)");
+    if (word == "-") refuse_dash();
     if (word.substr(0, 2) != "--") continue;
     const std::size_t equals = std::min(word.find('='), word.size());
     const std::string name = word.substr(0, equals);
@@ -117,6 +118,11 @@ void check_options(const CLI::App& app, const Words& words) {
         std::find(seen.begin(), seen.end(), option) != seen.end())
       throw ConfigError("{} is given twice", name);
     seen.push_back(option);
+    if (takes_value && option->get_type_name() == "FILE" &&
+        (has_value               ? word.substr(equals + 1)
+         : at + 1 < words.size() ? words[at + 1]
+                                 : "") == "-")
+      refuse_dash();
     if (!takes_value || has_value) continue;
     require_value(name, option->get_type_name(), at + 1 < words.size() ? &words[at + 1] : nullptr);
     ++at;
@@ -204,8 +210,9 @@ ordered_json CommandLine::Parts::table() const {
   ordered_json options = ordered_json::array();
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_positional())
-      arguments.push_back(
-          {{"name", option->get_name(true)}, {"meaning", option->get_description()}});
+      arguments.push_back({{"name", option->get_name(true)},
+                           {"meaning", option->get_description()},
+                           {"required", option->get_required()}});
     else
       options.push_back(table_entry(*option));
   }

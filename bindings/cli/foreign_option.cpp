@@ -32,18 +32,21 @@ struct OtherWord {
 
 constexpr std::string_view kMemoryFirst = "ram:SIZE,DIR";
 
+constexpr std::string_view kBehindLink = "SIZE --link-out GB/s --link-in GB/s";
+
 /// A command that has several of the names of a word has the first one of these.
-constexpr std::array<OtherWord, 15> kOtherWords{{{"--topology", "--cluster"},
+constexpr std::array<OtherWord, 16> kOtherWords{{{"--topology", "--cluster"},
                                                  {"--data-parallel", "--replicas"},
                                                  {"--groups", "--replicas"},
                                                  {"--svg", "--picture"},
                                                  {"--budget", "--device-memory"},
+                                                 {"--device-memory", "--budget"},
                                                  {"--stages", "--ranks"},
                                                  {"--gpus", "--ranks"},
                                                  {"--devices", "--ranks"},
-                                                 {"--host", "--host-memory"},
-                                                 {"--ram", "--host-memory"},
-                                                 {"--pinned", "--host-memory"},
+                                                 {"--host", "--host-memory", kBehindLink},
+                                                 {"--ram", "--host-memory", kBehindLink},
+                                                 {"--pinned", "--host-memory", kBehindLink},
                                                  {"--host", "--nvme", kMemoryFirst},
                                                  {"--ram", "--nvme", kMemoryFirst},
                                                  {"--pinned", "--nvme", kMemoryFirst},
@@ -58,6 +61,11 @@ struct Spelling {
   std::string text() const { return value.empty() ? name : message("{} {}", name, value); }
 };
 
+bool is_size(const std::string& text) {
+  return !text.empty() && std::isdigit(static_cast<unsigned char>(text.front())) != 0 &&
+         text.back() != '%' && text.find(',') == std::string::npos;
+}
+
 /// What a command says of itself.
 class CommandTable {
  public:
@@ -68,6 +76,12 @@ class CommandTable {
     Words names;
     for (const ordered_json& argument : json_["arguments"]) names.push_back(argument["name"]);
     return names;
+  }
+  /// Whether it works on a file that it is given, as planning does.
+  bool has_required_argument() const {
+    const ordered_json& all = json_["arguments"];
+    return std::any_of(all.begin(), all.end(),
+                       [](const ordered_json& argument) { return argument["required"] == true; });
   }
   std::string first_usage() const {
     const std::string usage = json_["usage"];
@@ -103,9 +117,9 @@ class CommandTable {
     return same ? same : by_other_word(name);
   }
 
-  /// The words of a user for this command, and in capitals what it cannot do without; empty where
-  /// it does not take them all.
-  std::string line_of(const Words& words) const;
+  /// The words of a user of another command for this one, and in capitals what it cannot do
+  /// without; behind the line what only the other one has. Empty where neither has a word.
+  std::string line_of(const Words& words, const CommandTable& other) const;
 
  private:
   std::string missing_in(const Words& names, std::size_t given) const;
@@ -123,13 +137,16 @@ std::string CommandTable::missing_in(const Words& names, std::size_t given) cons
     const std::string type = exactly(first)->type;
     if (!has_one) text += message(" {} {}", first, type.substr(0, type.find('|')));
   }
-  const Words all = arguments();
-  for (; given < all.size(); ++given) text += message(" {}", all[given]);
+  const ordered_json& all = json_["arguments"];
+  for (; given < all.size(); ++given)
+    if (all[given]["required"] == true)
+      text += message(" {}", all[given]["name"].get<std::string>());
   return text;
 }
 
-std::string CommandTable::line_of(const Words& words) const {
+std::string CommandTable::line_of(const Words& words, const CommandTable& other) const {
   std::string line = message("spillway {}", name());
+  std::string skipped;
   Words names;
   std::size_t count = 0;
   bool ends_options = false;
@@ -148,17 +165,24 @@ std::string CommandTable::line_of(const Words& words) const {
     const std::size_t equals = std::min(word.find('='), word.size());
     const std::string given = word.substr(0, equals);
     const auto here = spelled(given);
-    if (!here || !here->value.empty()) return {};
-    const bool has_next = !here->type.empty() && equals == word.size() && at + 1 < words.size();
+    const auto known = here ? here : other.exactly(given);
+    if (!known || !known->value.empty()) return {};
+    const bool has_next = !known->type.empty() && equals == word.size() && at + 1 < words.size();
     const std::string value =
         has_next ? words[++at] : word.substr(std::min(equals + 1, word.size()));
-    // A share of what one thing needs is none of another.
-    if (here->name != given && value.ends_with('%')) return {};
+    if (!here) {
+      skipped += message("{}{}", skipped.empty() ? "" : " and ", given);
+      continue;
+    }
+    // What else a budget may be says nothing of devices: a share, "auto", "cuda=4GiB".
+    if (here->name != given && here->type == "SIZE" && !is_size(value)) return {};
     names.push_back(here->name);
     line += message(" {}", shell_word(here->name + word.substr(equals)));
     if (has_next) line += message(" {}", shell_word(value));
   }
-  return count > arguments().size() ? "" : line + missing_in(names, count);
+  if (count > arguments().size()) return {};
+  line += missing_in(names, count);
+  return skipped.empty() ? line : message("{}, without {}", line, skipped);
 }
 
 /// Those of all commands but this one, from the command beside this program: some are another
@@ -183,40 +207,46 @@ std::string in_small_letters(std::string word) {
   return word;
 }
 
-/// "(`spillway plan-job` and `spillway costs` have it ...)"; empty: none of them has it.
+/// "(`spillway plan-job` and `spillway costs` have it ...)"; empty: none of them has it. Where
+/// there are any, those alone that take the same arguments, or some, as this one does; and those
+/// that call it the same.
 std::string where_it_is(const CommandTable& own, const std::vector<CommandTable>& tables,
                         const Words& words, const std::string& name) {
-  std::vector<std::pair<const CommandTable*, Spelling>> found;
+  using Found = std::pair<const CommandTable*, Spelling>;
+  std::vector<Found> found;
   for (const CommandTable& table : tables)
-    if (const auto same = table.exactly(name)) found.emplace_back(&table, *same);
-  for (const CommandTable& table : tables)
-    if (const auto other = table.by_other_word(name);
-        other && (found.empty() || found.front().second.text() == other->text()))
-      found.emplace_back(&table, *other);
+    if (const auto spelling = table.spelled(name)) found.emplace_back(&table, *spelling);
+  const auto prefer = [&](auto is_better) {
+    if (std::any_of(found.begin(), found.end(), is_better))
+      std::erase_if(found, [&](const Found& each) { return !is_better(each); });
+  };
+  if (own.has_required_argument()) {
+    prefer([](const Found& each) { return each.first->has_required_argument(); });
+    prefer([&](const Found& each) { return each.first->arguments() == own.arguments(); });
+  }
+  prefer([&](const Found& each) { return each.second.name == name; });
   if (found.empty()) return {};
   std::string names;
-  std::string line;
   for (const auto& [table, spelling] : found) {
     if (!names.empty()) names += table == found.back().first ? " and " : ", ";
     names += message("`spillway {}`", table->name());
-    if (line.empty() && !own.arguments().empty() && table->arguments() == own.arguments())
-      line = table->line_of(words);
   }
-  const std::string& text = found.front().second.text();
-  const std::string step = !line.empty() ? message(": {}", line)
-                           : found.size() == 1
-                               ? message("; see spillway {} --help", found.front().first->name())
-                               : std::string("; see --help of each");
+  const auto& [first, spelling] = found.front();
+  std::string line;
+  if (own.has_required_argument() && first->arguments() == own.arguments())
+    line = first->line_of(words, own);
+  if (line.empty() && found.size() == 1) line = first->first_usage();
+  const std::string step = line.empty() ? "; see --help of each" : message(": {}", line);
   return message(" ({} {} it{}{})", names, found.size() == 1 ? "has" : "have",
-                 text == name ? "" : message(", as {}", text), step);
+                 spelling.text() == name ? "" : message(", as {}", spelling.text()), step);
 }
 
 /// The command that an option is called like, "--check", with the value of that option as its first
 /// argument; empty: there is none.
-std::string command_called(const std::vector<CommandTable>& tables, Words words,
-                           const std::string& name) {
+std::string command_called(const CommandTable& own, const std::vector<CommandTable>& tables,
+                           Words words, const std::string& name) {
   for (const CommandTable& table : tables) {
-    if (name != message("--{}", table.name())) continue;
+    if (name != message("--{}", table.name()) || !table.has_required_argument()) continue;
     const auto option = std::find_if(words.begin(), words.end(), [&](const std::string& word) {
       return word.substr(0, word.find('=')) == name;
     });
@@ -227,7 +257,7 @@ std::string command_called(const std::vector<CommandTable>& tables, Words words,
       words.erase(next);
     }
     if (!first.empty()) words.insert(words.begin(), first);
-    const std::string line = table.line_of(words);
+    const std::string line = table.line_of(words, own);
     return message(" (it is a command of its own: {})", line.empty() ? table.first_usage() : line);
   }
   return {};
@@ -255,7 +285,7 @@ void refuse_unknown_options(const ordered_json& table, const Words& words) {
 void refuse_unknown_option(const ordered_json& table, const Words& words, const std::string& name) {
   const CommandTable own(table);
   if (const auto here = own.by_other_word(name)) {
-    const std::string line = own.arguments().empty() ? "" : own.line_of(words);
+    const std::string line = own.arguments().empty() ? "" : own.line_of(words, own);
     throw ConfigError("`spillway {}` has no {} (here it is {}{})", own.name(), name, here->text(),
                       line.empty() ? "" : message(": {}", line));
   }
@@ -265,7 +295,7 @@ void refuse_unknown_option(const ordered_json& table, const Words& words, const 
                         own.first_usage());
   const std::vector<CommandTable> others = tables_beside(own.name());
   // Before options of that name, which runs have, too.
-  std::string where = command_called(others, words, name);
+  std::string where = command_called(own, others, words, name);
   if (where.empty()) where = where_it_is(own, others, words, name);
   if (!where.empty()) throw ConfigError("`spillway {}` has no {}{}", own.name(), name, where);
   // The dashes are alike in all, and a list of them says nothing of what they mean.

@@ -9,9 +9,9 @@ namespace spillway::cli {
 // An option that a command does not have, and others may. `table` is what the command prints for
 // kHelpTable; that of the others is asked for.
 
-/// Throws ConfigError, with what the command calls it,
-/// the other commands that have it, or the name of its own that is nearest. Where all that the user
-/// wrote has a place behind another name, the error has the whole line.
+/// Throws ConfigError, with what the command calls it, the other commands that have it, or the name
+/// of its own that is nearest. Where what the user wrote has a place in a command with the same
+/// arguments, the error has the whole line.
 [[noreturn]] void refuse_unknown_option(const nlohmann::ordered_json& table,
                                         const std::vector<std::string>& words,
                                         const std::string& name);

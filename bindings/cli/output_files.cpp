@@ -48,14 +48,16 @@ std::string why_not_in(const fs::path& folder) {
   std::string trial = (folder / ".spillway-XXXXXX").string();
   const int file = ::mkstemp(trial.data());
   if (file < 0) return message("no file can be made in it: {}", std::strerror(errno));
+  ::unlink(trial.c_str());  // Now: nothing stays where a signal ends the process at the write.
   const std::array<char, 4096> page{};
+  errno = ENOSPC;  // Of a write that takes a part.
   const ssize_t written = ::write(file, page.data(), page.size());
-  const std::string reason = written < 0 ? std::strerror(errno) : "no space left";
-  ::close(file);
-  ::unlink(trial.c_str());
-  return written == static_cast<ssize_t>(page.size())
-             ? ""
-             : message("no bytes can be written there: {}", reason);
+  const int error_of_write = errno;
+  const bool is_written = written == static_cast<ssize_t>(page.size());
+  const bool is_closed = ::close(file) == 0;  // Here shared file systems tell of a full disk.
+  if (is_written && is_closed) return {};
+  return message("no bytes can be written there: {}",
+                 std::strerror(is_written ? errno : error_of_write));
 }
 
 void refuse_unwritable(const NamedFile& output, MissingFolder folders) {

@@ -352,7 +352,7 @@ void Run::finish(Runtime::Ending ending) noexcept {
   attempt([&] {
     const RunStatistics result = statistics();
     says_more = !is_refused_.load() || result.steps > 0;
-    has_no_work_ = settings_.split && made_nothing(result);
+    has_no_work_ = settings_.split && made_nothing(result) && result.steps == 0;
     tell_statistics(result, says_more);
   });
   if (!says_more) return;
@@ -428,15 +428,16 @@ void Run::tell_statistics(RunStatistics result, bool shows_summary) {
   if (is_shown) show_summary();
   if (has_no_work_ && !is_silent_rank(settings_) &&
       !(settings_.stats.empty() && settings_.trace.empty()))
-    log_warning("neither statistics nor a trace are written: the program ended before it made a "
-                "tensor (look at what it said itself)");
+    log_warning("no file of this run is written: the program ended before it made a tensor (look "
+                "at what it said itself)");
   if (has_no_work_ || !writes(settings_, settings_.stats)) return;
   try {
     write_statistics(output_path(settings_, settings_.stats), result);
   } catch (const IoError& error) {
     // Most of what it would have, also for those who wanted to read nothing here.
-    if (!is_shown) show_summary();
-    throw IoError("the statistics of this run are lost but for its summary: {}", error.what());
+    if (!is_shown && !is_silent_rank(settings_)) show_summary();
+    throw IoError("the statistics of this run are lost{}: {}",
+                  is_silent_rank(settings_) ? "" : " but for its summary", error.what());
   }
 }
 

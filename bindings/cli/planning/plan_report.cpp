@@ -151,12 +151,6 @@ Figure causes(const std::vector<StallCause>& causes, const char* what, const cha
   return {{}, table_json(table)};
 }
 
-/// As `spillway run --budget` takes it: of a GPU for that one alone.
-std::string budget_of_run(const PlanningStep& step, Bytes size) {
-  const std::string& device = step.profile.origin.device;
-  return device.starts_with("cuda:") ? message("{}={}", device, as_option(size)) : as_option(size);
-}
-
 // Plans in files keep pages that small tensors share in memory, and runs that plan for themselves
 // do not.
 std::string smallest_of_runs(const PlanningStep& step) {

@@ -56,7 +56,7 @@ const topology::DiskRate& rate_of(const topology::DiskRates& disks, const std::s
     if (const auto* rate = disks.find(here.path, here.mount_point.value_or(""))) return *rate;
   if (!here.is_directory)
     throw ConfigError(
-        "{} has no rates of {}, which is no directory of this machine ({}, or name its rates with "
+        "{} has no rates of {}, which is no directory of this machine ({}; or name its rates with "
         "--link-out and --link-in)",
         file, directory,
         disks.all().empty() ? message("measure one that is: spillway bench-io {}DIR", named_file)

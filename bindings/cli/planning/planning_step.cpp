@@ -67,7 +67,7 @@ ValueKind<StepBudget> budgets() {
             } catch (const ConfigError&) {
               is_read = false;
             }
-            if (!is_read && text.ends_with('%'))
+            if (!is_read && text.ends_with('%') && text.find('=') == std::string::npos)
               throw ConfigError("{}: '{}' is no share above 0% and up to 100% of what the step "
                                 "needs (100% is all of it)",
                                 option, shown_text(text));
@@ -99,14 +99,19 @@ Bytes budget_in(const PlanningStep& step, const StepBudget& asked) {
   return budget;
 }
 
+std::string budget_of_run(const PlanningStep& step, Bytes size) {
+  const std::string& device = step.profile.origin.device;
+  return device.starts_with("cuda:") ? message("{}={}", device, as_option(size)) : as_option(size);
+}
+
 void warn_of_oversize(const PlanningStep& step, Bytes budget) {
   const auto& needs = step.profile.program_needs;
   if (!needs || budget + step.profile.page_size >= needs->budget) return;
   const bool is_refused = step.profile.origin.device.starts_with("cuda:") ||
                           needs->budget > runtime::kReachOfOversize * budget;
-  log_warning("{} does not fit into the budget of {} of a run. {}. smallest budget: {}",
+  log_warning("in a run, {} needs more than the budget of {}. {} (--budget {} has room for it)",
               neediest_text(step), budget, is_refused ? "It is refused" : runtime::kPagesThrough,
-              as_option(step.smallest));
+              budget_of_run(step, step.smallest));
 }
 
 std::string small_text(const PlanningStep& step) {

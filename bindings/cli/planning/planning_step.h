@@ -41,6 +41,9 @@ ValueKind<StepBudget> budgets();
 /// budget that is too small.
 Bytes budget_in(const PlanningStep& step, const StepBudget& asked);
 
+/// As `spillway run --budget` takes it: of a GPU for that one alone.
+std::string budget_of_run(const PlanningStep& step, Bytes size);
+
 /// Warns as a run under this budget does: of an operator of the program, outside of the step, that
 /// needs more.
 void warn_of_oversize(const PlanningStep& step, Bytes budget);

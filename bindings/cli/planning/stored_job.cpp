@@ -76,7 +76,10 @@ CheckedPlan checked(const std::string& path) {
       path.ends_with(".json") || (first != std::string::npos && text[first] == '{');
   if (!is_json) {
     plan.actions = schedule::read_schedule_csv(text, path);
-    if (const auto fault = schedule::first_fault(plan.actions)) refuse(path, to_string(*fault));
+    // Without a command that makes the file again: lists are often the user's own.
+    if (const auto fault = schedule::first_fault(plan.actions))
+      throw PlanError("{}: {} (mend that action, or the one it waits for)", path,
+                      to_string(*fault));
     return plan;
   }
   plan.file = job_in(text, path);

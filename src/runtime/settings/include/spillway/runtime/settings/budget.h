@@ -11,9 +11,10 @@
 
 namespace spillway::runtime {
 
-/// What runs do with an operator that needs more than the budget, as they tell it, and plans too;
-/// up to so many times the budget.
+/// An operator that needs more than so many times the budget is refused.
 inline constexpr std::uint64_t kReachOfOversize = 4;
+
+/// What becomes of one that needs less, but more than the budget, as runs and plans tell it.
 inline constexpr std::string_view kPagesThrough =
     "It is moved through memory piece by piece, which is slow";
 
