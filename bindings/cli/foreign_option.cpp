@@ -35,7 +35,8 @@ constexpr std::string_view kMemoryFirst = "ram:SIZE,DIR";
 constexpr std::string_view kBehindLink = "SIZE --link-out GB/s --link-in GB/s";
 
 /// A command that has several of the names of a word has the first one of these.
-constexpr std::array<OtherWord, 16> kOtherWords{{{"--topology", "--cluster"},
+constexpr std::array<OtherWord, 17> kOtherWords{{{"--topology", "--cluster"},
+                                                 {"--profile", "--profile-out"},
                                                  {"--data-parallel", "--replicas"},
                                                  {"--groups", "--replicas"},
                                                  {"--svg", "--picture"},
@@ -65,6 +66,12 @@ bool is_size(const std::string& text) {
   return !text.empty() && std::isdigit(static_cast<unsigned char>(text.front())) != 0 &&
          text.back() != '%' && text.find(',') == std::string::npos;
 }
+
+/// A line for a command made of what was written for another one.
+struct Line {
+  std::string text;     ///< Empty: there is none.
+  std::string skipped;  ///< ", without --effort": what only the other one has.
+};
 
 /// What a command says of itself.
 class CommandTable {
@@ -118,8 +125,8 @@ class CommandTable {
   }
 
   /// The words of a user of another command for this one, and in capitals what it cannot do
-  /// without; behind the line what only the other one has. Empty where neither has a word.
-  std::string line_of(const Words& words, const CommandTable& other) const;
+  /// without; none where neither has a word.
+  Line line_of(const Words& words, const CommandTable& other) const;
 
  private:
   std::string missing_in(const Words& names, std::size_t given) const;
@@ -144,9 +151,8 @@ std::string CommandTable::missing_in(const Words& names, std::size_t given) cons
   return text;
 }
 
-std::string CommandTable::line_of(const Words& words, const CommandTable& other) const {
-  std::string line = message("spillway {}", name());
-  std::string skipped;
+Line CommandTable::line_of(const Words& words, const CommandTable& other) const {
+  Line line{message("spillway {}", name()), {}};
   Words names;
   std::size_t count = 0;
   bool ends_options = false;
@@ -154,12 +160,12 @@ std::string CommandTable::line_of(const Words& words, const CommandTable& other)
     const std::string& word = words[at];
     if (ends_options || !word.starts_with("--")) {
       ++count;
-      line += message(" {}", shell_word(word));
+      line.text += message(" {}", shell_word(word));
       continue;
     }
     if (word == "--") {
       ends_options = true;
-      line += " --";
+      line.text += " --";
       continue;
     }
     const std::size_t equals = std::min(word.find('='), word.size());
@@ -171,18 +177,18 @@ std::string CommandTable::line_of(const Words& words, const CommandTable& other)
     const std::string value =
         has_next ? words[++at] : word.substr(std::min(equals + 1, word.size()));
     if (!here) {
-      skipped += message("{}{}", skipped.empty() ? "" : " and ", given);
+      line.skipped += message("{}{}", line.skipped.empty() ? ", without " : " and ", given);
       continue;
     }
     // What else a budget may be says nothing of devices: a share, "auto", "cuda=4GiB".
     if (here->name != given && here->type == "SIZE" && !is_size(value)) return {};
     names.push_back(here->name);
-    line += message(" {}", shell_word(here->name + word.substr(equals)));
-    if (has_next) line += message(" {}", shell_word(value));
+    line.text += message(" {}", shell_word(here->name + word.substr(equals)));
+    if (has_next) line.text += message(" {}", shell_word(value));
   }
   if (count > arguments().size()) return {};
-  line += missing_in(names, count);
-  return skipped.empty() ? line : message("{}, without {}", line, skipped);
+  line.text += missing_in(names, count);
+  return line;
 }
 
 /// Those of all commands but this one, from the command beside this program: some are another
@@ -232,13 +238,13 @@ std::string where_it_is(const CommandTable& own, const std::vector<CommandTable>
     names += message("`spillway {}`", table->name());
   }
   const auto& [first, spelling] = found.front();
-  std::string line;
+  Line line;
   if (own.has_required_argument() && first->arguments() == own.arguments())
     line = first->line_of(words, own);
-  if (line.empty() && found.size() == 1) line = first->first_usage();
-  const std::string step = line.empty() ? "; see --help of each" : message(": {}", line);
-  return message(" ({} {} it{}{})", names, found.size() == 1 ? "has" : "have",
-                 spelling.text() == name ? "" : message(", as {}", spelling.text()), step);
+  if (line.text.empty() && found.size() == 1) line = {first->first_usage(), {}};
+  return message(" ({} {} it{}{}{})", names, found.size() == 1 ? "has" : "have",
+                 spelling.text() == name ? "" : message(", as {}", spelling.text()), line.skipped,
+                 line.text.empty() ? "; see --help of each" : message(": {}", line.text));
 }
 
 /// The command that an option is called like, "--check", with the value of that option as its first
@@ -257,8 +263,9 @@ std::string command_called(const CommandTable& own, const std::vector<CommandTab
       words.erase(next);
     }
     if (!first.empty()) words.insert(words.begin(), first);
-    const std::string line = table.line_of(words, own);
-    return message(" (it is a command of its own: {})", line.empty() ? table.first_usage() : line);
+    const Line line = table.line_of(words, own);
+    return message(" (it is a command of its own{}: {})", line.skipped,
+                   line.text.empty() ? table.first_usage() : line.text);
   }
   return {};
 }
@@ -285,7 +292,7 @@ void refuse_unknown_options(const ordered_json& table, const Words& words) {
 void refuse_unknown_option(const ordered_json& table, const Words& words, const std::string& name) {
   const CommandTable own(table);
   if (const auto here = own.by_other_word(name)) {
-    const std::string line = own.arguments().empty() ? "" : own.line_of(words, own);
+    const std::string line = own.arguments().empty() ? "" : own.line_of(words, own).text;
     throw ConfigError("`spillway {}` has no {} (here it is {}{})", own.name(), name, here->text(),
                       line.empty() ? "" : message(": {}", line));
   }

@@ -78,8 +78,7 @@ CheckedPlan checked(const std::string& path) {
     plan.actions = schedule::read_schedule_csv(text, path);
     // Without a command that makes the file again: lists are often the user's own.
     if (const auto fault = schedule::first_fault(plan.actions))
-      throw PlanError("{}: {} (mend that action, or the one it waits for)", path,
-                      to_string(*fault));
+      throw PlanError("{}: {} (mend the lists)", path, to_string(*fault));
     return plan;
   }
   plan.file = job_in(text, path);
