@@ -89,7 +89,7 @@ inline constexpr std::string_view kBenchExamples =
   spillway bench-io --rates disks.json /scratch    store the result in another file
   spillway bench-io --device cuda:0                the link between a GPU and its host
 
-Exit codes: 0 measured, 2 wrong options, no usable directory, no such GPU, or a file that cannot be written.
+Exit codes: 0 measured, 2 wrong options, no usable directory or GPU, or rates not written.
 )";
 
 }  // namespace spillway::cli

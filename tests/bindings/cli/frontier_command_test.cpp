@@ -151,15 +151,15 @@ TEST_F(FrontierCommand, HasThePngMadeByAConverter) {
   EXPECT_EQ(file_text(in_folder("chain.PNG")), file_text(asked.picture));
 }
 
-/// Nothing can be written to files, as on a full disk.
-class NoMoreWriting {
+/// Files take one page, as on a disk that is nearly full: the trial passes, and no picture fits.
+class OnePageOfRoom {
  public:
-  NoMoreWriting() {
+  OnePageOfRoom() {
     ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit none{0, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &none);
+    const rlimit page{4096, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &page);
   }
-  ~NoMoreWriting() {
+  ~OnePageOfRoom() {
     ::setrlimit(RLIMIT_FSIZE, &before_);
     std::signal(SIGXFSZ, handler_);
   }
@@ -180,7 +180,7 @@ TEST_F(FrontierCommand, LeavesNoTemporaryFileThatItCouldNotWrite) {
   asked.picture = in_folder("chain.png");
   std::string said;
   {
-    const NoMoreWriting full;
+    const OnePageOfRoom full;
     said = refusal(asked);
   }
   GoldenPart golden;
