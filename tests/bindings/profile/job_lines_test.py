@@ -19,7 +19,7 @@ class JobLines(PageLines):
         self.assertGreaterEqual(float(above.group(1)), 0)
 
     def check_comparison(self, output):
-        rows = {tuple(row) for row in re.findall(r"(?m)^([a-z0-9-]+)\S* +([a-z]+) +\d+ +\d+ ", output)}
+        rows = {tuple(row) for row in re.findall(r"(?m)^([a-z0-9-]+)\S* +([a-z]+) +[\d-]+ +[\d-]+ ", output)}
         self.assertLessEqual(SCHEDULES, {schedule for schedule, _ in rows})
         self.assertEqual({partitioner for _, partitioner in rows}, PARTITIONERS)
 
