@@ -182,6 +182,7 @@ Line CommandTable::line_of(const Words& words, const CommandTable& other) const 
     }
     // What else a budget may be says nothing of devices: a share, "auto", "cuda=4GiB".
     if (here->name != given && here->type == "SIZE" && !is_size(value)) return {};
+    if (std::find(names.begin(), names.end(), here->name) != names.end()) return {};
     names.push_back(here->name);
     line.text += message(" {}", shell_word(here->name + word.substr(equals)));
     if (has_next) line.text += message(" {}", shell_word(value));
