@@ -259,6 +259,12 @@ void Core::join_ranks() {
                            "way of {}",
                            interceptor_->key_name());
   if (!runtime::launched_rank()) {
+    if (!settings.plan.empty())
+      throw ConfigError(
+          "--plan {} is for the ranks of a job, and no launcher of MPI (mpiexec, srun) "
+          "has started this process (start as many ranks as the plan is for, or "
+          "leave --plan out)",
+          settings.plan);
     log_warning("no launcher of MPI (mpiexec, srun) has started this process: with --split it "
                 "trains alone");
     return;

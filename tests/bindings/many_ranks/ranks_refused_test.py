@@ -72,6 +72,11 @@ class OneRank(RanksCase):
         self.check_told(golden.own_lines(run.stderr).splitlines()[0])
         self.assertEqual(self.losses(run), self.losses(self.start(*TRAIN[1:])))
 
+    def test_without_a_launcher_is_refused_a_plan(self):
+        run = self.start(*RUN, "--plan", "job.json", *TRAIN)
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.check_told(golden.own_lines(run.stderr))
+
     def test_of_a_launcher_trains_alone(self):
         run = self.split(1)
         told, = (line for line in run.stderr.splitlines() if " ranks " in line)
