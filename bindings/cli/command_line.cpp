@@ -89,6 +89,15 @@ std::string as_given(const CLI::Option* option) {
              : name + " " + without_control_characters(option->results().back());
 }
 
+Words unknown_options(const CLI::App& app, const Words& words) {
+  Words unknown;
+  for (auto word = words.begin(); word != words.end() && *word != "--"; ++word)
+    if (const std::string name = word->substr(0, word->find('='));
+        name.starts_with("--") && app.get_option_no_throw(name) == nullptr)
+      unknown.push_back(name);
+  return unknown;
+}
+
 [[noreturn]] void refuse_dash() {
   throw ConfigError("'-' is no name of a file here (one of that name is ./-)");
 }
@@ -118,14 +127,12 @@ void check_options(const CLI::App& app, const Words& words) {
         std::find(seen.begin(), seen.end(), option) != seen.end())
       throw ConfigError("{} is given twice", name);
     seen.push_back(option);
-    if (takes_value && option->get_type_name() == "FILE" &&
-        (has_value               ? word.substr(equals + 1)
-         : at + 1 < words.size() ? words[at + 1]
-                                 : "") == "-")
+    if (!takes_value) continue;
+    const std::string type = option->get_type_name();
+    if (!has_value) require_value(name, type, at + 1 < words.size() ? &words[at + 1] : nullptr);
+    if (type == "FILE" && (has_value ? word.substr(equals + 1) : words[at + 1]) == "-")
       refuse_dash();
-    if (!takes_value || has_value) continue;
-    require_value(name, option->get_type_name(), at + 1 < words.size() ? &words[at + 1] : nullptr);
-    ++at;
+    if (!has_value) ++at;
   }
 }
 
@@ -238,7 +245,7 @@ void CommandLine::Parts::refuse_extras(const Words& words) const {
   if (extras.front().empty() || extras.front().front() != '-')
     throw ConfigError("unexpected argument '{}' (see spillway {} --help)", extras.front(),
                       app.get_name());
-  refuse_unknown_option(table(), words, extras.front().substr(0, extras.front().find('=')));
+  refuse_unknown_options(table(), words, {extras.front().substr(0, extras.front().find('='))});
 }
 
 void CommandLine::Parts::refuse_missing() const {
@@ -362,7 +369,8 @@ bool CommandLine::parse(const std::vector<std::string>& words) {
     std::cout << parts_->table() << '\n';
     return false;
   }
-  refuse_unknown_options(parts_->table(), words);
+  if (const Words unknown = unknown_options(app, words); !unknown.empty())
+    refuse_unknown_options(parts_->table(), words, unknown);
   check_options(app, words);
   try {
     app.parse(Words(words.rbegin(), words.rend()));  // CLI11 takes words from the back.

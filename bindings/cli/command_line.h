@@ -86,7 +86,7 @@ class CommandLine {
 
   /// Reads the words of a command. False when help was asked for and printed, as text or, by
   /// kHelpTable alone, as JSON. Throws ConfigError
-  /// for an option that the command does not have, as `refuse_unknown_option`; for one that lacks
+  /// for an option that the command does not have, as `refuse_unknown_options`; for one that lacks
   /// its value, or has one too many; for what `needs`, `excludes`, `require` and the kinds of
   /// values refuse; and for an argument that is missing, or that nothing takes.
   bool parse(const std::vector<std::string>& words);

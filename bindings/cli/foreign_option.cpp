@@ -271,26 +271,21 @@ std::string command_called(const CommandTable& own, const std::vector<CommandTab
   return {};
 }
 
-}  // namespace
-
-void refuse_unknown_options(const ordered_json& table, const Words& words) {
-  const CommandTable own(table);
-  Words unknown;
-  for (auto word = words.begin(); word != words.end() && *word != "--"; ++word)
-    if (const std::string name = word->substr(0, word->find('='));
-        name.starts_with("--") && !own.exactly(name))
-      unknown.push_back(name);
-  if (unknown.empty()) return;
-  // Of several the one that says most: a command.
+/// Of several the one that says most: a command.
+std::string most_telling(const Words& unknown) {
   const auto is_command = [](const std::string& name) {
-    return std::any_of(kCommands.begin(), kCommands.end(),
-                       [&](const CommandSummary& each) { return name.substr(2) == each.name; });
+    return std::any_of(kCommands.begin(), kCommands.end(), [&](const CommandSummary& each) {
+      return name == message("--{}", each.name);
+    });
   };
   const auto first = std::find_if(unknown.begin(), unknown.end(), is_command);
-  refuse_unknown_option(table, words, first == unknown.end() ? unknown.front() : *first);
+  return first == unknown.end() ? unknown.front() : *first;
 }
 
-void refuse_unknown_option(const ordered_json& table, const Words& words, const std::string& name) {
+}  // namespace
+
+void refuse_unknown_options(const ordered_json& table, const Words& words, const Words& unknown) {
+  const std::string name = most_telling(unknown);
   const CommandTable own(table);
   if (const auto here = own.by_other_word(name)) {
     const std::string line = own.arguments().empty() ? "" : own.line_of(words, own).text;
