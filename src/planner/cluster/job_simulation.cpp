@@ -49,15 +49,15 @@ void check_job(const Job& job) {
 /// The states of so many actions take some 4 GiB.
 void check_size(const Job& job, std::uint32_t pipelines) {
   constexpr std::uint64_t kMostActions = 50'000'000;
-  std::uint64_t actions = 0;
-  for (const auto& list : job.schedule.ranks) actions += list.size();
-  actions *= std::uint64_t{pipelines} * job.repetitions;
-  if (actions > kMostActions)
+  double actions = 0.0;  // The product may exceed 64 bits.
+  for (const auto& list : job.schedule.ranks) actions += static_cast<double>(list.size());
+  actions *= static_cast<double>(pipelines) * job.repetitions;
+  if (actions > static_cast<double>(kMostActions))
     throw ConfigError("{}, {} each, have {} actions to be simulated, more than {} "
                       "(use fewer micro-batches, ranks or repetitions; without stragglers one "
                       "pipeline may stand for all)",
-                      counted(pipelines, "pipeline"), counted(job.repetitions, "time"), actions,
-                      kMostActions);
+                      counted(pipelines, "pipeline"), counted(job.repetitions, "time"),
+                      all_digits(actions), kMostActions);
 }
 
 /// In the order of their numbers, each once.
