@@ -39,11 +39,15 @@ target_compile_options(spillway_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
   $<$<BOOL:${SPILLWAY_WARNINGS_AS_ERRORS}>:-Werror>)
 
+# Of the tests alone, behind the build type's: their units take long to optimise (see README.md).
+if(CMAKE_BUILD_TYPE MATCHES "^(Release|RelWithDebInfo|MinSizeRel)$")
+  set(SPILLWAY_TEST_FLAGS -O1)
+endif()
+
 if(SPILLWAY_SANITIZE)
   add_compile_options(-fsanitize=${SPILLWAY_SANITIZE} -fno-omit-frame-pointer
     -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${SPILLWAY_SANITIZE})
-  # Of the tests alone, behind the build type's: their units take long to optimise (see README.md).
   set(SPILLWAY_TEST_FLAGS -Og)
 endif()
 
