@@ -147,13 +147,10 @@ void keep_rules(const std::vector<Rule>& rules) {
                         option->get_name(false, true), reason);
     }
     if (other != others.end()) continue;
-    std::string names;
-    for (const CLI::Option* each : others) {
-      if (!names.empty()) names += each == others.back() ? " or " : ", ";
-      names += each->get_name(false, true);
-    }
+    std::vector<std::string> names;
+    for (const CLI::Option* each : others) names.push_back(each->get_name(false, true));
     throw ConfigError("{} belongs to {}, which is missing (add it, or leave {} out)",
-                      as_given(option), names, option->get_name(false, true));
+                      as_given(option), listed(names, "or"), option->get_name(false, true));
   }
 }
 

@@ -233,17 +233,15 @@ std::string where_it_is(const CommandTable& own, const std::vector<CommandTable>
   }
   prefer([&](const Found& each) { return each.second.name == name; });
   if (found.empty()) return {};
-  std::string names;
-  for (const auto& [table, spelling] : found) {
-    if (!names.empty()) names += table == found.back().first ? " and " : ", ";
-    names += message("`spillway {}`", table->name());
-  }
+  std::vector<std::string> names;
+  for (const auto& [table, spelling] : found)
+    names.push_back(message("`spillway {}`", table->name()));
   const auto& [first, spelling] = found.front();
   Line line;
   if (own.has_required_argument() && first->arguments() == own.arguments())
     line = first->line_of(words, own);
   if (line.text.empty() && found.size() == 1) line = {first->first_usage(), {}};
-  return message(" ({} {} it{}{}{})", names, found.size() == 1 ? "has" : "have",
+  return message(" ({} {} it{}{}{})", listed(names), found.size() == 1 ? "has" : "have",
                  spelling.text() == name ? "" : message(", as {}", spelling.text()), line.skipped,
                  line.text.empty() ? "; see --help of each" : message(": {}", line.text));
 }

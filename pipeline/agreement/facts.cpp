@@ -92,12 +92,11 @@ std::string shown(const std::optional<std::string>& value,
 std::string names_of(const std::vector<Rank>& ranks, const std::vector<std::string>& hosts) {
   if (ranks.size() == 1) return name_of(ranks.front(), hosts);
   constexpr std::size_t kMost = 8;
-  std::string text = "ranks ";
-  for (std::size_t i = 0; i < std::min(kMost, ranks.size()); ++i) {
-    const bool is_last = i + 1 == ranks.size();
-    text += message("{}{}", i == 0 ? "" : is_last ? " and " : ", ", ranks[i]);
-  }
-  if (ranks.size() > kMost) text += message(" and {} more", ranks.size() - kMost);
+  std::vector<std::string> numbers;
+  for (std::size_t i = 0; i < std::min(kMost, ranks.size()); ++i)
+    numbers.push_back(message("{}", ranks[i]));
+  if (ranks.size() > kMost) numbers.push_back(message("{} more", ranks.size() - kMost));
+  std::string text = message("ranks {}", listed(numbers));
   std::vector<std::string> named;
   for (const Rank rank : ranks)
     if (!hosts.empty() && std::find(named.begin(), named.end(), hosts[rank.value()]) == named.end())

@@ -1,5 +1,7 @@
 #include "spillway/base/shown_text.h"
 
+#include "spillway/base/error.h"
+
 namespace spillway {
 namespace {
 
@@ -67,6 +69,15 @@ std::string without_control_characters(std::string_view text) {
     at += bytes > 0 ? bytes : 1;
   }
   return plain;
+}
+
+std::string listed(std::span<const std::string> words, std::string_view last) {
+  std::string text;
+  for (std::size_t at = 0; at < words.size(); ++at) {
+    if (at > 0) text += at + 1 == words.size() ? message(" {} ", last) : ", ";
+    text += words[at];
+  }
+  return text;
 }
 
 std::string with_next_step(std::string_view sentence, std::string_view step) {

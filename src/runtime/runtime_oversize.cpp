@@ -10,6 +10,7 @@
 #include "shared_pages.h"
 #include "spillway/base/figure_text.h"
 #include "spillway/base/log.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/runtime/recomputing/recomputer.h"
 #include "spillway/runtime/settings/budget.h"
 #include "spillway/swap/swap_errors.h"
@@ -39,11 +40,7 @@ std::string parts_text(Bytes given, Bytes made, Bytes asked) {
   if (given > Bytes()) parts.push_back(message("{} that it is given", given));
   if (made > Bytes()) parts.push_back(message("{} that it has made so far", made));
   if (asked > Bytes()) parts.push_back(message("{} that it asks for now", asked));
-  if (parts.size() < 2) return {};
-  std::string text;
-  for (std::size_t i = 0; i < parts.size(); ++i)
-    text += (i == 0 ? " (" : i + 1 == parts.size() ? " and " : ", ") + parts[i];
-  return text + ")";
+  return parts.size() < 2 ? std::string() : message(" ({})", listed(parts));
 }
 
 std::string in_mebibytes(Bytes size) {

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
+#include <string>
+#include <vector>
+
 namespace spillway {
 namespace {
 
@@ -48,6 +52,14 @@ TEST(Shortened, KeepsWhatFits) {
   EXPECT_EQ(shortened("", 0), "");
   EXPECT_EQ(shortened("abc", 3), "abc");
   EXPECT_EQ(shortened("aä", 3), "aä");
+}
+
+TEST(Listed, HasAWordBetweenTheLastTwo) {
+  const std::vector<std::string> words{"a", "b", "c"};
+  EXPECT_EQ(listed(words), "a, b and c");
+  EXPECT_EQ(listed(std::span(words).first(2), "or"), "a or b");
+  EXPECT_EQ(listed(std::span(words).first(1)), "a");
+  EXPECT_EQ(listed({}), "");
 }
 
 TEST(Shortened, CutsBetweenLetters) {

@@ -50,16 +50,6 @@ IsOpen is_open_for(SecondCopy copy) {
   return copy == SecondCopy::kSingleOwner ? has_copies : can_park;
 }
 
-/// "gems-basic and gems-master"
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) {
-    if (!text.empty()) text += &name == &names.back() ? " and " : ", ";
-    text += name;
-  }
-  return text;
-}
-
 /// What may stand behind the name of a schedule: "slots=, stages, recompute and idle-offload".
 std::string options_of(const ScheduleGenerator& generator) {
   std::vector<std::string> words;
@@ -68,7 +58,7 @@ std::string options_of(const ScheduleGenerator& generator) {
   for (const auto& each : kSecondCopies)
     if (is_open_for(each.value)(generator)) words.emplace_back(each.name);
   for (const auto& each : kMemoryReductions) words.emplace_back(each.name);
-  return joined(words);
+  return listed(words);
 }
 
 [[noreturn]] void refuse_option(const ScheduleGenerator& generator, std::string_view option,
@@ -77,7 +67,7 @@ std::string options_of(const ScheduleGenerator& generator) {
   for (const ScheduleGenerator& each : planner_schedule::schedule_generators())
     if (is_open(each)) others.emplace_back(each.name);
   throw ConfigError("{} has no option {}, unlike {} (leave it out; its options are {})",
-                    generator.name, option, joined(others), options_of(generator));
+                    generator.name, option, listed(others), options_of(generator));
 }
 
 std::vector<std::string_view> words_of(std::string_view text) {

@@ -6,6 +6,7 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/profile/autograd_links.h"
 #include "spillway/profile/step_joining.h"
 #include "spillway/profile/value_classes.h"
@@ -119,10 +120,8 @@ std::string ProfileRecording::kinds_text() const {
   for (const Shape* shape : ranked())
     if (shape->seen >= 2) counts.push_back(std::to_string(shape->seen));
   if (counts.size() < 2) return {};
-  std::string text = message("kind {} of {}, which came ", options_.kind, counts.size());
-  for (std::size_t i = 0; i < counts.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == counts.size() ? " and " : ", ") + counts[i];
-  return text + " times";
+  return message("kind {} of {}, which came {} times", options_.kind, counts.size(),
+                 listed(counts));
 }
 
 void ProfileRecording::forget_steps() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,9 @@ bool has_control_characters(std::string_view text);
 
 /// The same text with question marks in place of these.
 std::string without_control_characters(std::string_view text);
+
+/// "a, b and c", with `last` between the last two.
+std::string listed(std::span<const std::string> words, std::string_view last = "and");
 
 /// The sentence of an error with " (STEP)" behind it, unless it ends with a next step of its own.
 std::string with_next_step(std::string_view sentence, std::string_view step);
