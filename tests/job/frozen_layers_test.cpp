@@ -141,7 +141,7 @@ TEST(FrozenLayers, AddNothingToReductions) {
   EXPECT_EQ(plan.actions.untrained_stages, 0U);
 }
 
-TEST(MeasuredModel, FreezesTheStemThatBackwardLeavesOut) {
+TEST(MeasuredModel, FreezesThePrefixThatBackwardLeavesOut) {
   const MeasuredModel model = measured_model(chain_profile({.layers = 6, .frozen = 3}));
   ASSERT_EQ(model.chain.layers.size(), 7U);
   // Backward begins with what the third one makes.

@@ -103,16 +103,16 @@ CostCuts cut_with(const Partitioner& partitioner, const partition::SegmentCosts&
   result.partitioner = partitioner.name;
   result.bound_seconds = best_seconds;
   const TimePoint begin = clock.now();
-  try {
-    const partition::Cuts cuts = partitioner.cut(costs);
-    result.search_seconds = seconds(clock.now() - begin);
-    const partition::PartitionEstimate estimate = partition::evaluate(costs, cuts);
-    result.stages = estimate.stages;
-    result.worst_seconds = estimate.seconds;
-    result.all_seconds = costs.layer_seconds(0, costs.units());
-  } catch (const PlanError& error) {
-    result.refusal = error.what();
+  const std::optional<partition::Cuts> cuts = partitioner.find(costs);
+  result.search_seconds = seconds(clock.now() - begin);
+  if (!cuts) {
+    result.refusal = partitioner.refusal(costs);
+    return result;
   }
+  const partition::PartitionEstimate estimate = partition::evaluate(costs, *cuts);
+  result.stages = estimate.stages;
+  result.worst_seconds = estimate.seconds;
+  result.all_seconds = costs.layer_seconds(0, costs.units());
   return result;
 }
 

@@ -57,8 +57,7 @@ void slow_down_link(const RateOptions& options, const profile::StepProfile& prof
 
 void take_measured_disks(const RateOptions& options, const profile::StepProfile& profile,
                          Cluster& cluster) {
-  const RateOptions disks{.rates = options.rates, .nvme = options.nvme};
-  const profile::TransferRates rates = choose_rates(disks, profile).rates;
+  const profile::TransferRates rates = measured_disks(options, profile);
   cluster.node.disks = 1;
   cluster.node.disk_write_rate = rates.write;
   cluster.node.disk_read_rate = rates.read;
@@ -140,8 +139,11 @@ void search(const JobOptions& options, TransferRate disk, const std::optional<Cl
     return;
   }
   job.host_memory = job.request.host_memory;
-  if (!options.rates.host_memory && options.rates.has_measured_disks())
+  const auto swap_to_disks = [&] {
     job.swap_target = cluster::SwapTarget::kDisk;
+    job.ranks_per_host = sharers_of_disks(options);
+  };
+  if (!options.rates.host_memory && options.rates.has_measured_disks()) swap_to_disks();
   // Hosts with room for all are quicker than the disks behind them.
   const bool may_go_on = !disk.is_none() && job.request.host_memory != partition::kNoLimit;
   planner_schedule::OrRefusal<job::JobSearch> on_hosts = job::search_job(job.request, show);
@@ -159,7 +161,7 @@ void search(const JobOptions& options, TransferRate disk, const std::optional<Cl
     return;
   job.search = std::move(*on_disks);
   job.request = std::move(behind);
-  job.swap_target = cluster::SwapTarget::kDisk;
+  swap_to_disks();
 }
 
 }  // namespace

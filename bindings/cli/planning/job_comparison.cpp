@@ -65,8 +65,8 @@ JobChoice again(const JobAttempt& attempt) {
 
 /// Whether each rank has one stage, and each stage one rank.
 bool has_plain_stages(const JobAttempt& attempt, std::uint32_t ranks) {
-  const auto [data_parallel, replicas, stages, actions] = attempt.work;
-  return replicas == 1 && stages * data_parallel == ranks;
+  const job::PlanSize& size = attempt.size;
+  return size.replicas == 1 && size.stages * size.data_parallel == ranks;
 }
 
 class Comparison {

@@ -61,11 +61,12 @@ std::string hosts_text(const FoundJob& job) {
 std::string order_text(const FoundJob& job) {
   const layer_order::OrderChoice& order = job.search.plan.order;
   if (!job.request.chain.may_reorder) return "of the layers as recorded";
-  std::string text = message("of the layers {}", order.layers.empty() ? "as recorded" : order.name);
+  std::string text = order.layers.empty() ? "of the layers as recorded"
+                                          : message("of the layers changed ({})", order.name);
   if (!order.layers.empty() && std::isinf(order.recorded_seconds))
     text += ", as nothing fits when they stand as recorded";
   else if (!order.layers.empty())
-    text += message(", whose slowest stage is {} quicker than as recorded",
+    text += message(": the slowest stage is {} quicker than as recorded",
                     percent_text(1.0 - order.seconds / order.recorded_seconds));
   if (order.is_exact) return text + "; no order is quicker";
   return text + message("; at most {} behind the best order", percent_text(order.loss()));

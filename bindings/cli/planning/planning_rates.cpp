@@ -279,6 +279,14 @@ ChosenRates choose_rates(const RateOptions& options, const profile::StepProfile&
   return {TransferRates{}, "guesses for a fair NVMe disk; see --rates and --link-out"};
 }
 
+TransferRates measured_disks(const RateOptions& options, const profile::StepProfile& profile) {
+  TransferRates rates = measured_rates(options, profile).rates;
+  rates.write = rates.write * rates.duplex_share;
+  rates.read = rates.read * rates.duplex_share;
+  rates.duplex_share = 1.0;
+  return rates;
+}
+
 SwapRates swap_rates(const RateOptions& options, std::uint32_t sharers,
                      const profile::StepProfile& profile) {
   const bool names_disks = options.has_measured_disks() || options.disk_out.has_value();
@@ -287,10 +295,13 @@ SwapRates swap_rates(const RateOptions& options, std::uint32_t sharers,
     const TransferRate host = slower_way(chosen.rates);
     return {host, std::min(host, slower_way(chosen.far->rates) / sharers)};
   }
-  if (!options.link_out && !names_disks) return {};
   RateOptions link = options;
   link.host_memory.reset();
-  return {slower_way(choose_rates(link, profile).rates) / (names_disks ? sharers : 1), {}};
+  refuse_half_tiers(link);
+  if (options.link_out) return {slower_way(given_rates(options).rates), {}};
+  // A link that a profile has is none that was named: disks take its place.
+  return {names_disks ? slower_way(measured_disks(options, profile)) / sharers : TransferRate(),
+          {}};
 }
 
 std::optional<planner::FarTier> far_tier(const ChosenRates& rates, Bytes page_size) {

@@ -49,6 +49,11 @@ struct ChosenRates {
 /// measured; IoError for a file that is not there.
 ChosenRates choose_rates(const RateOptions& options, const profile::StepProfile& profile);
 
+/// Of the disks that `has_measured_disks` is about, each way while both are busy. Throws as
+/// `choose_rates`.
+profile::TransferRates measured_disks(const RateOptions& options,
+                                      const profile::StepProfile& profile);
+
 /// What a rank moves each way while it moves both; none: nowhere.
 struct SwapRates {
   TransferRate host;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 
+#include "spillway/base/assert.h"
 #include "spillway/base/figure_text.h"
 
 namespace spillway::cli {
@@ -41,9 +42,12 @@ std::vector<const Column*> shown(const std::vector<Column>& columns,
   if (titles.empty())
     for (const Column& each : columns)
       if (!each.title.empty()) chosen.push_back(&each);
-  for (const std::string_view title : titles)
-    chosen.push_back(&*std::find_if(columns.begin(), columns.end(),
-                                    [&](const Column& each) { return each.title == title; }));
+  for (const std::string_view title : titles) {
+    const auto found = std::find_if(columns.begin(), columns.end(),
+                                    [&](const Column& each) { return each.title == title; });
+    SPILLWAY_ASSERT(found != columns.end());
+    chosen.push_back(&*found);
+  }
   return chosen;
 }
 

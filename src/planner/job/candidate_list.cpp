@@ -69,7 +69,7 @@ JobAttempt figures_of(const JobPlan& plan) {
   attempt.not_tried = plan.not_tried;
   std::uint64_t actions = 0;
   for (const auto& list : plan.actions.ranks) actions += list.size();
-  attempt.work = {plan.data_parallel, plan.actions.replica_count(), plan.actions.stages, actions};
+  attempt.size = {plan.data_parallel, plan.actions.replica_count(), plan.actions.stages, actions};
   return attempt;
 }
 
@@ -104,7 +104,7 @@ bool is_better(const JobAttempt& attempt, const JobAttempt& other) {
   if (is_faster(attempt.step_seconds, other.step_seconds)) return true;
   if (is_faster(other.step_seconds, attempt.step_seconds)) return false;
   if (attempt.peak != other.peak) return attempt.peak < other.peak;
-  return attempt.work < other.work;
+  return attempt.size < other.size;
 }
 
 std::vector<std::size_t> best_of_each(std::span<const JobAttempt> attempts) {

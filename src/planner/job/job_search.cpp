@@ -128,9 +128,19 @@ std::optional<JobRequest> thorough_request(const JobRequest& request,
   return thorough;
 }
 
-void take_bound_of_order(const layer_order::OrderChoice& again, JobPlan& plan) {
-  plan.order.bound_seconds = again.bound_seconds;
-  plan.order.downsets = again.downsets;
+bool take_again(JobPlan again, double again_seconds, double seconds, JobSearch& search) {
+  if (is_faster(seconds, again_seconds)) {
+    // Its stages are quicker, and the step is not: messages and waits are no matter of the order.
+    search.plan.order.bound_seconds = again.order.bound_seconds;
+    search.plan.order.downsets = again.order.downsets;
+    return false;
+  }
+  search.plan = std::move(again);
+  if (search.attempts.size() == 1)  // The only candidate, and not one more.
+    search.attempts = {figures_of(search.plan)};
+  else if (is_faster(again_seconds, seconds))
+    search.attempts.push_back(figures_of(search.plan));
+  return true;
 }
 
 OrRefusal<JobSearch> search_job(const JobRequest& given, const ShowChoice& show) {
@@ -167,17 +177,8 @@ OrRefusal<JobSearch> search_job(const JobRequest& given, const ShowChoice& show)
   if (!thorough) return search;
   OrRefusal<JobPlan> again = plan_choice(*thorough, partitioner, choice_of(search.plan), memo);
   if (!again) return search;
-  const double seconds = search.plan.step_seconds;
-  if (is_faster(seconds, again->step_seconds)) {
-    // Its stages are quicker, and the step is not: messages and waits are no matter of the order.
-    take_bound_of_order(again->order, search.plan);
-    return search;
-  }
-  search.plan = std::move(*again);
-  if (is_only)
-    search.attempts = {figures_of(search.plan)};
-  else if (is_faster(search.plan.step_seconds, seconds))
-    search.attempts.push_back(figures_of(search.plan));
+  const double again_seconds = again->step_seconds;
+  take_again(std::move(*again), again_seconds, search.plan.step_seconds, search);
   return search;
 }
 

@@ -11,10 +11,12 @@
 
 namespace spillway::job {
 
+using profile::OpIndex;
 using profile::StepProfile;
 using profile::StorageClass;
 using profile::TapeUse;
 using profile::TapeValue;
+using profile::ValueIndex;
 
 namespace {
 
@@ -44,7 +46,7 @@ class ModelReader {
     add_stashes();
     add_borders();
     add_backward();
-    freeze_stem();
+    freeze_prefix();
     add_small_parameters();
     add_recomputation();
     add_update_peaks();
@@ -269,9 +271,9 @@ class ModelReader {
       throw ConfigError("the profile has no backward operators; record a training step");
   }
 
-  void freeze_stem() {
-    const partition::LayerIndex stem = frozen_prefix(profile_, layer_of_op_, forward_end_);
-    for (partition::LayerIndex i = 0; i < stem; ++i) {
+  void freeze_prefix() {
+    const partition::LayerIndex end = frozen_prefix(profile_, layer_of_op_, forward_end_);
+    for (partition::LayerIndex i = 0; i < end; ++i) {
       partition::ModelLayer& layer = model_.chain.layers[i];
       // With a backward or a stash it does not lead frozen, and nor does any layer behind it.
       if (layer.backward_seconds > 0.0 || layer.stash > Bytes(0)) return;

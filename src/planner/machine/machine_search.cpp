@@ -1,9 +1,9 @@
 #include "spillway/planner/machine/machine_search.h"
 
 #include <algorithm>
-#include <exception>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "spillway/base/error.h"
@@ -13,7 +13,8 @@
 namespace spillway::machine {
 namespace {
 
-/// So many of the fastest are simulated in any case.
+/// So many of the fastest are simulated in any case: their order by links of their own may be
+/// wrong.
 constexpr std::size_t kSimulated = 12;
 /// Of all ranks: so long are action lists that are kept beside them, and simulated in all.
 constexpr std::uint64_t kMostActionsOfOthers = std::uint64_t{1} << 16U;
@@ -91,13 +92,26 @@ planner_schedule::Refusal nothing_works(Requests& requests, const cluster::Clust
   return planner_schedule::no_plan("{}", first.refusal);
 }
 
-MachineRun run_of(const MachineAttempt& made, const cluster::JobTiming& timing) {
-  return {made.attempt.schedule,  made.attempt.data_parallel, made.swap_target,
-          made.plan.step_seconds, timing.step_seconds,        made.attempt.variant};
+/// The run of a plan, or the reason why it is none: more actions than can be simulated.
+std::optional<cluster::JobTiming> timing_of(const job::JobPlan& plan,
+                                            cluster::SwapTarget swap_target,
+                                            const cluster::Cluster& cluster, std::string& fault) {
+  try {
+    return cluster::simulate_job(job_of(plan, swap_target), cluster);
+  } catch (const ConfigError& error) {
+    fault = error.what();
+    return std::nullopt;
+  }
+}
+
+MachineRun run_of(const job::JobAttempt& attempt, cluster::SwapTarget swap_target,
+                  const cluster::JobTiming& timing) {
+  return {attempt.schedule,     attempt.data_parallel, swap_target,
+          attempt.step_seconds, timing.step_seconds,   attempt.variant};
 }
 
 std::uint64_t actions_of(const job::JobAttempt& attempt) {
-  return attempt.data_parallel * attempt.work[3];
+  return attempt.data_parallel * attempt.size.actions;
 }
 
 /// What may be the fastest on the machine: the fastest by links of their own, and the best of each
@@ -135,7 +149,7 @@ class Finalists {
 void choose(Requests& requests, const cluster::Cluster& cluster,
             const std::vector<MachineAttempt>& finalists, MachineSearch& found) {
   const MachineAttempt* best = nullptr;
-  std::exception_ptr reason;
+  std::string reason;
   std::uint64_t actions_of_others = 0;
   for (std::size_t i = 0; i < finalists.size(); ++i) {
     const MachineAttempt& each = finalists[i];
@@ -149,19 +163,15 @@ void choose(Requests& requests, const cluster::Cluster& cluster,
       actions_of_others += actions_of(each.attempt);
       if (actions_of_others > kMostActionsOfAllOthers) break;
     }
-    cluster::JobTiming timing;
-    try {
-      timing = cluster::simulate_job(job_of(each.plan, each.swap_target), cluster);
-    } catch (const ConfigError&) {
-      reason = std::current_exception();
-      continue;  // Too long to be simulated; another one may be short enough.
-    }
-    found.runs.push_back(run_of(each, timing));
-    if (best && timing.step_seconds >= found.timing.step_seconds) continue;
+    std::optional<cluster::JobTiming> timing =
+        timing_of(each.plan, each.swap_target, cluster, reason);
+    if (!timing) continue;  // Another one may be short enough.
+    found.runs.push_back(run_of(each.attempt, each.swap_target, *timing));
+    if (best && timing->step_seconds >= found.timing.step_seconds) continue;
     best = &each;
-    found.timing = std::move(timing);
+    found.timing = std::move(*timing);
   }
-  if (!best) std::rethrow_exception(reason);
+  if (!best) throw ConfigError("{}", reason);
   std::stable_sort(
       found.runs.begin(), found.runs.end(),
       [](const MachineRun& a, const MachineRun& b) { return a.step_seconds < b.step_seconds; });
@@ -174,33 +184,28 @@ void choose(Requests& requests, const cluster::Cluster& cluster,
 /// better known.
 void look_again(const cluster::Cluster& cluster, const partition::Partitioner& partitioner,
                 MachineSearch& found) {
-  job::JobPlan& plan = found.search.plan;
+  const job::JobPlan& plan = found.search.plan;
   const auto thorough = job::thorough_request(found.request, partitioner, plan);
   if (!thorough) return;
   job::PlanMemo memo;
   planner_schedule::OrRefusal<job::JobPlan> made =
       job::plan_choice(*thorough, partitioner, job::choice_of(plan), memo);
   if (!made) return;
-  MachineAttempt again;
-  again.plan = std::move(*made);
-  again.swap_target = found.swap_target;
-  again.attempt = job::figures_of(again.plan);
-  cluster::JobTiming timing = cluster::simulate_job(job_of(again.plan, again.swap_target), cluster);
   const bool has_room =
-      found.swap_target == cluster::SwapTarget::kDisk || host_fault(again.plan, cluster).empty();
-  if (!has_room || job::is_faster(found.timing.step_seconds, timing.step_seconds)) {
-    job::take_bound_of_order(again.plan.order, plan);
-    return;
-  }
-  const MachineRun run = run_of(again, timing);
-  if (job::is_faster(timing.step_seconds, found.timing.step_seconds)) {
-    found.search.attempts.push_back(again.attempt);
+      found.swap_target == cluster::SwapTarget::kDisk || host_fault(*made, cluster).empty();
+  std::string fault;
+  std::optional<cluster::JobTiming> timing;
+  if (has_room) timing = timing_of(*made, found.swap_target, cluster, fault);
+  const double seconds = found.timing.step_seconds;
+  const double again_seconds = timing ? timing->step_seconds : job::kNoTime;
+  const bool is_only = found.search.attempts.size() == 1;
+  if (!job::take_again(std::move(*made), again_seconds, seconds, found.search)) return;
+  const MachineRun run = run_of(job::figures_of(found.search.plan), found.swap_target, *timing);
+  if (!is_only && job::is_faster(again_seconds, seconds))
     found.runs.insert(found.runs.begin(), run);
-  } else {
+  else
     found.runs.front() = run;
-  }
-  plan = std::move(again.plan);
-  found.timing = std::move(timing);
+  found.timing = std::move(*timing);
 }
 
 }  // namespace

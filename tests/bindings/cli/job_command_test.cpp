@@ -376,7 +376,7 @@ TEST_F(JobOnMachine, GoesOnToDisksWithoutADescription) {
   EXPECT_EQ(told(options)["step_seconds"], small["step_seconds"]);
 }
 
-TEST_F(JobOnMachine, SlowsItsLinksAndDisksDown) {
+TEST_F(JobOnMachine, SlowsItsLinksDown) {
   JobOptions options = tight_job();
   const json fast = told(options);
   options.rates.link_out = options.rates.link_in = TransferRate(0.5e9);

@@ -266,6 +266,17 @@ TEST_F(RatesFile, IsAboutTheTiersOfAProfileThatHasThem) {
   EXPECT_EQ(of_link.far->rates.write.bytes_per_second(), 1e9);
 }
 
+TEST_F(RatesFile, GivesRanksTheDisksThatAreNamedAndNotTheLinkOfTheProfile) {
+  profile::StepProfile profile = with_rates();
+  profile.disks = {{.write = TransferRate(1e9), .read = TransferRate(1e9)}, 12};
+  const RateOptions options{.rates = path_, .nvme = {"/fast"}};
+  const profile::TransferRates disks = measured_disks(options, profile);
+  EXPECT_EQ(disks.write.bytes_per_second(), 1e9);  // Half of it, as was measured of both at once.
+  EXPECT_EQ(disks.read.bytes_per_second(), 1.5e9);
+  EXPECT_EQ(swap_rates(options, 2, profile).host.bytes_per_second(), 0.5e9);
+  EXPECT_TRUE(swap_rates({}, 2, profile).host.is_none());
+}
+
 TEST(RatesText, TellsWhatIsLeftWhileBothDirectionsRun) {
   profile::TransferRates rates;
   EXPECT_EQ(rates_text({rates, ""}), "1.50 GB/s out, 2.00 GB/s in, 50 % of that while both run");

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -13,6 +13,16 @@
 #include "spillway/planner/job/job_plan.h"
 
 namespace spillway::job {
+
+/// Compared number by number.
+struct PlanSize {
+  std::uint64_t data_parallel = 0;  ///< Replicas.
+  std::uint64_t replicas = 0;       ///< Of the schedule.
+  std::uint64_t stages = 0;
+  std::uint64_t actions = 0;  ///< Of all ranks of a pipeline.
+
+  auto operator<=>(const PlanSize&) const = default;
+};
 
 /// A candidate with its figures, or with the reason why it has no plan.
 struct JobAttempt {
@@ -35,8 +45,7 @@ struct JobAttempt {
   Bytes peak{};
   bool reduces_memory = false;  ///< Stashes are swapped or recomputed.
   std::string not_tried{};      ///< As in `JobPlan`.
-  /// Sizes of the plan: data-parallel replicas, schedule replicas, stages, actions of all ranks.
-  std::array<std::uint64_t, 4> work{};
+  PlanSize size{};
   bool is_pruned = false;    ///< Refused with `kPruned`.
   bool is_deferred = false;  ///< Refused with `kDeferred`.
 
@@ -52,7 +61,7 @@ JobAttempt attempt_of(const JobRequest& request, const partition::Partitioner& p
                       const JobChoice& choice, const OrRefusal<JobPlan>& plan);
 
 /// Whether `attempt` is better than `other`: it has a plan and the other has none; else it is
-/// faster, else smaller in memory, else smaller in `work`, compared number by number.
+/// faster, else smaller in memory, else of smaller `size`.
 bool is_better(const JobAttempt& attempt, const JobAttempt& other);
 
 /// Indices of the best attempt of each schedule, or of its first attempt where none has a plan, in

@@ -35,8 +35,9 @@ std::optional<JobRequest> thorough_request(const JobRequest& request,
                                            const partition::Partitioner& partitioner,
                                            const JobPlan& plan);
 
-/// Tells of a plan what another look at its order has found, which is no better plan: by how much
-/// the order is known to be slower than the best one at most.
-void take_bound_of_order(const layer_order::OrderChoice& again, JobPlan& plan);
+/// Takes the plan that came of `thorough_request` and whether it did so: not where its step takes
+/// longer than that of the best plan, both in seconds, on a machine or on links of their own. Then
+/// it still tells by how much the order is slower than the best one at most.
+bool take_again(JobPlan again, double again_seconds, double seconds, JobSearch& search);
 
 }  // namespace spillway::job
