@@ -128,8 +128,8 @@ std::optional<JobRequest> thorough_request(const JobRequest& request,
   return thorough;
 }
 
-bool take_again(JobPlan again, double again_seconds, double seconds, JobSearch& search) {
-  if (is_faster(seconds, again_seconds)) {
+bool take_again(JobPlan again, double new_seconds, double seconds, JobSearch& search) {
+  if (is_faster(seconds, new_seconds)) {
     // Its stages are quicker, and the step is not: messages and waits are no matter of the order.
     search.plan.order.bound_seconds = again.order.bound_seconds;
     search.plan.order.downsets = again.order.downsets;
@@ -138,7 +138,7 @@ bool take_again(JobPlan again, double again_seconds, double seconds, JobSearch& 
   search.plan = std::move(again);
   if (search.attempts.size() == 1)  // The only candidate, and not one more.
     search.attempts = {figures_of(search.plan)};
-  else if (is_faster(again_seconds, seconds))
+  else if (is_faster(new_seconds, seconds))
     search.attempts.push_back(figures_of(search.plan));
   return true;
 }
@@ -177,8 +177,8 @@ OrRefusal<JobSearch> search_job(const JobRequest& given, const ShowChoice& show)
   if (!thorough) return search;
   OrRefusal<JobPlan> again = plan_choice(*thorough, partitioner, choice_of(search.plan), memo);
   if (!again) return search;
-  const double again_seconds = again->step_seconds;
-  take_again(std::move(*again), again_seconds, search.plan.step_seconds, search);
+  const double new_seconds = again->step_seconds;
+  take_again(std::move(*again), new_seconds, search.plan.step_seconds, search);
   return search;
 }
 
