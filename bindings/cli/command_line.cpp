@@ -360,14 +360,15 @@ runtime::NamedTexts CommandLine::given_settings() const {
   return texts;
 }
 
-bool CommandLine::parse(const std::vector<std::string>& words) {
+bool CommandLine::parse(const std::vector<std::string>& words,
+                        const std::vector<std::string>& all) {
   CLI::App& app = parts_->app;
   if (words.size() == 1 && words.front() == kHelpTable) {
     std::cout << parts_->table() << '\n';
     return false;
   }
   if (const Words unknown = unknown_options(app, words); !unknown.empty())
-    refuse_unknown_options(parts_->table(), words, unknown);
+    refuse_unknown_options(parts_->table(), all.empty() ? words : all, unknown);
   check_options(app, words);
   try {
     app.parse(Words(words.rbegin(), words.rend()));  // CLI11 takes words from the back.

@@ -88,8 +88,9 @@ class CommandLine {
   /// kHelpTable alone, as JSON. Throws ConfigError
   /// for an option that the command does not have, as `refuse_unknown_options`; for one that lacks
   /// its value, or has one too many; for what `needs`, `excludes`, `require` and the kinds of
-  /// values refuse; and for an argument that is missing, or that nothing takes.
-  bool parse(const std::vector<std::string>& words);
+  /// values refuse; and for an argument that is missing, or that nothing takes. `all`: with the
+  /// program that stands behind these words, for the line that a refusal suggests.
+  bool parse(const std::vector<std::string>& words, const std::vector<std::string>& all = {});
 
  private:
   struct Parts;

@@ -4,8 +4,10 @@
 #include <array>
 #include <cctype>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -27,7 +29,8 @@ using nlohmann::ordered_json;
 struct OtherWord {
   std::string_view word;
   std::string_view name;
-  std::string_view value{};  ///< The form of the value where that is another one, too.
+  std::string_view value{};  ///< The form of the value where that is another one, too: a name,
+                             ///< or text with the SIZE or the GB/s of the user.
 };
 
 constexpr std::string_view kMemoryFirst = "ram:SIZE,DIR";
@@ -35,7 +38,9 @@ constexpr std::string_view kMemoryFirst = "ram:SIZE,DIR";
 constexpr std::string_view kBehindLink = "SIZE --link-out GB/s --link-in GB/s";
 
 /// A command that has several of the names of a word has the first one of these.
-constexpr std::array<OtherWord, 17> kOtherWords{{{"--topology", "--cluster"},
+constexpr std::array<OtherWord, 19> kOtherWords{{{"--topology", "--cluster"},
+                                                 {"--compare", "--strategy", "all"},
+                                                 {"--link", "--link-out", "GB/s --link-in GB/s"},
                                                  {"--profile", "--profile-out"},
                                                  {"--data-parallel", "--replicas"},
                                                  {"--groups", "--replicas"},
@@ -60,7 +65,26 @@ struct Spelling {
   std::string value;  ///< See OtherWord.
 
   std::string text() const { return value.empty() ? name : message("{} {}", name, value); }
+  bool takes_size() const { return type == "SIZE" || value.find("SIZE") != std::string::npos; }
+  bool takes_value() const {
+    return value.empty() ? !type.empty() : takes_size() || value.find(kRate) != std::string::npos;
+  }
+  /// In place of what a user wrote: "--budget=4GiB", or "--budget" and "4GiB".
+  Words words_for(const std::string& given, bool is_one_word) const;
+
+  static constexpr std::string_view kRate = "GB/s";
 };
+
+Words Spelling::words_for(const std::string& given, bool is_one_word) const {
+  if (value.empty() && is_one_word) return {message("{}={}", name, given)};
+  if (value.empty()) return takes_value() ? Words{name, given} : Words{name};
+  std::string filled = text();
+  const std::string_view place = takes_size() ? "SIZE" : kRate;
+  for (auto at = filled.find(place); at != std::string::npos; at = filled.find(place, at))
+    filled.replace(at, place.size(), given);
+  std::istringstream all(filled);
+  return {std::istream_iterator<std::string>(all), {}};
+}
 
 bool is_size(const std::string& text) {
   return !text.empty() && std::isdigit(static_cast<unsigned char>(text.front())) != 0 &&
@@ -90,10 +114,13 @@ class CommandTable {
     return std::any_of(all.begin(), all.end(),
                        [](const ordered_json& argument) { return argument["required"] == true; });
   }
-  std::string first_usage() const {
-    const std::string usage = json_["usage"];
-    return usage.substr(0, usage.find('\n'));
-  }
+  /// With a program behind its options, as runs have it.
+  bool takes_program() const { return usage_with({}).find("-- program") != std::string::npos; }
+  /// Whether these arguments of another command may be meant for this one: "PROFILE|PLAN" takes a
+  /// "PLAN".
+  bool takes_arguments_of(const CommandTable& other) const;
+  /// The first line of its usage that has the option, or the first one.
+  std::string usage_with(const std::string& option) const;
 
   Words options() const {
     Words names;
@@ -113,6 +140,10 @@ class CommandTable {
       if (other.word != name) continue;
       if (std::optional<Spelling> found = exactly(other.name)) {
         found->value = other.value;
+        // A name that the option does not know.
+        if (!found->value.empty() && !found->takes_value() &&
+            found->type.find(found->value) == std::string::npos)
+          continue;
         return found;
       }
     }
@@ -151,6 +182,28 @@ std::string CommandTable::missing_in(const Words& names, std::size_t given) cons
   return text;
 }
 
+bool CommandTable::takes_arguments_of(const CommandTable& other) const {
+  const auto is_one_of = [](const std::string& word, const std::string& words) {
+    return message("|{}|", words).find(message("|{}|", word)) != std::string::npos;
+  };
+  const Words mine = arguments();
+  const Words theirs = other.arguments();
+  return std::equal(mine.begin(), mine.end(), theirs.begin(), theirs.end(),
+                    [&](const std::string& a, const std::string& b) {
+                      return is_one_of(a, b) || is_one_of(b, a);
+                    });
+}
+
+std::string CommandTable::usage_with(const std::string& option) const {
+  std::istringstream lines(json_["usage"].get<std::string>());
+  std::string first;
+  for (std::string each; std::getline(lines >> std::ws, each);) {
+    if (message("{} ", each).find(message(" {} ", option)) != std::string::npos) return each;
+    if (first.empty()) first = each;
+  }
+  return first;
+}
+
 Line CommandTable::line_of(const Words& words, const CommandTable& other) const {
   Line line{message("spillway {}", name()), {}};
   Words names;
@@ -159,7 +212,9 @@ Line CommandTable::line_of(const Words& words, const CommandTable& other) const 
   for (std::size_t at = 0; at < words.size(); ++at) {
     const std::string& word = words[at];
     if (ends_options || !word.starts_with("--")) {
-      ++count;
+      // Its options are its own.
+      if (takes_program()) ends_options = true;
+      if (!takes_program()) ++count;
       line.text += message(" {}", shell_word(word));
       continue;
     }
@@ -172,8 +227,9 @@ Line CommandTable::line_of(const Words& words, const CommandTable& other) const 
     const std::string given = word.substr(0, equals);
     const auto here = spelled(given);
     const auto known = here ? here : other.exactly(given);
-    if (!known || !known->value.empty()) return {};
-    const bool has_next = !known->type.empty() && equals == word.size() && at + 1 < words.size();
+    if (!known) return {};
+    const bool is_one_word = equals < word.size();
+    const bool has_next = known->takes_value() && !is_one_word && at + 1 < words.size();
     const std::string value =
         has_next ? words[++at] : word.substr(std::min(equals + 1, word.size()));
     if (!here) {
@@ -181,11 +237,14 @@ Line CommandTable::line_of(const Words& words, const CommandTable& other) const 
       continue;
     }
     // What else a budget may be says nothing of devices: a share, "auto", "cuda=4GiB".
-    if (here->name != given && here->type == "SIZE" && !is_size(value)) return {};
-    if (std::find(names.begin(), names.end(), here->name) != names.end()) return {};
-    names.push_back(here->name);
-    line.text += message(" {}", shell_word(here->name + word.substr(equals)));
-    if (has_next) line.text += message(" {}", shell_word(value));
+    if (here->name != given && here->takes_size() && !is_size(value)) return {};
+    for (const std::string& each : here->words_for(value, is_one_word)) {
+      line.text += message(" {}", shell_word(each));
+      if (!each.starts_with("--")) continue;
+      const std::string option = each.substr(0, each.find('='));
+      if (std::find(names.begin(), names.end(), option) != names.end()) return {};
+      names.push_back(option);
+    }
   }
   if (count > arguments().size()) return {};
   line.text += missing_in(names, count);
@@ -230,6 +289,7 @@ std::string where_it_is(const CommandTable& own, const std::vector<CommandTable>
   if (own.has_required_argument()) {
     prefer([](const Found& each) { return each.first->has_required_argument(); });
     prefer([&](const Found& each) { return each.first->arguments() == own.arguments(); });
+    prefer([&](const Found& each) { return each.first->takes_arguments_of(own); });
   }
   prefer([&](const Found& each) { return each.second.name == name; });
   if (found.empty()) return {};
@@ -238,33 +298,38 @@ std::string where_it_is(const CommandTable& own, const std::vector<CommandTable>
     names.push_back(message("`spillway {}`", table->name()));
   const auto& [first, spelling] = found.front();
   Line line;
-  if (own.has_required_argument() && first->arguments() == own.arguments())
+  if (own.has_required_argument() && first->takes_arguments_of(own))
     line = first->line_of(words, own);
-  if (line.text.empty() && found.size() == 1) line = {first->first_usage(), {}};
+  if (line.text.empty() && found.size() == 1) line = {first->usage_with(spelling.name), {}};
   return message(" ({} {} it{}{}{})", listed(names), found.size() == 1 ? "has" : "have",
                  spelling.text() == name ? "" : message(", as {}", spelling.text()), line.skipped,
                  line.text.empty() ? "; see --help of each" : message(": {}", line.text));
 }
 
+/// The words with the value of that option as the first argument, in place of both.
+Words with_argument(Words words, const std::string& name) {
+  const auto option = std::find_if(words.begin(), words.end(), [&](const std::string& word) {
+    return word.substr(0, word.find('=')) == name;
+  });
+  std::string first = option->substr(std::min(name.size() + 1, option->size()));
+  const auto next = words.erase(option);
+  if (first.empty() && next != words.end() && !next->starts_with("-")) {
+    first = *next;
+    words.erase(next);
+  }
+  if (!first.empty()) words.insert(words.begin(), first);
+  return words;
+}
+
 /// The command that an option is called like, "--check", with the value of that option as its first
 /// argument; empty: there is none.
 std::string command_called(const CommandTable& own, const std::vector<CommandTable>& tables,
-                           Words words, const std::string& name) {
+                           const Words& words, const std::string& name) {
   for (const CommandTable& table : tables) {
     if (name != message("--{}", table.name()) || !table.has_required_argument()) continue;
-    const auto option = std::find_if(words.begin(), words.end(), [&](const std::string& word) {
-      return word.substr(0, word.find('=')) == name;
-    });
-    std::string first = option->substr(std::min(name.size() + 1, option->size()));
-    const auto next = words.erase(option);
-    if (first.empty() && next != words.end() && !next->starts_with("-")) {
-      first = *next;
-      words.erase(next);
-    }
-    if (!first.empty()) words.insert(words.begin(), first);
-    const Line line = table.line_of(words, own);
+    const Line line = table.line_of(with_argument(words, name), own);
     return message(" (it is a command of its own{}: {})", line.skipped,
-                   line.text.empty() ? table.first_usage() : line.text);
+                   line.text.empty() ? table.usage_with({}) : line.text);
   }
   return {};
 }
@@ -283,17 +348,21 @@ std::string most_telling(const Words& unknown) {
 }  // namespace
 
 void refuse_unknown_options(const ordered_json& table, const Words& words, const Words& unknown) {
-  const std::string name = most_telling(unknown);
   const CommandTable own(table);
+  Words foreign = unknown;
+  std::erase_if(foreign, [&](const std::string& each) { return own.by_other_word(each); });
+  const std::string name = most_telling(foreign.empty() ? unknown : foreign);
   if (const auto here = own.by_other_word(name)) {
-    const std::string line = own.arguments().empty() ? "" : own.line_of(words, own).text;
+    const std::string line = own.line_of(words, own).text;
     throw ConfigError("`spillway {}` has no {} (here it is {}{})", own.name(), name, here->text(),
                       line.empty() ? "" : message(": {}", line));
   }
   for (const std::string& argument : own.arguments())
-    if (name == message("--{}", in_small_letters(argument)))
+    if (name == message("--{}", in_small_letters(argument))) {
+      const std::string line = own.line_of(with_argument(words, name), own).text;
       throw ConfigError("`spillway {}` has no {} ({} stands alone: {})", own.name(), name, argument,
-                        own.first_usage());
+                        line.empty() ? own.usage_with({}) : line);
+    }
   const std::vector<CommandTable> others = tables_beside(own.name());
   // Before options of that name, which runs have, too.
   std::string where = command_called(own, others, words, name);

@@ -63,7 +63,7 @@ int run(const Words& words) {
   CommandLine line("run", kRunDescription, "spillway run [options] -- program arguments...",
                    kRunExamples);
   line.add_settings();
-  if (!line.parse(arguments.options)) return kDone;
+  if (!line.parse(arguments.options, words)) return kDone;
   return run_program(line.given_settings(), arguments.program);
 }
 
@@ -72,7 +72,7 @@ int profile(const Words& words) {
   const RunArguments arguments = split_profile_arguments(words);
   ProfileOptions given;
   CommandLine line = profile_command_line(given);
-  if (!line.parse(arguments.options)) return kDone;
+  if (!line.parse(arguments.options, words)) return kDone;
   return record_profile(line.given_settings(), given, arguments.program);
 }
 

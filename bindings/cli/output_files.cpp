@@ -42,12 +42,15 @@ void refuse_same(const NamedFile& output, const NamedFile& other) {
 /// Why no file can be made or replaced in that folder; empty when it can.
 std::string why_not_in(const fs::path& folder) {
   std::error_code error;
-  if (!fs::exists(folder, error)) return "does not exist";
-  if (!fs::is_directory(folder, error)) return "is no folder";
+  if (!fs::exists(folder, error)) return message("folder {} does not exist", folder.string());
+  if (!fs::is_directory(folder, error)) return message("{} is no folder", folder.string());
   // Tried, since /proc lets its own user write and takes no file, and a disk may be full.
   std::string trial = (folder / ".spillway-XXXXXX").string();
   const int file = ::mkstemp(trial.data());
-  if (file < 0) return message("no file can be made in it: {}", std::strerror(errno));
+  // ENOENT, of a folder that is there, is what kernels say of those that they fill themselves.
+  if (file < 0)
+    return message("no file can be made in folder {}{}", folder.string(),
+                   errno == ENOENT ? "" : message(": {}", std::strerror(errno)));
   ::unlink(trial.c_str());  // Now: nothing stays where a signal ends the process at the write.
   const std::array<char, 4096> page{};
   errno = ENOSPC;  // Of a write that takes a part.
@@ -56,7 +59,7 @@ std::string why_not_in(const fs::path& folder) {
   const bool is_written = written == static_cast<ssize_t>(page.size());
   const bool is_closed = ::close(file) == 0;  // Here shared file systems tell of a full disk.
   if (is_written && is_closed) return {};
-  return message("no bytes can be written there: {}",
+  return message("no bytes can be written in folder {}: {}", folder.string(),
                  std::strerror(is_written ? errno : error_of_write));
 }
 
@@ -74,9 +77,8 @@ void refuse_unwritable(const NamedFile& output, MissingFolder folders) {
   while (folders == MissingFolder::kMade && !fs::exists(folder, error) && folder.has_parent_path())
     folder = folder.parent_path();
   if (const std::string reason = why_not_in(folder); !reason.empty())
-    throw ConfigError("cannot write {} {}: folder {}: {} ({}name a file elsewhere)", output.word,
-                      output.path, folder.string(), reason,
-                      fs::exists(folder, error) ? "" : "make it, or ");
+    throw ConfigError("cannot write {} {}: {} ({}name a file elsewhere)", output.word, output.path,
+                      reason, fs::exists(folder, error) ? "" : "make it, or ");
 }
 
 }  // namespace

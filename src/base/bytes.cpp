@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdio>
 #include <ostream>
+#include <span>
+#include <vector>
 
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
@@ -48,6 +50,18 @@ std::string_view without_spaces(std::string_view text) {
   return text;
 }
 
+/// "4MiB or 4GiB": the sizes with this number that users name, from the block of a disk to all of
+/// one. Bytes where there are none.
+std::string with_units(const std::string& number, double value) {
+  constexpr double kLeast = 65536.0;
+  constexpr double kMost = 1099511627776.0;
+  std::vector<std::string> sizes;
+  for (const Unit& unit : std::span(kUnits).first(4))
+    if (value * unit.factor >= kLeast && value * unit.factor < kMost)
+      sizes.push_back(message("{}{}", number, unit.name));
+  return sizes.empty() ? message("{}B", number) : listed(sizes, "or");
+}
+
 }  // namespace
 
 std::string to_string(Bytes size) {
@@ -70,15 +84,13 @@ Bytes parse_bytes(std::string_view text) {
   const auto [end, status] =
       std::from_chars(trimmed.data(), trimmed.data() + trimmed.size(), value);
   if (status != std::errc() || !std::isfinite(value) || value < 0.0)
-    throw ConfigError("not a size: '{}' (write a number with a unit, for example 4GiB)",
+    throw ConfigError("not a size: '{}' (write a number with a unit, as 512KiB or 4GiB)",
                       shown_text(text));
   const auto unit_name =
       without_spaces(trimmed.substr(static_cast<std::size_t>(end - trimmed.data())));
-  if (unit_name.empty() && value == 0.0)
-    throw ConfigError("size without a unit: '{}' (write for example 4GiB)", shown_text(text));
   if (unit_name.empty())
-    throw ConfigError("size without a unit: '{}' (write for example {}MiB or {}GiB)",
-                      shown_text(text), shown_text(trimmed), shown_text(trimmed));
+    throw ConfigError("size without a unit: '{}' (write for example {})", shown_text(text),
+                      with_units(shown_text(trimmed), value));
   for (const Unit& unit : kUnits) {
     if (!equal_ignoring_case(unit.name, unit_name)) continue;
     const double count = value * unit.factor;

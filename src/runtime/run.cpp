@@ -74,8 +74,8 @@ bool writes(const Settings& settings, const std::string& pattern) {
   return !pattern.empty() && (!is_silent_rank(settings) || is_of_each_rank(pattern));
 }
 
-bool made_nothing(const RunStatistics& s) {
-  return s.memory.live_peak == Bytes() && s.devices.empty();
+bool made_nothing(const RuntimeReport& host, bool used_devices) {
+  return host.memory.live_peak == Bytes() && !used_devices;
 }
 
 /// Throws IoError with what is lost where it cannot be written: "the trace".
@@ -352,7 +352,8 @@ void Run::finish(Runtime::Ending ending) noexcept {
   attempt([&] {
     const RunStatistics result = statistics();
     says_more = !is_refused_.load() || result.steps > 0;
-    has_no_work_ = settings_.split && made_nothing(result) && result.steps == 0;
+    has_no_work_ =
+        settings_.split && made_nothing(result, !result.devices.empty()) && result.steps == 0;
     tell_statistics(result, says_more);
   });
   if (!says_more) return;
@@ -384,8 +385,7 @@ void Run::warn_of_needless_settings() const {
   if (needless.empty()) return;
   const std::string why = used.empty() && why_no_gpu ? why_no_gpu().reason : std::string();
   // Such a launcher may have started a program that uses them.
-  const bool is_idle = parts_.runtime->report().memory.live_peak == Bytes() && used.empty();
-  if (is_idle && why.empty()) return;
+  if (why.empty() && made_nothing(parts_.runtime->report(), !used.empty())) return;
   for (const std::string& name : needless)
     log_warning("the budget of {} had no effect: the program has used {}{}{}", name,
                 used.empty() ? "no GPU" : "other devices", why.empty() ? "" : "; ", why);
@@ -409,7 +409,8 @@ void Run::warn_of_missing_gpu() const {
 /// A launcher that loads LibTorch and makes no tensor has nothing to tell where a program that it
 /// has started has written the file.
 bool Run::is_told_by_another(const RunStatistics& mine) const {
-  return made_nothing(mine) && !settings_.split && !settings_.stats.empty() &&
+  return made_nothing(mine, !mine.devices.empty()) && !settings_.split &&
+         !settings_.stats.empty() &&
          state_of(output_path(settings_, settings_.stats)) != statistics_before_;
 }
 

@@ -75,9 +75,10 @@ void write_file_at_once(const std::string& path, std::string_view text) {
 
 std::string text_of_file(const std::string& path, std::string_view written_by) {
   const auto refuse = [&](const char* reason) {
-    if (written_by.empty())
-      throw IoError("cannot read {}: {} (name a file that this user may read)", path, reason);
-    throw IoError("cannot read {}: {} ({} writes one)", path, reason, written_by);
+    if (!written_by.empty())
+      throw IoError("cannot read {}: {} ({} writes one)", path, reason, written_by);
+    throw IoError("cannot read {}: {} (name a file that {})", path, reason,
+                  errno == ENOENT ? "is there" : "this user may read");
   };
   std::error_code error;
   if (std::filesystem::is_directory(path, error))

@@ -155,7 +155,7 @@ Figure causes(const std::vector<StallCause>& causes, const char* what, const cha
 // do not.
 std::string smallest_of_runs(const PlanningStep& step) {
   const auto& needs = step.profile.program_needs;
-  if (!needs || needs->budget >= step.smallest) return {};
+  if (!needs || needs->budget >= step.smallest_of_step) return {};
   return message("; a run without a plan from here takes --budget {}",
                  budget_of_run(step, needs->budget));
 }
@@ -164,11 +164,14 @@ std::string smallest_of_runs(const PlanningStep& step) {
 
 std::string step_text(const PlanningStep& step, const ChosenRates& rates) {
   std::string text = line("step", origin_text(step));
-  text += line("needed", "{} of tensors alive at once in the step", step.needed);
+  text +=
+      line("needed", "{} of tensors alive at once in the step{}", step.needed,
+           step.profile.small_bytes == Bytes() ? "" : ", beside the most small ones of its run");
   const std::string small = small_text(step);
   if (!small.empty()) text += line("small", small);
-  text += line("smallest", "--budget {}, set by {}{}", budget_of_run(step, step.smallest),
-               neediest_text(step), smallest_of_runs(step));
+  text +=
+      line("smallest", "--budget {}, set by {}{}{}", budget_of_run(step, step.smallest_of_step),
+           operator_text(step, step.neediest), smallest_of_program(step), smallest_of_runs(step));
   return text + line("rates", "{} ({})", rates_text(rates), source_text(rates));
 }
 

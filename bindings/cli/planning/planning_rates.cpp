@@ -199,15 +199,28 @@ bool is_guess(const TransferRates& rates, TransferRate TransferRates::*field) {
   return std::abs(rates.*field / (TransferRates{}.*field) - 1.0) <= kRounding;
 }
 
+/// What to do about guesses: also with what this machine has measured for its own runs.
+std::string better_rates() {
+  topology::DiskRates known;
+  try {
+    known = topology::DiskRates::load_if_there(topology::default_disk_rates_path());
+  } catch (const Error&) {
+    // Its mistake is told where it is asked for.
+  }
+  if (known.all().empty()) return "see --rates and --link-out";
+  return message("name measured disks with --nvme DIR, or see --link-out; measured here:{}",
+                 known_directories(known));
+}
+
 ChosenRates rates_of_profile(const TransferRates& rates) {
   const bool guesses_write = is_guess(rates, &TransferRates::write);
   const bool guesses_read = is_guess(rates, &TransferRates::read);
   if (guesses_write && guesses_read)
-    return {rates, "guesses: nothing was measured where the profile was recorded; see --rates and "
-                   "--link-out"};
+    return {rates, message("guesses: nothing was measured where the profile was recorded; {}",
+                           better_rates())};
   if (!guesses_write && !guesses_read) return {rates, "of the profile, from where it was recorded"};
-  return {rates, message("of the profile, from where it was recorded; {} is a guess, see --rates",
-                         guesses_write ? "out" : "in")};
+  return {rates, message("of the profile, from where it was recorded; {} is a guess: {}",
+                         guesses_write ? "out" : "in", better_rates())};
 }
 
 /// A link and disks behind it, as the run that was recorded had them.
@@ -276,7 +289,7 @@ ChosenRates choose_rates(const RateOptions& options, const profile::StepProfile&
   if (has_link) return given_rates(options);
   if (options.has_measured_disks()) return measured_rates(options, profile);
   if (profile.rates) return rates_of_profile(*profile.rates);
-  return {TransferRates{}, "guesses for a fair NVMe disk; see --rates and --link-out"};
+  return {TransferRates{}, message("guesses for a fair NVMe disk; {}", better_rates())};
 }
 
 TransferRates measured_disks(const RateOptions& options, const profile::StepProfile& profile) {

@@ -65,6 +65,7 @@ ValueKind<StepBudget> budgets() {
             try {
               runtime::assign_setting(settings, "budget", text, option);
             } catch (const ConfigError&) {
+              if (number_in(text)) throw;  // A size without a unit.
               is_read = false;
             }
             if (!is_read && text.ends_with('%') && text.find('=') == std::string::npos)
@@ -93,9 +94,10 @@ Bytes budget_in(const PlanningStep& step, const StepBudget& asked) {
   const std::string small = small_text(step);
   if (budget < step.smallest_of_step)
     throw BudgetError("a budget of {} is too small: {} needs {} at once{}{}; the smallest is "
-                      "--budget {}",
+                      "--budget {}{}",
                       budget, operator_text(step, step.neediest), step.smallest_of_step,
-                      small.empty() ? "" : ", ", small, as_option(step.smallest));
+                      small.empty() ? "" : ", ", small, as_option(step.smallest_of_step),
+                      smallest_of_program(step));
   return budget;
 }
 
@@ -144,6 +146,12 @@ std::string neediest_text(const PlanningStep& step) {
   const profile::ProgramNeeds& needs = *step.profile.program_needs;
   return message("{} {}", kind_text(needs.op),
                  needs.is_early ? "before the first step ended" : "outside of this step");
+}
+
+std::string smallest_of_program(const PlanningStep& step) {
+  if (!is_set_outside(step)) return {};
+  return message("; in a run, --budget {} has room for {}, too", budget_of_run(step, step.smallest),
+                 neediest_text(step));
 }
 
 std::string value_text(const PlanningStep& step, planner::ValueIndex value) {

@@ -65,6 +65,10 @@ std::string operator_text(const PlanningStep& step, planner::OpIndex op);
 /// the first step ended".
 std::string neediest_text(const PlanningStep& step);
 
+/// Where that is outside of the step: behind the smallest budget of the step, that of the program.
+/// Empty elsewhere.
+std::string smallest_of_program(const PlanningStep& step);
+
 /// "activation 31 of 64.0 MiB from aten::relu"; the number is that of the profile.
 std::string value_text(const PlanningStep& step, planner::ValueIndex value);
 

@@ -116,7 +116,7 @@ Table operator_table(const PlanningStep& step, const TraceOverlay& overlay, std:
        {"planned", "planned_seconds", of(times, &OperatorTimes::planned_seconds, Figure::duration)},
        {"measured", "measured_seconds",
         of(times, &OperatorTimes::measured_seconds, Figure::duration)},
-       {"number", "number", of(times, &OperatorTimes::op)}}};
+       {"number in the step", "number", of(times, &OperatorTimes::op)}}};
 }
 
 }  // namespace

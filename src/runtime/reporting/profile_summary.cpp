@@ -11,10 +11,12 @@ std::string describe(const profile::StepProfile& profile) {
   for (const auto& op : profile.tape.ops) time += op.time;
   const Bytes peak = profile.page_size * planner::live_peak(profile.tape) + profile.small_bytes;
   const std::uint32_t steps = profile.origin.steps;
-  return message("{}{}, {}, {} at once in this step; {}{}",
+  return message("{}{}, {}, {} at once in this step{}; {}{}",
                  profile.origin.device.empty() ? "" : profile.origin.device + ", ",
                  counted(profile.tape.ops.size(), "operator"),
-                 counted(profile.tape.values.size(), "value"), peak, seconds_text(seconds(time)),
+                 counted(profile.tape.values.size(), "value"), peak,
+                 profile.small_bytes == Bytes() ? "" : " beside the most small tensors of its run",
+                 seconds_text(seconds(time)),
                  steps > 1 ? message(", median of {} steps", steps) : std::string(" per step"));
 }
 

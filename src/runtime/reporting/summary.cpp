@@ -16,6 +16,7 @@ constexpr double kNoticeableShare = 0.03;   // Of the run: below it there is not
 constexpr std::uint64_t kStepsToLearn = 3;  // Before the first plan can be there.
 constexpr double kBusyShare = 0.8;          // From here on the disk is what a run waits for.
 constexpr double kSteadySeconds = 60.0;     // A shorter run tells nothing about a day.
+constexpr double kNoticeableFactor = 1.5;   // Between what a plan was told and what a run saw.
 constexpr std::size_t kStallsShown = 3;
 constexpr std::uint64_t kSteadySteps = 10;  // Before that plans are made of the first, slow steps.
 
@@ -83,7 +84,12 @@ std::string learned(const RunStatistics& s) {
                  s.learned.deviations, counted(s.ops, "operator"));
 }
 
-// "1.02 s per step by spillway, measured 1.05 s (+2.9 %); at most 702 MiB in memory, …"
+template <typename Value>
+bool is_off(Value told, Value seen) {
+  return told > seen * kNoticeableFactor || seen > told * kNoticeableFactor;
+}
+
+// "1.02 s per step by spillway, measured 1.05 s (+2.9 %, median of …); at most 702 MiB in …"
 std::string planned(const RunStatistics& s) {
   std::string text = message("{} per step", seconds_text(s.learned.planned_step_seconds()));
   if (!s.learned.strategy.empty()) text += message(" by {}", s.learned.strategy);
@@ -91,7 +97,8 @@ std::string planned(const RunStatistics& s) {
     text += message(" ({} when the plan was made)", seconds_text(s.given_plan->step_seconds));
   text +=
       s.learned.followed_step_seconds() > 0.0
-          ? message(", measured {} ({})", seconds_text(s.learned.followed_step_seconds()),
+          ? message(", measured {} ({}, median of the latest that followed it)",
+                    seconds_text(s.learned.followed_step_seconds()),
                     signed_percent_text(
                         s.learned.followed_step_seconds() / s.learned.planned_step_seconds() - 1.0))
           : ", but no step went as planned from its first operator to the last";
@@ -133,18 +140,28 @@ std::string less_memory(const RunStatistics& s) {
 
 // Empty where the disk is about as fast as the plan was told.
 std::string other_rates(const RunStatistics& s) {
-  constexpr double kNoticeable = 1.5;
   if (!s.rates || !s.given_plan || s.given_plan->steps == 0) return {};
   if (s.memory.store.host.capacity > Bytes())
     return {};  // What was seen is of both tiers together.
   const profile::TransferRates& told = s.given_plan->rates;
-  const auto is_off = [](TransferRate a, TransferRate b) {
-    return a > b * kNoticeable || b > a * kNoticeable;
-  };
   if (!is_off(told.write, s.rates->write) && !is_off(told.read, s.rates->read)) return {};
   return message("it was made for {} out and {} in, this run saw {} and {}: a plan for these rates "
                  "may be faster (spillway plan --rates or --link-out and --link-in)",
                  told.write, told.read, s.rates->write, s.rates->read);
+}
+
+// Empty where steps took about as long as the plan that they followed says.
+std::string other_times(const RunStatistics& s) {
+  const double measured = s.learned.followed_step_seconds();
+  if (!s.given_plan || s.given_plan->steps == 0 || measured <= 0.0) return {};
+  for (const double told : {s.given_plan->step_seconds, s.learned.planned_step_seconds()})
+    if (told > 0.0 && is_off(told, measured))
+      return message(
+          "steps that followed the plan took {}, and it says {}: it was made for another "
+          "machine, other links or another load; record a profile here (spillway "
+          "profile) and plan again",
+          seconds_text(measured), seconds_text(told));
+  return {};
 }
 
 std::string bound(const RunStatistics& s) {
@@ -222,7 +239,8 @@ std::string with_less(const RunStatistics& s) {
   // The least that a run takes may be more than its tensors do.
   if (s.smallest_budget >= s.memory.live_peak)
     return message("; {} is enough", budget_option(s, s.smallest_budget));
-  return message("; with less memory, down to {}, it runs more slowly",
+  // Plans of files keep in memory what is too small for their profiles to list.
+  return message("; with less memory, down to {} without --plan, it runs more slowly",
                  budget_option(s, s.smallest_budget));
 }
 
@@ -278,7 +296,18 @@ std::string advice(const RunStatistics& s) {
                         : "run more steps: in these the step was still learned, and nothing could "
                           "be planned";
   if (is_held_up) return "allow more memory: operators waited for each other's room";
-  return "nothing" + with_less(s);
+  const std::string off = other_times(s);
+  return off.empty() ? "nothing" + with_less(s) : off;
+}
+
+// "14, median of all: 2.16 s"
+std::string steps_text(const RunStatistics& s) {
+  constexpr std::uint64_t kLeastTimed = 64;  // See `step_seconds_median` of the statistics file.
+  if (s.steps > 0 && !s.has_whole_step)
+    return message("{} begun, and none came to its end", s.steps);
+  if (s.step_seconds_median <= 0.0) return message("{}", s.steps);
+  return message("{}, median of {}: {}", s.steps, s.steps > kLeastTimed ? "the latest" : "all",
+                 seconds_text(s.step_seconds_median));
 }
 
 class Screen {
@@ -306,9 +335,7 @@ void show_wear(Screen& screen, const RunStatistics& s) {
 
 /// What moved, how long that took, and what was known of it before.
 void show_work(Screen& screen, const RunStatistics& s) {
-  screen.line("steps", s.step_seconds_median > 0.0
-                           ? message("{}, median {}", s.steps, seconds_text(s.step_seconds_median))
-                           : message("{}", s.steps));
+  screen.line("steps", steps_text(s));
   screen.line("swapped", moved(s));
   if (s.memory.spilled > Bytes(0)) screen.line("to", where(s));
   show_wear(screen, s);
@@ -341,14 +368,17 @@ void show_plans(Screen& screen, const RunStatistics& s) {
 }
 
 void show_host(Screen& screen, const RunStatistics& s) {
-  screen.line("needed", message("{}  of tensors alive at once{}, wherever they were{}",
-                                s.memory.live_peak, s.has_whole_step ? "" : " so far",
-                                s.has_whole_step ? ""
-                                                 : "; no step came to its end, which may need "
-                                                   "more"));
+  screen.line("needed",
+              message("{}  of tensors alive at once{}, wherever they were, in whole pages{}",
+                      s.memory.live_peak, s.has_whole_step ? "" : " so far",
+                      s.has_whole_step ? ""
+                                       : "; no step came to its end, which may need "
+                                         "more"));
   screen.line("budget", message("{}  {}", s.budget, s.budget_origin));
-  screen.line("peak", message("{}  of tensors in memory; the whole process took {}",
-                              s.memory.counted_peak, s.peak_rss));
+  screen.line("peak",
+              message("{}  of tensors in memory, the small ones too in whole pages; the whole "
+                      "process took {}",
+                      s.memory.counted_peak, s.peak_rss));
   show_work(screen, s);
   show_plans(screen, s);
 }

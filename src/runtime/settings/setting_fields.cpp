@@ -48,7 +48,7 @@ std::uint32_t parse_profile_steps(std::string_view text) {
 
 Bytes parse_positive(std::string_view text) {
   const Bytes size = parse_bytes(text);
-  if (size == Bytes(0)) throw ConfigError("'{}' is zero (write for example 4GiB)", text);
+  if (size == Bytes(0)) throw ConfigError("'{}' is zero (write a size above it)", text);
   return size;
 }
 
@@ -344,7 +344,8 @@ constexpr std::array<SettingField, 40> kFields{{
    [](Settings& s, Text t) { s.endurance = parse_positive(t); }},
   {{kMemory, "oversize-limit", "SIZE", "none",
     "Bytes that operators which need more than the budget may move to and from the disk in the "
-    "whole run; then the next such operator is refused. With 0B the first one is."},
+    "whole run; then the next such operator is refused. With 0B the first one is. One alone may move "
+    "8GiB, or 16 times what it needs where that is more."},
    [](Settings& s, Text t) { s.oversize_limit = parse_bytes(t); }},
   {{kDisks, "store", {}, "auto", "I/O interface that writes and reads spilled bytes."},
    [](Settings& s, Text t) { s.store = swap::store_kind_from(t); }, &store_names},

@@ -16,6 +16,10 @@
 namespace spillway::cli {
 namespace {
 
+/// What this machine has measured is no part of the tests of this program.
+constexpr const char* kNothing = "/none";
+[[maybe_unused]] const int kIsSet = ::setenv("XDG_CONFIG_HOME", kNothing, 1);
+
 profile::StepProfile without_rates() { return chain_profile(); }
 
 profile::StepProfile with_rates() {
@@ -192,8 +196,9 @@ TEST_F(RatesFile, ServesOtherDirectoriesOnlyOfThisMachineAndSaysWhose) {
   ASSERT_EQ(::setenv("XDG_CONFIG_HOME", folder.path().c_str(), 1), 0);
   rates.save(topology::default_disk_rates_path());
   golden.add(choose_rates({.nvme = {folder.path()}}, with_rates()).source);
+  golden.add(choose_rates({}, without_rates()).source);
   golden.add(refusal({.nvme = {folder.path() + "/none"}}));
-  ASSERT_EQ(::unsetenv("XDG_CONFIG_HOME"), 0);
+  ASSERT_EQ(::setenv("XDG_CONFIG_HOME", kNothing, 1), 0);
 }
 
 TEST_F(RatesFile, NeedsNoNameForItsOnlyDirectory) {

@@ -270,6 +270,8 @@ const Changes kChangesOfARunWithAPlan = {
     {"one more step", [](RunStatistics& s) { s.steps = 6; }},
     {"made for another disk",
      [](RunStatistics& s) { s.given_plan->rates.read = TransferRate(100e9); }},
+    {"made for a machine of twice the speed",
+     [](RunStatistics& s) { s.learned.followed_seconds = 7.28; }},
     {"made for less memory", [](RunStatistics& s) { s.given_plan->budget = 1_GiB; }},
     {"made for less memory, and all would fit",
      [](RunStatistics& s) {
