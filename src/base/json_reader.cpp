@@ -101,6 +101,8 @@ class TextCheck : public nlohmann::json_sax<json> {
 };
 
 json parsed(std::string_view text, const std::string& name, int max_depth) {
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    throw ConfigError("{}: it is empty", name);
   try {
     TextCheck check(name, max_depth);
     if (!json::sax_parse(text.begin(), text.end(), &check))

@@ -39,6 +39,7 @@ TEST(ScheduleIn, RefusesWhatAScheduleDoesNotLeaveOpen) {
   golden.add(reason("gpipe:"));
   golden.add(reason("gems-mast:parked,single-owner"));
   golden.add(reason("gpipe:stages,idle-offload"));
+  golden.add(reason("interleaved:chunks=3,parked"));
   golden.add(reason("gems-mast:parked:stages"));
   golden.add(reason("gpipe:stages:idle-offload"));
   golden.add(reason("gpipe::"));

@@ -96,6 +96,11 @@ const std::vector<Wrong> kWrongs{
        p.devices[0].memory = Bytes(10);
        p.devices[0].reserved = Bytes(11);
      }},
+    {"reserved a byte too much",
+     [](auto& p) {
+       p.devices[0].memory = 2_GiB;
+       p.devices[0].reserved = 2_GiB + 1_B;
+     }},
     {"free swaps", [](auto& p) { p.devices[0].swap_rate = TransferRate::unlimited(); }},
     {"swaps backwards", [](auto& p) { p.devices[0].swap_rate = TransferRate(-1); }},
     {"swaps that never end", [](auto& p) { p.devices[0].swap_rate = TransferRate(1e-310); }},

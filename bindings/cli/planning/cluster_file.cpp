@@ -58,9 +58,17 @@ ValueKind<std::string> clusters() {
 
 cluster::Cluster read_cluster(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
-  return cluster::parse_cluster(topology::text_of_file(path), path, [&](const std::string& file) {
-    return topology::text_of_file((folder / file).string());
-  });
+  const std::string text = topology::text_of_file(path);
+  try {
+    return cluster::parse_cluster(text, path, [&](const std::string& file) {
+      return topology::text_of_file((folder / file).string());
+    });
+  } catch (const ConfigError& error) {
+    throw ConfigError(
+        "{}",
+        with_next_step(error.what(), message("compare it with those in {}, or name one of them",
+                                             cluster_folder(own_path()))));
+  }
 }
 
 }  // namespace spillway::cli

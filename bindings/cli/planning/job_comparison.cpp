@@ -50,6 +50,7 @@ struct JobComparison {
   bool has_best = false;
 
   bool is_best(std::size_t row) const { return has_best && row + 1 == rows.size(); }
+  bool has_plan() const { return rows.front().attempt.is_possible(); }
 };
 
 bool is_shown_before(const ComparedJob& a, const ComparedJob& b) {
@@ -86,7 +87,7 @@ class Comparison {
       request_.cut_effort = job::kFirstLook;
       request_.cut_effort = job::useful_cuts(with_times_of_machine());
       compared.rows = schedules(partitioner);
-      if (compared.rows.front().attempt.is_possible()) break;
+      if (compared.has_plan()) break;
     }
     request_.cut_effort = asked.cut_effort;
     for (const JobChoice& choice : choices_of_partitioners(compared.rows)) {
@@ -95,7 +96,9 @@ class Comparison {
         if (each.name != partitioner.name) compared.rows.push_back(made(each, choice).row);
     }
     std::stable_sort(compared.rows.begin(), compared.rows.end(), is_shown_before);
-    if (data_parallel.size() > 1) add_best_of_any_data_parallel(asked, compared);
+    // Whose refusal says what would do, where no row has a plan.
+    if (data_parallel.size() > 1 || !compared.has_plan())
+      add_best_of_any_data_parallel(asked, compared);
     progress_.clear();
     return compared;
   }
@@ -200,20 +203,24 @@ class Comparison {
                              counted(choice.data_parallel, "data-parallel replica")));
     };
     ComparedJob best;
-    // The rows say why there is none.
     if (machine_) {
       const auto found = machine::search_job_on(asked, *machine_, show);
-      if (!found) return;
+      if (!found) return require_plan(compared, found.refusal());
       best.attempt = job::figures_of(found->search.plan);
       best.on_machine = MachineStep{found->timing.step_seconds, found->swap_target};
     } else {
       const auto found = job::search_job(asked, show);
-      if (!found) return;
+      if (!found) return require_plan(compared, found.refusal());
       best.attempt = job::figures_of(found->plan);
     }
     best.search_seconds = seconds(clock_.now() - begin);
     compared.rows.push_back(std::move(best));
     compared.has_best = true;
+  }
+
+  /// A table without a plan is as little help as no table.
+  static void require_plan(const JobComparison& compared, const job::Refusal& refusal) {
+    if (!compared.has_plan()) raise(refusal);
   }
 
   /// For the bounds.
@@ -298,11 +305,11 @@ std::string comparison_text(const JobRequest& request, const std::string& path,
   titles.emplace_back("planned");
   text += '\n';
   text += table_text(compared_table(request, compared, attempts), titles, kAllRows);
-  std::string reasons;
+  std::vector<NoPlan> refused;
   for (const JobAttempt& each : attempts)
     if (!each.is_possible())
-      reasons += message("  {} with {}: {}\n", each.schedule, each.partitioner, each.refusal);
-  return reasons.empty() ? text : text + '\n' + with_reasons(reasons);
+      refused.push_back({each.schedule, message(" with {}", each.partitioner), each.refusal});
+  return refused.empty() ? text : text + '\n' + reasons_text(refused);
 }
 
 }  // namespace

@@ -136,7 +136,8 @@ ordered_json order_json(const FoundJob& job) {
 /// Why a schedule has no plan on any number of data-parallel replicas: each reason once, with the
 /// numbers that it holds for where it is not all that were tried. Of those that lack memory, only
 /// the one that lacks the least.
-std::string reasons_of(std::string_view schedule, std::span<const job::JobAttempt> attempts) {
+void add_reasons(const std::string& schedule, std::span<const job::JobAttempt> attempts,
+                 std::vector<NoPlan>& plans) {
   std::set<std::uint32_t> tried;
   std::map<std::string, std::set<std::uint32_t>> reasons;
   const job::JobAttempt* nearest = nullptr;
@@ -149,7 +150,6 @@ std::string reasons_of(std::string_view schedule, std::span<const job::JobAttemp
       nearest = &each;
   }
   if (nearest) reasons[nearest->refusal].insert(nearest->data_parallel);
-  std::string text;
   for (const auto& [reason, replicas] : reasons) {
     std::string numbers;
     for (const std::uint32_t count : replicas)
@@ -158,9 +158,8 @@ std::string reasons_of(std::string_view schedule, std::span<const job::JobAttemp
                                   ? ""
                                   : message(" in {} data-parallel {}", numbers,
                                             *replicas.rbegin() == 1 ? "replica" : "replicas");
-    text += message("  {}{}: {}\n", schedule, where, reason);
+    plans.push_back({schedule, where, reason});
   }
-  return text;
 }
 
 /// The best attempt of each schedule as a table, fastest first, and why some are none; nothing
@@ -174,18 +173,30 @@ std::string attempts_text(std::span<const job::JobAttempt> attempts) {
                      if (a.is_possible() != b.is_possible()) return a.is_possible();
                      return a.is_possible() && a.step_seconds < b.step_seconds;
                    });
-  std::string reasons;
+  std::vector<NoPlan> refused;
   for (const job::JobAttempt& each : fastest)
-    if (!each.is_possible()) reasons += reasons_of(each.schedule, attempts);
+    if (!each.is_possible()) add_reasons(each.schedule, attempts, refused);
   return "\nAll schedules that were tried, each on its best number of data-parallel replicas:\n" +
-         table_text(attempt_table(fastest), {}, kAllRows) + with_reasons(reasons);
+         table_text(attempt_table(fastest), {}, kAllRows) + reasons_text(refused);
 }
 
 }  // namespace
 
-std::string with_reasons(const std::string& reasons) {
-  if (reasons.empty()) return {};
-  return "Reasons of those without a plan, unless they were pruned as slower:\n" + reasons;
+std::string reasons_text(const std::vector<NoPlan>& plans) {
+  if (plans.empty()) return {};
+  std::string text = "Reasons of those without a plan, unless they were pruned as slower:\n";
+  std::vector<bool> is_told(plans.size(), false);
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (is_told[i]) continue;
+    std::string schedules;
+    for (std::size_t k = i; k < plans.size(); ++k) {
+      if (plans[k].where != plans[i].where || plans[k].reason != plans[i].reason) continue;
+      is_told[k] = true;
+      schedules += message("{}{}", schedules.empty() ? "" : ", ", plans[k].schedule);
+    }
+    text += message("  {}{}: {}\n", schedules, plans[i].where, plans[i].reason);
+  }
+  return text;
 }
 
 std::string job_text(const FoundJob& job) {

@@ -3,6 +3,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "planning/commands.h"
 #include "planning/machine_report.h"
@@ -54,8 +55,16 @@ Table rank_table(const job::JobPlan& plan);
 /// Of a plan that was refused, only that.
 Table attempt_table(std::span<const job::JobAttempt> attempts);
 
-/// What stands below a table for plans that are none.
-std::string with_reasons(const std::string& reasons);
+/// A row without a plan.
+struct NoPlan {
+  std::string schedule;
+  std::string where;  ///< " with spillway", " in 2 data-parallel replicas", or nothing.
+  std::string reason;
+};
+
+/// What stands below a table for plans that are none: each reason once, behind all schedules that
+/// share it.
+std::string reasons_text(const std::vector<NoPlan>& plans);
 
 /// Actions of a kind in the action list of a rank.
 std::uint64_t count_of(const job::JobPlan& plan, std::size_t rank, schedule::ActionKind kind);

@@ -130,7 +130,7 @@ int import(const Words& words) {
   degrees.micro_batches = options.micro_batches;
   if (format != TraceFormat::kPiper && (degrees.tensor_parallel > 1 || degrees.micro_batches > 1))
     throw ConfigError("--tensor-parallel and --micro-batches are for piper, whose layers have "
-                      "several costs; those of {} have one",
+                      "several costs; those of {} have one (leave them out)",
                       name);
   check_outputs({{"TRACE", options.trace}}, {{"--out", options.out}});
   const profile::StepProfile profile = imported(format, options.trace, degrees);

@@ -11,6 +11,7 @@
 #include "job_costs.h"
 #include "search_limits.h"
 #include "spillway/base/error.h"
+#include "spillway/base/sizes_apart.h"
 #include "spillway/planner/schedule/refusal.h"
 #include "spillway/planner/schedule/schedule_passes.h"
 
@@ -25,11 +26,11 @@ Refusal too_full(const partition::SegmentCosts& costs,
   };
   const auto stage = std::find_if(estimate.stages.begin(), estimate.stages.end(), is_too_full);
   const auto index = static_cast<std::uint32_t>(stage - estimate.stages.begin());
+  const SizesApart sizes = sizes_apart(stage->raw_memory, costs.problem().devices[index].memory);
   return no_plan("stage {}, layers {} to {}, takes {} before swaps and recomputation, which cannot "
                  "bring it below {} (let the partitioner 'spillway' cut, or use more ranks or more "
                  "memory)",
-                 index, stage->first_layer, stage->last_layer, stage->raw_memory,
-                 costs.problem().devices[index].memory);
+                 index, stage->first_layer, stage->last_layer, sizes.first, sizes.second);
 }
 
 /// These cuts, or else those with the least memory on the fullest stage, when stages swap and
@@ -158,6 +159,11 @@ class StageBudgets {
   std::size_t steps_ = 0;
 };
 
+/// A refusal that names the fullest rank of a plan with the least memory, and what that needs.
+Refusal with_fullest_rank(const Refusal& reason, const JobPlan& tight) {
+  return {Refusal::Cause::kRoom, reason.sentence, fullest_rank(tight), tight.peak()};
+}
+
 /// A plan whose stages swap parts of their stashes and recompute layers until ranks fit.
 ///
 /// Partitions know stages, and devices limit ranks. Where a rank has several of them, or the copy
@@ -169,8 +175,15 @@ OrRefusal<JobPlan> reduced_by_stage(const JobRequest& request,
                                     const partition::Partitioner& partitioner,
                                     const schedule::Schedule& compute, double incumbent_seconds,
                                     CutMemo& memo) {
-  StageBudgets budgets(request, compute, problem_for(request, compute), incumbent_seconds);
   std::optional<partition::Cuts> cuts;
+  const auto problem = refusing([&] { return problem_for(request, compute); });
+  if (!problem) {
+    // Devices that do not even hold what no stage owns: so much more would be needed.
+    const OrRefusal<JobPlan> tight =
+        simulated(request, partitioner, compute, least_memory_model(request, compute, cuts));
+    return tight ? with_fullest_rank(problem.refusal(), *tight) : tight.refusal();
+  }
+  StageBudgets budgets(request, compute, *problem, incumbent_seconds);
   bool was_tight = false;
   // It ends: room is given back once, and taken away in so many steps before and after that.
   for (bool is_first = true;; is_first = false) {
@@ -189,8 +202,7 @@ OrRefusal<JobPlan> reduced_by_stage(const JobRequest& request,
     const OrRefusal<CutModel> least = least_memory_model(request, compute, cuts);
     const OrRefusal<JobPlan> tight = simulated(request, partitioner, compute, least);
     if (!tight) return tight.refusal();
-    if (tight->peak() > request.device_memory && is_first)
-      return Refusal{Refusal::Cause::kRoom, reason.sentence, fullest_rank(*tight), tight->peak()};
+    if (tight->peak() > request.device_memory && is_first) return with_fullest_rank(reason, *tight);
     if (auto lack = lack_of_room(request, *tight)) return std::move(*lack);
     if (was_tight && !cuts) return plan;  // This partitioner does not find them.
     if (was_tight || is_last)
@@ -382,10 +394,11 @@ class CutPlanner {
     plan.memory_reduction = JobMemoryReduction::kIdleOffload;
     Bytes fixed;
     for (const RankMemory& rank : plan.memory) fixed = std::max(fixed, rank.fixed);
-    if (fixed >= request_.device_memory)
-      return Refusal{.sentence =
-                         message("a rank holds {} before its first action, and its device has {}",
-                                 fixed, request_.device_memory)};
+    if (fixed >= request_.device_memory) {
+      const SizesApart sizes = sizes_apart(fixed, request_.device_memory);
+      return no_plan("a rank holds {} before its first action, and its device has {}", sizes.first,
+                     sizes.second);
+    }
     // The passes know actions; what no action moves has its room beforehand.
     plan.costs.memory = request_.device_memory - fixed;
     plan.costs.shares.input = unlimited->input_share;

@@ -5,6 +5,7 @@
 
 #include "job_costs.h"
 #include "spillway/base/error.h"
+#include "spillway/base/sizes_apart.h"
 #include "spillway/planner/schedule/rank_memory.h"
 #include "spillway/planner/schedule/refusal.h"
 #include "spillway/planner/schedule/schedule_passes.h"
@@ -161,25 +162,29 @@ std::uint32_t fullest_rank(const JobPlan& plan) {
 
 std::optional<Refusal> lack_of_room(const JobRequest& request, const JobPlan& plan) {
   const std::uint32_t fullest = fullest_rank(plan);
-  if (plan.peak() > request.device_memory)
+  if (plan.peak() > request.device_memory) {
+    const SizesApart sizes = sizes_apart(plan.peak(), request.device_memory);
     return Refusal{
         .cause = Refusal::Cause::kRoom,
         .sentence = message(
             "rank {} would hold {} at its peak and has {} (use more ranks or more memory{})",
-            fullest, plan.peak(), request.device_memory,
-            !request.swap_rate.is_none() ? ", or fewer micro-batches"
-                                         : ", fewer micro-batches, or a link to swap to"),
+            fullest, sizes.first, sizes.second,
+            !request.swap_rate.is_none()
+                ? ", or fewer micro-batches"
+                : ", fewer micro-batches, or a link to the host: --link-out and --link-in"),
         .rank = fullest,
         .needed = plan.peak()};
+  }
   // Behind the devices: hosts hold what these give away, so their lack means something only where
   // devices suffice.
   std::uint32_t swapping = 0;
   for (std::uint32_t rank = 0; rank < plan.memory.size(); ++rank)
     if (plan.memory[rank].host > plan.memory[swapping].host) swapping = rank;
   if (plan.memory[swapping].host <= request.host_memory) return std::nullopt;
-  return no_plan("rank {} would swap {} to its host, which has {} for it (give more host "
-                 "memory, or more ranks)",
-                 swapping, plan.memory[swapping].host, request.host_memory);
+  const SizesApart sizes = sizes_apart(plan.memory[swapping].host, request.host_memory);
+  return no_plan("rank {} would swap {} to its host, which has {} for it (give more --host-memory, "
+                 "or more ranks)",
+                 swapping, sizes.first, sizes.second);
 }
 
 OrRefusal<JobPlan> with_room(const JobRequest& request, OrRefusal<JobPlan> plan) {

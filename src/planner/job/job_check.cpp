@@ -9,6 +9,7 @@
 #include "spillway/base/json_reader.h"
 #include "spillway/base/mix.h"
 #include "spillway/base/shown_text.h"
+#include "spillway/base/sizes_apart.h"
 #include "spillway/planner/schedule/rank_memory.h"
 
 namespace spillway::job {
@@ -18,9 +19,11 @@ std::optional<std::string> fault_of_memory(const JobFile& file) {
   if (file.device_memory == partition::kNoLimit) return std::nullopt;
   std::vector<Bytes> room;
   for (std::size_t rank = 0; rank < file.fixed.size(); ++rank) {
-    if (file.fixed[rank] > file.device_memory)
+    if (file.fixed[rank] > file.device_memory) {
+      const SizesApart sizes = sizes_apart(file.fixed[rank], file.device_memory);
       return message("rank {} holds {} before its first action, and its device has {}", rank,
-                     file.fixed[rank], file.device_memory);
+                     sizes.first, sizes.second);
+    }
     // What no action moves is not in the lists that are walked through.
     room.push_back(file.device_memory - file.fixed[rank]);
   }
@@ -33,9 +36,11 @@ std::optional<std::string> fault_of_hosts(const JobFile& file, const std::vector
   // Disks have no limit in a plan.
   if (file.swaps_to_disks) return std::nullopt;
   for (std::size_t rank = 0; rank < held.size(); ++rank)
-    if (held[rank] > file.host_memory)
+    if (held[rank] > file.host_memory) {
+      const SizesApart sizes = sizes_apart(held[rank], file.host_memory);
       return message("rank {} has {} on its host at its most, and that has {} for it", rank,
-                     held[rank], file.host_memory);
+                     sizes.first, sizes.second);
+    }
   return std::nullopt;
 }
 
@@ -92,9 +97,11 @@ std::optional<std::string> fault_of_figures(const JobFile& file) {
   for (std::size_t rank = 0; rank < timing.ranks.size(); ++rank) {
     peaks.push_back(timing.ranks[rank].peak_memory + file.fixed[rank]);
     // Counted over its list a rank may fit, and hold more while copies take their time.
-    if (peaks[rank] > file.device_memory)
-      return message("rank {} holds {} at its peak, and its device has {}", rank, peaks[rank],
-                     file.device_memory);
+    if (peaks[rank] > file.device_memory) {
+      const SizesApart sizes = sizes_apart(peaks[rank], file.device_memory);
+      return message("rank {} holds {} at its peak, and its device has {}", rank, sizes.first,
+                     sizes.second);
+    }
   }
   if (!std::isfinite(timing.step_seconds))
     return "its step never ends: some link carries next to nothing";

@@ -203,7 +203,7 @@ OrRefusal<partition::SegmentCosts> costs_of(const partition::PartitionProblem& p
 
 OrRefusal<partition::SegmentCosts> costs_for(const JobRequest& request,
                                              const schedule::Schedule& schedule) {
-  return costs_of(problem_for(request, schedule));
+  return refusing([&] { return partition::SegmentCosts(problem_for(request, schedule)); });
 }
 
 planner_schedule::ScheduleCosts schedule_costs(const JobRequest& request,

@@ -74,6 +74,36 @@ std::optional<partition::Cuts> cut_with_messages(const partition::SegmentCosts& 
 const partition::Partitioner kMessageCuts{"spillway", "least time of computing and messages", "",
                                           partition::Reading::kOurs, cut_with_messages};
 
+/// The most ranks, all data-parallel replicas together, for whose stages there are layers; 0 where
+/// one rank of each has too many stages.
+std::uint32_t most_ranks(const JobRequest& asked, const JobChoice& choice) {
+  const std::size_t layers = asked.chain.layers.size();
+  const std::uint32_t replicas = asked.data_parallel;
+  std::uint32_t ranks = asked.ranks / replicas;
+  if (ranks > layers) ranks = static_cast<std::uint32_t>(layers);  // Each has a stage at least.
+  for (; ranks > 0; --ranks) {
+    // So many that every schedule can share them: another refusal is of those that were asked for.
+    const planner_schedule::ScheduleRequest request =
+        schedule_request_for(*choice.generator, choice.variant, ranks, 4 * ranks);
+    if (choice.generator->stage_count(request) <= layers && !choice.generator->fault(request))
+      return ranks * replicas;
+  }
+  return 0;
+}
+
+/// More stages than layers.
+Refusal too_many_stages(const JobRequest& asked, const JobChoice& choice, std::uint64_t stages) {
+  const std::uint32_t ranks = most_ranks(asked, choice);
+  const bool has_chunks = choice.variant.chunks > 1;
+  const std::string fixed =
+      ranks == 0
+          ? has_chunks ? std::string("use fewer chunks") : std::string("use another schedule")
+          : message("use --ranks {} at most{}", ranks, has_chunks ? ", or fewer chunks" : "");
+  return {.cause = Refusal::Cause::kRequest,
+          .sentence = message("there are more stages than layers: {} for {} ({})", stages,
+                              asked.chain.layers.size(), fixed)};
+}
+
 /// The action lists of compute. Counts are checked before they are made: they may be long.
 /// `is_open`: nobody has named the schedule, and so none that changes results.
 OrRefusal<schedule::Schedule> compute_of(const JobRequest& asked, const JobChoice& choice,
@@ -83,12 +113,7 @@ OrRefusal<schedule::Schedule> compute_of(const JobRequest& asked, const JobChoic
       schedule_request_for(generator, choice.variant, asked.ranks / asked.data_parallel,
                            asked.micro_batches / asked.data_parallel);
   const std::uint64_t stages = generator.stage_count(request);
-  if (stages > asked.chain.layers.size())
-    return Refusal{
-        .cause = Refusal::Cause::kRequest,
-        .sentence = message("there are more stages than layers: {} for {}; use fewer {}", stages,
-                            asked.chain.layers.size(),
-                            choice.variant.chunks > 2 ? "chunks or devices" : "devices")};
+  if (stages > asked.chain.layers.size()) return too_many_stages(asked, choice, stages);
   if (auto fault = generator.fault(request))
     return Refusal{.cause = Refusal::Cause::kRequest, .sentence = std::move(*fault)};
   schedule::Schedule compute = generator.generate(request);

@@ -11,6 +11,7 @@
 
 #include "job_costs.h"
 #include "spillway/base/error.h"
+#include "spillway/base/shown_text.h"
 #include "spillway/planner/job/job_file.h"
 #include "spillway/planner/partition/cut_solvers.h"
 #include "spillway/planner/schedule/refusal.h"
@@ -41,8 +42,10 @@ std::vector<schedule::Action> passes_of(const std::vector<schedule::Action>& lis
 NamedSchedule schedule_of(const JobFile& file, const std::string& name) {
   try {
     return schedule_in(file.actions.name);
-  } catch (const ConfigError& error) {
-    throw ConfigError("{}: {} (plan anew)", name, error.what());
+  } catch (const ConfigError&) {
+    // Its sentence says what to type instead, and nobody has typed this.
+    throw ConfigError("{}: its schedule '{}' is none of this Spillway's (plan anew)", name,
+                      shown_text(file.actions.name));
   }
 }
 

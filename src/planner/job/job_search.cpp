@@ -5,65 +5,66 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
+#include "spillway/base/sizes_apart.h"
 #include "spillway/planner/job/job_bound.h"
 
 namespace spillway::job {
 namespace {
 
-/// The first of these device memories with which a choice works, as an option, which was tried as
-/// it is printed; with the first cuts, which are found soonest.
-std::optional<std::string> first_that_works(const JobRequest& request,
+/// Device memory with which a choice works, as an option; nothing where more memory is no help. A
+/// thousandth less, or a mebibyte, does not do under the first cuts, which are found soonest. It
+/// depends on the job alone, so that nobody is told more for having typed more.
+std::optional<std::string> memory_that_does(const JobRequest& request,
                                             const partition::Partitioner& partitioner,
-                                            const JobChoice& choice,
-                                            const std::vector<Bytes>& memories,
-                                            const ShowChoice& show) {
+                                            const JobChoice& choice, const ShowChoice& show) {
   JobRequest other = request;
   other.cut_effort = CutEffort::kExact;
-  for (const Bytes memory : memories) {
-    const std::string option = as_option(memory);
-    other.device_memory = memory == partition::kNoLimit ? partition::kNoLimit : parse_bytes(option);
-    if (show) show(choice, other.device_memory);
+  const auto works = [&](Bytes memory) {
+    other.device_memory = memory;
+    if (show) show(choice, memory);
     PlanMemo memo;
-    if (plan_choice(other, partitioner, choice, memo)) return option;
+    return static_cast<bool>(plan_choice(other, partitioner, choice, memo));
+  };
+  // Offload in idle time needs a limit.
+  const bool has_limit = choice.variant.memory_reduction == JobMemoryReduction::kIdleOffload;
+  constexpr std::uint64_t kMost = 1024_TiB / 1_MiB;
+  if (!works(has_limit ? 1_MiB * kMost : partition::kNoLimit)) return std::nullopt;
+  // Less than the bound works nowhere.
+  std::uint64_t enough = std::max<std::uint64_t>(1, (memory_bound(request) + 1_MiB - 1_B) / 1_MiB);
+  std::uint64_t too_little = enough - 1;
+  while (!works(1_MiB * enough)) {
+    if (enough > kMost) return std::nullopt;
+    too_little = enough;
+    enough *= 2;
   }
-  return std::nullopt;
-}
-
-/// Of one that lacks so much: if a little more is enough, since whole layers, or the order of the
-/// action lists, need more than counted.
-std::vector<Bytes> memories_above(Bytes needed) {
-  std::vector<Bytes> memories;
-  for (const std::uint64_t percent : {100U, 101U, 105U, 120U, 150U})
-    memories.push_back(needed * percent / 100);
-  return memories;
-}
-
-/// Of one of which nobody knows what it lacks.
-std::vector<Bytes> larger_memories(Bytes memory) {
-  constexpr std::uint64_t kMostTimes = 1U << 16U;
-  std::vector<Bytes> memories;
-  // In quarters of a doubling, so that the answer is at most a quarter more than needed.
-  for (std::uint64_t times = 2; times <= kMostTimes; times *= 2)
-    for (const std::uint64_t eighths : {5U, 6U, 7U, 8U})
-      memories.push_back(memory * times * eighths / 8);
-  return memories;
+  while (enough - too_little > std::max<std::uint64_t>(1, enough / 1000)) {
+    const std::uint64_t middle = too_little + (enough - too_little) / 2;
+    (works(1_MiB * middle) ? enough : too_little) = middle;
+  }
+  // Where less works, it is not memory that is lacking.
+  if (1_MiB * enough <= request.device_memory) return std::nullopt;
+  return as_option(1_MiB * enough);
 }
 
 Refusal lacks_memory(const JobRequest& request, const JobAttempt& nearest, const ShowChoice& show) {
-  const Bytes needed = request.device_memory + nearest.missing;
-  const auto enough = first_that_works(request, partition::partitioner_named(nearest.partitioner),
-                                       nearest.choice, memories_above(needed), show);
+  Bytes needed = request.device_memory + nearest.missing;
+  const auto enough = memory_that_does(request, partition::partitioner_named(nearest.partitioner),
+                                       nearest.choice, show);
+  // The cuts that were nearest have the fullest rank hold the least; others may do with less.
+  if (enough) needed = std::min(needed, parse_bytes(*enough));
   std::string others;
   if (request.device_memory >= layer_memory_bound(request)) {  // Else neither is any help.
     others = ", or more ranks";
-    if (request.swap_rate.is_none()) others += ", or name a link to the host to swap to";
+    if (request.swap_rate.is_none())
+      others += ", or name a link to the host: --link-out and --link-in";
   }
+  const SizesApart sizes = sizes_apart(needed, request.device_memory);
   return no_plan(
       "nothing works on {} with {}; nearest is {} on pipelines of {}, whose rank {} needs {} and "
       "has {}, {} too little (use {}{})",
       counted(request.ranks, "rank"), counted(nearest.micro_batches, "micro-batch"),
       nearest.schedule, counted(request.ranks / nearest.data_parallel, "rank"),
-      nearest.fullest_rank, needed, request.device_memory, nearest.missing,
+      nearest.fullest_rank, sizes.first, sizes.second, needed - request.device_memory,
       enough ? message("devices of {}", *enough) : std::string("devices with more memory"), others);
 }
 
@@ -93,15 +94,8 @@ Refusal nothing_works(const JobRequest& request, const std::vector<JobAttempt>& 
 /// Why the only choice has no plan, with devices that would do where memory is the reason.
 Refusal only_one_refused(const JobRequest& request, const partition::Partitioner& partitioner,
                          const JobChoice& choice, Refusal reason, const ShowChoice& show) {
-  // Offload in idle time needs a limit.
-  const bool has_limit = choice.variant.memory_reduction == JobMemoryReduction::kIdleOffload;
-  const Bytes most = has_limit ? 1024_TiB : partition::kNoLimit;
-  // Whether memory is the reason at all: then some device is large enough.
-  const bool may_help = request.device_memory != partition::kNoLimit &&
-                        first_that_works(request, partitioner, choice, {most}, show);
-  if (!may_help) return reason;
-  if (const auto enough = first_that_works(request, partitioner, choice,
-                                           larger_memories(request.device_memory), show)) {
+  if (request.device_memory == partition::kNoLimit) return reason;
+  if (const auto enough = memory_that_does(request, partitioner, choice, show)) {
     reason.sentence += message("; devices of {} would do", *enough);
     // On other devices it makes sense, so the request is not at fault.
     if (reason.cause == Refusal::Cause::kRequest) reason.cause = Refusal::Cause::kPlan;

@@ -13,7 +13,8 @@ namespace {
 
 // As many as generators take, but refused here by the word that was written.
 constexpr std::uint32_t kMostOfAnything = 1U << 16U;
-// The fewest that interleave: each further one costs messages.
+// The fewest that interleave: each further one costs messages. While a rank works on one of two,
+// the other one can be parked.
 constexpr std::uint32_t kChunks = 2;
 
 using planner_schedule::ScheduleGenerator;
@@ -159,6 +160,12 @@ JobVariant variant_in(std::string_view text, std::size_t colon,
   for (const auto& each : kSecondCopies)
     if (variant.second_copy == each.value && !is_open_for(each.value)(generator))
       refuse_option(generator, each.name, is_open_for(each.value));
+  if (variant.second_copy == SecondCopy::kParked && variant.chunks != 0 &&
+      variant.chunks != kChunks)
+    throw ConfigError(
+        "schedule '{}': weights are parked where a rank has {} stages (write chunks={}, "
+        "or leave parked out)",
+        shown_text(text), kChunks, kChunks);
   return variant;
 }
 

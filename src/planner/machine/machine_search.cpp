@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "spillway/base/error.h"
+#include "spillway/base/sizes_apart.h"
 #include "spillway/planner/job/job_bound.h"
 #include "spillway/planner/machine/machine_share.h"
 
@@ -27,9 +28,10 @@ std::string host_fault(const job::JobPlan& plan, const cluster::Cluster& cluster
   const std::vector<Bytes> peaks = host_peaks(plan, cluster.node.devices);
   const auto fullest = std::max_element(peaks.begin(), peaks.end());
   if (*fullest <= limit) return {};
+  const SizesApart sizes = sizes_apart(*fullest, limit);
   return message("the ranks of host {} would swap {} to it, and it has {} (use more ranks or more "
                  "memory, or give the nodes disks)",
-                 fullest - peaks.begin(), *fullest, limit);
+                 fullest - peaks.begin(), sizes.first, sizes.second);
 }
 
 /// Requests on a machine, each made once: for every schedule they are the same. With what was found

@@ -6,6 +6,7 @@
 #include "layer_figures.h"
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
+#include "spillway/base/sizes_apart.h"
 
 namespace spillway::partition {
 namespace {
@@ -28,10 +29,12 @@ void check_devices(const PartitionProblem& problem) {
     if (!is_factor(device.slowdown))
       throw ConfigError("device {} has a slowdown of {}; 1 is the speed that was measured", i,
                         device.slowdown);
-    if (device.reserved > device.memory)
-      throw ConfigError("stage {} needs {} for what is reserved and for transients, and has {} of "
-                        "its device; use larger devices, or fewer stages on each",
-                        i, device.reserved, device.memory);
+    if (device.reserved > device.memory) {
+      const SizesApart sizes = sizes_apart(device.reserved, device.memory);
+      throw ConfigError("what is reserved and the largest transient of a layer take {}, and the "
+                        "device of stage {} has {}; use larger devices",
+                        sizes.first, i, sizes.second);
+    }
     if (!is_swap_rate(device.swap_rate))
       throw ConfigError("device {} swaps {} bytes/s; leave it at 0 where nothing swaps", i,
                         device.swap_rate.bytes_per_second());
@@ -52,15 +55,15 @@ void check(const PartitionProblem& problem) {
   const std::size_t stages = problem.devices.size();
   if (stages == 0) throw ConfigError("there are no devices to cut for; name one at least");
   if (stages > problem.chain.layers.size())
-    throw ConfigError("there are more stages than layers: {} for {} (use fewer --ranks)", stages,
-                      problem.chain.layers.size());
+    throw ConfigError("there are more stages than layers: {} for {} (use --ranks {} at most)",
+                      stages, problem.chain.layers.size(), problem.chain.layers.size());
   // Layers that stay together are on one stage, whatever they weigh.
   const std::size_t units = first_layers_of_units(problem.chain).size() - 1;
   if (stages > units)
     throw ConfigError(
         "there are more stages than groups of layers that may be cut apart: {} for {} "
-        "(use fewer --ranks, or smaller groups)",
-        stages, units);
+        "(use {} at most, by fewer --ranks, or smaller groups)",
+        stages, units, counted(units, "stage"));
   check_devices(problem);
   if (!problem.links.empty() && problem.links.size() + 1 != stages)
     throw ConfigError("{} have {} between them; give one fewer than stages, or none",
@@ -97,16 +100,17 @@ PartitionProblem interleaved(const PartitionProblem& problem, std::uint32_t chun
     if (round > 0 && !problem.links.empty()) all.links.push_back(problem.links.front());
     for (StageDevice device : problem.devices) {
       device.reserved += peak;
-      if (device.memory != kNoLimit)
-        device.memory =
-            device.reserved + (device.memory - std::min(device.memory, device.reserved)) / chunks;
+      // A device that lacks room for that has none to share, and is refused below.
+      if (device.memory != kNoLimit && device.memory >= device.reserved)
+        device.memory = device.reserved + (device.memory - device.reserved) / chunks;
       // Links as they are: each stage has the time of one stage on them, while the device runs the
       // others.
       all.devices.push_back(device);
     }
     all.links.insert(all.links.end(), problem.links.begin(), problem.links.end());
   }
-  // Too many stages for the layers, and shares that do not hold what is reserved, show only now.
+  // Too many stages for the layers, and devices that do not hold what comes before the shares, show
+  // only now.
   check(all);
   return all;
 }

@@ -24,14 +24,16 @@ std::string Partitioner::refusal(const SegmentCosts& costs) const {
   constexpr double kLongEnough = 1e12;
   const auto least =
       least_memory_cuts(SegmentCosts(std::move(endless)), kLongEnough, memory_reduction);
-  return message(
-      "no cuts of {} for {} fit into their devices, whatever is {}recomputed: the "
-      "fullest one takes {} at least; use more devices or more memory{}",
-      counted(costs.problem().chain.layers.size(), "layer"), counted(costs.stages(), "stage"),
-      memory_reduction == MemoryReduction::kSwapAndRecompute ? "swapped and " : "",
-      least ? to_string(as_bytes(least->worst)) : "more than there is",
-      can_swap(costs.problem()) ? ", or fewer micro-batches in flight"
-                                : ", fewer micro-batches in flight, or a link to swap to");
+  return message("no cuts of {} for {} fit into their devices, whatever is {}recomputed: the "
+                 "fullest one takes {} at least; use more devices or more memory{}",
+                 counted(costs.problem().chain.layers.size(), "layer"),
+                 counted(costs.stages(), "stage"),
+                 memory_reduction == MemoryReduction::kSwapAndRecompute ? "swapped and " : "",
+                 least ? to_string(as_bytes(least->worst)) : "more than there is",
+                 can_swap(costs.problem())
+                     ? ", or fewer micro-batches in flight"
+                     : ", fewer micro-batches in flight, or a link to the host: --link-out "
+                       "and --link-in");
 }
 
 Cuts Partitioner::cut(const SegmentCosts& costs) const {

@@ -5,9 +5,45 @@
 #include "plain_figures.h"
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
+#include "spillway/base/sizes_apart.h"
 #include "stage_state.h"
 
 namespace spillway::partition {
+
+namespace {
+
+/// A unit that no stage can hold, with the room of the stage that comes nearest to it.
+[[noreturn]] void refuse_unit(const SegmentCosts& costs, std::uint32_t unit) {
+  constexpr double kLongEnough = 1e12;  // All that can be recomputed is.
+  const auto fixed = [&](std::uint32_t stage) {
+    return costs.load({unit, unit + 1, stage}, Borders::kNone).fixed_bytes;
+  };
+  std::uint32_t nearest = 0;
+  for (std::uint32_t stage = 1; stage < costs.stages(); ++stage)
+    if (fixed(stage) - costs.device_bytes(stage) < fixed(nearest) - costs.device_bytes(nearest))
+      nearest = stage;
+  const ModelLayer& layer = costs.problem().chain.layers[costs.first_layer(unit)];
+  const std::string name = message(
+      "layer {} ('{}'){}", costs.first_layer(unit), shown_text(layer.name),
+      costs.first_layer(unit + 1) - costs.first_layer(unit) > 1 ? " with what stays with it" : "");
+  // All but stashes stays on the device whatever the link.
+  const bool lacks_link = fixed(nearest) <= costs.device_bytes(nearest);
+  const double needed = lacks_link ? costs.least_bytes({unit, unit + 1, nearest}, kLongEnough,
+                                                       Borders::kNone, MemoryReduction::kRecompute)
+                                   : fixed(nearest);
+  const SizesApart sizes = sizes_apart(as_bytes(needed), as_bytes(costs.device_bytes(nearest)));
+  if (lacks_link)
+    throw ConfigError("{} fits on no device without a link to the host to swap to: recomputed, it "
+                      "takes {}, and a stage may hold {} of its device; name the link with "
+                      "--link-out and --link-in, use devices with more memory, or split it",
+                      name, sizes.first, sizes.second);
+  throw ConfigError("{} fits on no device: it takes {} beside all that can be swapped and "
+                    "recomputed, and a stage may hold {} of its device; use devices with more "
+                    "memory, or split it",
+                    name, sizes.first, sizes.second);
+}
+
+}  // namespace
 
 double SegmentLoad::excess_bytes(double bytes) const {
   if (bytes == kNever) return 0.0;
@@ -23,24 +59,12 @@ SegmentCosts::SegmentCosts(PartitionProblem problem)
     : state_(std::make_unique<State>(std::move(problem))) {
   // The first stage that can hold a unit is enough, and mostly the first one.
   for (std::uint32_t unit = 0; unit < units(); ++unit) {
-    double least = kNever;
-    double most = 0.0;
-    bool fits = false;
-    for (std::uint32_t stage = 0; stage < stages() && !fits; ++stage) {
-      fits = least_seconds({unit, unit + 1, stage}, device_bytes(stage), Borders::kNone) < kNever;
-      const SegmentLoad here = load({unit, unit + 1, stage}, Borders::kNone);
-      least = std::min(least, here.raw_bytes());
-      most = std::max(most, device_bytes(stage));
-    }
-    if (fits) continue;
-    const ModelLayer& layer = state_->problem.chain.layers[first_layer(unit)];
-    throw ConfigError(
-        "layer {} ('{}'){} fits on no device, whatever is swapped and recomputed: it takes {} at "
-        "least before that, and a stage may hold {}; use devices with more memory{}",
-        first_layer(unit), shown_text(layer.name),
-        first_layer(unit + 1) - first_layer(unit) > 1 ? " with what stays with it" : "",
-        as_bytes(least), as_bytes(most),
-        can_swap(state_->problem) ? ", or split it" : ", split it, or name a link to swap to");
+    const auto fits = [&](std::uint32_t stage) {
+      return least_seconds({unit, unit + 1, stage}, device_bytes(stage), Borders::kNone) < kNever;
+    };
+    std::uint32_t stage = 0;
+    while (stage < stages() && !fits(stage)) ++stage;
+    if (stage == stages()) refuse_unit(*this, unit);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "parameter_places.h"
 #include "spillway/base/assert.h"
 #include "spillway/base/error.h"
+#include "spillway/base/sizes_apart.h"
 #include "spillway/schedule/stash_walk.h"
 #include "spillway/schedule/weight_copies.h"
 
@@ -175,11 +176,13 @@ std::optional<ScheduleFault> memory_fault(const Schedule& schedule, const Schedu
       const int moved = schedule::move_weights(action, copies.at(rank, action.stage), is_resident);
       if (moved > 0) bytes[rank] += count_of(stage.weights);
       // Shares of stashes make sums of fractions; limits are whole bytes.
-      if (bytes[rank] > count_of(room[rank]) + 0.5)
+      if (bytes[rank] > count_of(room[rank]) + 0.5) {
+        const SizesApart sizes =
+            sizes_apart(Bytes(static_cast<std::uint64_t>(std::llround(bytes[rank]))), room[rank]);
         return ScheduleFault{
             rank, i, action,
-            message("it is the first to need {}, the rank has {}",
-                    Bytes(static_cast<std::uint64_t>(std::llround(bytes[rank]))), room[rank])};
+            message("it is the first to need {}, the rank has {}", sizes.first, sizes.second)};
+      }
       bytes[rank] -= effect.returned * count_of(stage.stash);
       if (moved < 0) bytes[rank] -= count_of(stage.weights);
     }

@@ -143,6 +143,17 @@ TEST_F(JobCommand, ComparesAllSchedulesAndPartitioners) {
   EXPECT_EQ(cutters.size(), partition::partitioners().size());
 }
 
+// It ended as if there was something in its table.
+TEST_F(JobCommand, ComparesNothingWhereNothingFits) {
+  JobOptions options = job();
+  options.compare = true;
+  options.request.device_memory = 1_MiB;
+  for (const char* schedule : {"auto", "1f1b"}) {
+    take_schedule(schedule, options.request);
+    EXPECT_THROW(output(options), Error) << schedule;
+  }
+}
+
 /// Steps by partitioner, of the fastest schedule with one stage on each rank.
 std::map<std::string, double> steps_by_partitioner(const json& rows) {
   std::map<std::string, double> steps;

@@ -42,7 +42,7 @@ struct JobVariant {
 std::string to_string(const JobVariant& variant);
 
 /// Whether it takes `SecondCopy::kParked`: ranks have two copies of weights or several stages, and
-/// never work on two of them at once. With another number of stages than two it is refused later.
+/// never work on two of them at once. With another number of stages than two it is refused.
 bool can_park(const planner_schedule::ScheduleGenerator& generator);
 
 /// A schedule with its options.
