@@ -143,7 +143,7 @@ void search(const JobOptions& options, TransferRate disk, const std::optional<Cl
     job.swap_target = cluster::SwapTarget::kDisk;
     job.ranks_per_host = sharers_of_disks(options);
   };
-  if (!options.rates.host_memory && options.rates.has_measured_disks()) swap_to_disks();
+  if (options.rates.swaps_to_disks()) swap_to_disks();
   // Hosts with room for all are quicker than the disks behind them.
   const bool may_go_on = !disk.is_none() && job.request.host_memory != partition::kNoLimit;
   planner_schedule::OrRefusal<job::JobSearch> on_hosts = job::search_job(job.request, show);

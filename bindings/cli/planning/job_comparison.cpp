@@ -284,13 +284,13 @@ Table compared_table(const JobRequest& request, const JobComparison& compared,
   return table;
 }
 
-/// `machine`: on which the rows were run; empty without one.
+/// `machine`: on which the rows were run; empty without one, where swaps go to `target`.
 std::string comparison_text(const JobRequest& request, const std::string& path,
-                            const JobComparison& compared, std::span<const JobAttempt> attempts,
-                            const std::string& machine) {
+                            cluster::SwapTarget target, const JobComparison& compared,
+                            std::span<const JobAttempt> attempts, const std::string& machine) {
   std::string text = request_text(
       request, path,
-      machine.empty() ? links_text(request, machine)
+      machine.empty() ? links_text(request, target, machine)
                       : message("step: those that {} leaves a rank; shared: on the machine, where "
                                 "ranks share them",
                                 machine));
@@ -326,8 +326,10 @@ void compare_jobs(const JobOptions& options, JobRequest request,
   if (options.json)
     out << json_text(table_json(compared_table(request, compared, attempts)));
   else
-    out << comparison_text(request, options.profile, compared, attempts,
-                           machine ? machine->name : "");
+    out << comparison_text(
+        request, options.profile,
+        options.rates.swaps_to_disks() ? cluster::SwapTarget::kDisk : cluster::SwapTarget::kHost,
+        compared, attempts, machine ? machine->name : "");
 }
 
 }  // namespace spillway::cli

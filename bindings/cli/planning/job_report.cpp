@@ -72,11 +72,22 @@ std::string order_text(const FoundJob& job) {
   return text + message("; at most {} behind the best order", percent_text(order.loss()));
 }
 
+std::string_view best_of_text(job::CutEffort tried) {
+  switch (tried) {
+    case job::CutEffort::kExact: return "exact cuts, for the fastest slowest stage";
+    case job::CutEffort::kMessages:
+      return "the fastest step among exact cuts and those that count messages";
+    case job::CutEffort::kAll: break;
+  }
+  return "the fastest step among exact cuts, those that count messages, and those of all "
+         "partitioners";
+}
+
 /// What the search did, so that nobody takes it for more.
 std::string search_text(const FoundJob& job) {
   std::string text = message("in {}", seconds_text(job.search_seconds));
   if (job.search.attempts.size() < 2) return text;
-  text += ": " + counted(job.search.attempts.size(), "plan");
+  text += ": " + counted(job.search.attempts.size(), "candidate");
   if (job.search.pruned > 0) text += message("; {} more were pruned as slower", job.search.pruned);
   if (job.search.skipped > 0)
     text += message("; {} more were skipped (name one with --schedule)", job.search.skipped);
@@ -206,7 +217,8 @@ std::string job_text(const FoundJob& job) {
       planner_schedule::schedule_generator_named(plan.schedule);
   const std::string machine = job.machine ? job.machine->cluster.name : "";
   std::string text = asked_text(job.options.asked);
-  text += request_text(job.request, job.options.profile, links_text(job.request, machine));
+  text += request_text(job.request, job.options.profile,
+                       links_text(job.request, job.swap_target, machine));
   const bool is_whole = plan.data_parallel > 1 && plan.ranks == plan.data_parallel;
   text += line("schedule", "{} ({}) on {} of {}{}", job::schedule_text(plan.schedule, plan.variant),
                generator.summary, counted(plan.data_parallel, "pipeline"),
@@ -215,9 +227,7 @@ std::string job_text(const FoundJob& job) {
   text += batch_text(plan, job.request);
   const bool is_ours = partitioner.reading == partition::Reading::kOurs;
   text += line("cuts", "{} ({}; {})", plan.partitioner,
-               is_ours ? "the fastest step among exact cuts, those that count "
-                         "messages, and those of all partitioners"
-                       : partitioner.summary,
+               is_ours ? best_of_text(plan.cuts_tried) : partitioner.summary,
                to_string(partitioner.reading));
   text += line("order", order_text(job));
   text += line("time",

@@ -43,7 +43,8 @@ std::string request_text(const job::JobRequest& request, const std::string& path
                          const std::string& links);
 
 /// The links of each rank. `machine`: whose they are; empty without one.
-std::string links_text(const job::JobRequest& request, const std::string& machine);
+std::string links_text(const job::JobRequest& request, cluster::SwapTarget target,
+                       const std::string& machine);
 
 /// Forward and backward of a micro-batch, all layers.
 double work_of(const partition::ModelChain& chain);

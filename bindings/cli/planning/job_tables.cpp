@@ -81,7 +81,8 @@ std::string request_text(const JobRequest& request, const std::string& path,
   return text + line("links", links);
 }
 
-std::string links_text(const JobRequest& request, const std::string& machine) {
+std::string links_text(const JobRequest& request, cluster::SwapTarget target,
+                       const std::string& machine) {
   const std::string peer = request.link.rate.is_unlimited()
                                ? "messages between ranks take no time" +
                                      std::string(machine.empty() ? " (--link names a rate)" : "")
@@ -89,7 +90,8 @@ std::string links_text(const JobRequest& request, const std::string& machine) {
   const std::string host =
       request.swap_rate.is_none()
           ? std::string("nothing is swapped (--link-out and --link-in name a link to the host)")
-          : to_string(request.swap_rate) + " to each host, either way";
+          : message("{} between each rank and its host's {}, either way", request.swap_rate,
+                    target == cluster::SwapTarget::kDisk ? "disks" : "memory");
   return machine.empty() ? message("{}; {}", peer, host)
                          : message("{}; {}: what {} leaves a rank", peer, host, machine);
 }

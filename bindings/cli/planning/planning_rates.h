@@ -26,6 +26,8 @@ struct RateOptions {
 
   bool operator==(const RateOptions&) const = default;
   bool has_measured_disks() const { return !rates.empty() || !nvme.empty(); }
+  /// Of ranks: the disks of their hosts, without the memory of these before them.
+  bool swaps_to_disks() const { return has_measured_disks() && !host_memory; }
 };
 
 /// Disks behind a link, and how much the host memory between them holds.

@@ -224,11 +224,6 @@ bool may_recompute_all(const partition::ModelChain& chain) {
       });
 }
 
-/// Passes of micro-batches through stages: the work of one simulation, without messages.
-std::uint64_t passes_of(const schedule::Schedule& compute) {
-  return compute.all_micro_batches() * compute.stages;
-}
-
 /// Number of simulations in the search for idle-time offload: fewer for longer action lists, so
 /// that the search takes no longer.
 std::size_t offload_runs(const schedule::Schedule& compute) {
@@ -441,6 +436,10 @@ class CutPlanner {
 };
 
 }  // namespace
+
+std::uint64_t passes_of(const schedule::Schedule& compute) {
+  return compute.all_micro_batches() * compute.stages;
+}
 
 OrRefusal<JobPlan> plan_under_cuts(const JobRequest& request,
                                    const partition::Partitioner& partitioner,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "spillway/planner/job/job_plan.h"
 #include "spillway/schedule/schedule.h"
 
@@ -12,5 +14,8 @@ OrRefusal<JobPlan> plan_under_cuts(const JobRequest& request,
                                    const partition::Partitioner& partitioner,
                                    const schedule::Schedule& compute,
                                    const IncumbentSeconds& incumbent, CutMemo& memo);
+
+/// Passes of micro-batches through stages: the work of one simulation, without messages.
+std::uint64_t passes_of(const schedule::Schedule& compute);
 
 }  // namespace spillway::job

@@ -169,11 +169,23 @@ OrRefusal<std::vector<OrderedRequest>> ordered(const JobRequest& asked,
   return std::vector{in(*best), in(recorded)};
 }
 
+bool messages_take_time(const JobRequest& request) {
+  return request.link.latency_seconds > 0.0 || !request.link.rate.is_unlimited();
+}
+
+/// Of what the request allows, what is tried with these action lists.
+CutEffort effort_for(const JobRequest& request, const schedule::Schedule& compute) {
+  if (request.cut_effort == CutEffort::kAll && passes_of(compute) <= kMostPassesOfAllCuts)
+    return CutEffort::kAll;
+  return messages_take_time(request) ? CutEffort::kMessages : CutEffort::kExact;
+}
+
 /// The cuts to try after those of our partitioner: an exact cut has the fastest slowest stage, and
 /// a step is more than that, for it fills and drains, and waits for messages. Where stages share
 /// ranks, cuts for less memory may fit where those for all of it do not, or be faster.
 std::vector<CutChoice> other_cuts(const JobRequest& request, const partition::Partitioner& ours,
-                                  const schedule::Schedule& compute, CutMemo& memo) {
+                                  const schedule::Schedule& compute, CutEffort effort,
+                                  CutMemo& memo) {
   const OrRefusal<partition::SegmentCosts> without_limit = costs_for(unlimited(request), compute);
   const OrRefusal<partition::SegmentCosts> within = costs_for(request, compute);
   const auto cuts_by = [&](const partition::Partitioner& partitioner,
@@ -194,12 +206,12 @@ std::vector<CutChoice> other_cuts(const JobRequest& request, const partition::Pa
     const bool is_new = seen.insert({cuts_by(other, without_limit), cuts_by(other, within)}).second;
     if (is_new || !are_cut_once) others.push_back({&other, request.device_memory});
   };
-  if (request.link.latency_seconds > 0.0 || !request.link.rate.is_unlimited()) add(kMessageCuts);
-  const std::uint64_t passes = std::uint64_t{compute.stages} * compute.all_micro_batches();
-  if (request.cut_effort != CutEffort::kAll || passes > kMostPassesOfAllCuts) return others;
+  if (messages_take_time(request)) add(kMessageCuts);
+  if (effort != CutEffort::kAll) return others;
   for (const partition::Partitioner& other : partition::partitioners().subspan(1)) add(other);
   const bool shares_ranks = compute.stages > compute.rank_count();
-  if (!shares_ranks || request.device_memory == partition::kNoLimit || passes > kMostPassesForLess)
+  if (!shares_ranks || request.device_memory == partition::kNoLimit ||
+      passes_of(compute) > kMostPassesForLess)
     return others;
   for (const std::uint64_t percent : {90U, 80U, 70U, 60U})
     for (const partition::Partitioner& other : partition::partitioners())
@@ -223,7 +235,8 @@ OrRefusal<JobPlan> under_any_cuts(const JobRequest& request,
   // What the first cuts had to beat leaves out all that other cuts may gain.
   incumbent.all = incumbent.deferred = kNoTime;
   if (best) incumbent.cuts = best->step_seconds;
-  for (const CutChoice& each : other_cuts(request, partitioner, compute, memo)) {
+  const CutEffort effort = effort_for(request, compute);
+  for (const CutChoice& each : other_cuts(request, partitioner, compute, effort, memo)) {
     JobRequest other = request;
     other.device_memory = each.device_memory;
     OrRefusal<JobPlan> plan = plan_under_cuts(other, *each.partitioner, compute, incumbent, memo);
@@ -233,6 +246,7 @@ OrRefusal<JobPlan> under_any_cuts(const JobRequest& request,
     best->partitioner = partitioner.name;
     incumbent.cuts = best->step_seconds;
   }
+  if (best) best->cuts_tried = effort;
   return best;
 }
 

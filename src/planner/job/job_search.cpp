@@ -127,6 +127,7 @@ bool take_again(JobPlan again, double new_seconds, double seconds, JobSearch& se
     // Its stages are quicker, and the step is not: messages and waits are no matter of the order.
     search.plan.order.bound_seconds = again.order.bound_seconds;
     search.plan.order.downsets = again.order.downsets;
+    search.plan.cuts_tried = again.cuts_tried;
     return false;
   }
   search.plan = std::move(again);

@@ -33,14 +33,16 @@ namespace {
                                    : fixed(nearest);
   const SizesApart sizes = sizes_apart(as_bytes(needed), as_bytes(costs.device_bytes(nearest)));
   if (lacks_link)
-    throw ConfigError("{} fits on no device without a link to the host to swap to: recomputed, it "
-                      "takes {}, and a stage may hold {} of its device; name the link with "
-                      "--link-out and --link-in, use devices with more memory, or split it",
-                      name, sizes.first, sizes.second);
-  throw ConfigError("{} fits on no device: it takes {} beside all that can be swapped and "
-                    "recomputed, and a stage may hold {} of its device; use devices with more "
-                    "memory, or split it",
-                    name, sizes.first, sizes.second);
+    throw ConfigError(
+        "{} fits on none of these devices without a link to the host to swap to: recomputed, it "
+        "takes {}, and a stage may hold {} of its device; name the link with "
+        "--link-out and --link-in, use devices with more memory, or split it",
+        name, sizes.first, sizes.second);
+  throw ConfigError(
+      "{} fits on none of these devices: it takes {} beside all that can be swapped and "
+      "recomputed, and a stage may hold {} of its device; use devices with more "
+      "memory, or split it",
+      name, sizes.first, sizes.second);
 }
 
 }  // namespace

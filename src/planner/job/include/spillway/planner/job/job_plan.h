@@ -78,7 +78,8 @@ struct JobPlan {
   /// copy of the stage, all other classes summed over its copies. Each class has its own maximum
   /// over time. For ranks with several stages, the estimate that the cuts were made with.
   std::vector<HeldBytes> bytes_before, bytes_after;
-  double seconds_per_micro_batch = 0.0;  ///< Seconds of the slowest stage.
+  CutEffort cuts_tried = CutEffort::kExact;  ///< Where these are ours: of which they are the best.
+  double seconds_per_micro_batch = 0.0;      ///< Seconds of the slowest stage.
   double rounding_gap = 0.0;  ///< Share of time lost by recomputing whole layers, not fractions.
 
   schedule::Schedule actions;  ///< Action lists with messages.
