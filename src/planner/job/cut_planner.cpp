@@ -227,7 +227,7 @@ bool may_recompute_all(const partition::ModelChain& chain) {
 /// Number of simulations in the search for idle-time offload: fewer for longer action lists, so
 /// that the search takes no longer.
 std::size_t offload_runs(const schedule::Schedule& compute) {
-  return std::clamp<std::uint64_t>(kMostPassesOfOffloadRuns / passes_of(compute), 1,
+  return std::clamp<std::uint64_t>(kMostPassesOfOffloadRuns / stage_passes(compute), 1,
                                    planner_schedule::kMostOffloadRuns);
 }
 
@@ -242,10 +242,10 @@ std::string problem_of_offload(const JobRequest& request, const schedule::Schedu
     return "idle-time offload needs a limit of device memory and a link to the host (name both, or "
            "let stages "
            "reduce their own memory)";
-  if (passes_of(compute) <= kMostPassesOfOffload) return {};
+  if (stage_passes(compute) <= kMostPassesOfOffload) return {};
   return message("swaps in idle time were not tried: {} passes of micro-batches through stages "
                  "are more than {}",
-                 passes_of(compute), kMostPassesOfOffload);
+                 stage_passes(compute), kMostPassesOfOffload);
 }
 
 /// The faster plan; of two refusals for lack of room the nearer one, else the first one.
@@ -437,7 +437,7 @@ class CutPlanner {
 
 }  // namespace
 
-std::uint64_t passes_of(const schedule::Schedule& compute) {
+std::uint64_t stage_passes(const schedule::Schedule& compute) {
   return compute.all_micro_batches() * compute.stages;
 }
 

@@ -16,6 +16,6 @@ OrRefusal<JobPlan> plan_under_cuts(const JobRequest& request,
                                    const IncumbentSeconds& incumbent, CutMemo& memo);
 
 /// Passes of micro-batches through stages: the work of one simulation, without messages.
-std::uint64_t passes_of(const schedule::Schedule& compute);
+std::uint64_t stage_passes(const schedule::Schedule& compute);
 
 }  // namespace spillway::job

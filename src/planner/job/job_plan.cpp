@@ -175,7 +175,7 @@ bool messages_take_time(const JobRequest& request) {
 
 /// Of what the request allows, what is tried with these action lists.
 CutEffort effort_for(const JobRequest& request, const schedule::Schedule& compute) {
-  if (request.cut_effort == CutEffort::kAll && passes_of(compute) <= kMostPassesOfAllCuts)
+  if (request.cut_effort == CutEffort::kAll && stage_passes(compute) <= kMostPassesOfAllCuts)
     return CutEffort::kAll;
   return messages_take_time(request) ? CutEffort::kMessages : CutEffort::kExact;
 }
@@ -211,7 +211,7 @@ std::vector<CutChoice> other_cuts(const JobRequest& request, const partition::Pa
   for (const partition::Partitioner& other : partition::partitioners().subspan(1)) add(other);
   const bool shares_ranks = compute.stages > compute.rank_count();
   if (!shares_ranks || request.device_memory == partition::kNoLimit ||
-      passes_of(compute) > kMostPassesForLess)
+      stage_passes(compute) > kMostPassesForLess)
     return others;
   for (const std::uint64_t percent : {90U, 80U, 70U, 60U})
     for (const partition::Partitioner& other : partition::partitioners())
