@@ -41,6 +41,8 @@ std::optional<std::string> memory_that_does(const JobRequest& request,
     const std::uint64_t middle = too_little + (enough - too_little) / 2;
     (works(1_MiB * middle) ? enough : too_little) = middle;
   }
+  // Where less works, it is not memory that is lacking.
+  if (1_MiB * enough <= request.device_memory) return std::nullopt;
   return as_option(1_MiB * enough);
 }
 
@@ -49,8 +51,7 @@ Refusal lacks_memory(const JobRequest& request, const JobAttempt& nearest, const
   const auto enough = memory_that_does(request, partition::partitioner_named(nearest.partitioner),
                                        nearest.choice, show);
   // The cuts that were nearest have the fullest rank hold the least; others may do with less.
-  if (enough && parse_bytes(*enough) > request.device_memory)
-    needed = std::min(needed, parse_bytes(*enough));
+  if (enough) needed = std::min(needed, parse_bytes(*enough));
   std::string others;
   if (request.device_memory >= layer_memory_bound(request)) {  // Else neither is any help.
     others = ", or more ranks";
