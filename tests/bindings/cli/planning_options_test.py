@@ -209,6 +209,11 @@ class PlanningOptions(CommandCase):
                                      "--host-memory", "1GiB"))
         self.assertLessEqual(tight["peak_bytes"], memory)
         self.assertGreater(max(stage["swapped_bytes"] for stage in tight["stages"]), 0)
+        behind = json.loads(self.told("plan-job", *job, "--device-memory", f"{memory >> 10}KiB", *LINK, "--duplex",
+                                      "0.5", "--host-memory", "1MiB", "--disk-out", "6", "--disk-in", "7",
+                                      "--ranks-per-host", "2"))
+        self.assertEqual((behind["hosts"]["swaps_to"], behind["hosts"]["ranks_per_host"]), ("disks", 2))
+        self.assertEqual(behind["swap_bytes_per_second"], 1.5e9)
         merged = json.loads(self.told("plan-job", *job, "--batch", "16"))
         self.assertEqual((merged["batch"], merged["micro_batches"]), (16, 8))
         disks = ("--rates", self.disks(), "--nvme", "/second")
@@ -216,6 +221,9 @@ class PlanningOptions(CommandCase):
         for sharers in ("1", "2"):
             self.told("plan-job", *job, *disks, "--ranks-per-host", sharers, "--out", "disks.plan")
             rates.append(self.read("disks.plan")["links"]["host_link"]["bytes_per_second"])
+        self.told("plan-job", *job, *disks, "--host-memory", "1GiB", "--gpu", "Card", "--ranks-per-host", "1", "--out",
+                  "card.plan")
+        self.assertEqual(self.read("card.plan")["links"]["host_link"]["bytes_per_second"], 8e9)
         self.assertEqual(rates, [0.8e9, 0.4e9])  # 2 of 10 GB/s are left while both directions are busy.
 
     def test_pictures_files_and_checks_of_many_ranks(self):
@@ -243,6 +251,12 @@ class PlanningOptions(CommandCase):
         self.assertEqual([(move["first"], move["from_rank"], move["to_rank"]) for move in told["moves"]],
                          [(1, 0, 1), (3, 1, 2)])
         self.assertEqual(self.read("next.json")["figures"]["step_seconds"], told["step_seconds"])
+        code, _, errors = self.spillway("rebalance", "job.json", "slow.json", *LINK, "--duplex", "0.5", "--device-memory",
+                                        "1GiB", "--host-memory", "2GiB", "--out", "limited.json")
+        self.assertEqual((code, errors), (0, ""))
+        limited = self.read("limited.json")
+        self.assertEqual((limited["device_memory_bytes"], limited["host_memory_bytes"]), (1 << 30, 2 << 30))
+        self.assertEqual(limited["links"]["host_link"]["bytes_per_second"], 4e9)
 
     def test_a_described_machine(self):
         self.told("plan-job", "--ranks", "4", "--replicas", "2", "--micro-batches", "8", "--schedule",
@@ -289,6 +303,11 @@ class PlanningOptions(CommandCase):
         code, output, _ = self.spillway("costs", "costs.txt", "--ranks", "2", "--json")
         self.assertEqual(code, 0)
         self.assertEqual([stage["first"] for stage in json.loads(output)["stages"]], [0, 1])
+        code, output, _ = self.spillway("costs", "costs.txt", "--ranks", "2", "--partitioner", "even", "--json")
+        self.assertEqual((code, json.loads(output)["partitioner"]), (0, "even"))
+        code, output, _ = self.spillway("costs", "costs.txt", "--ranks", "2", "--compare", "--json")
+        self.assertEqual(code, 0)
+        self.assertIn("even", [row["partitioner"] for row in json.loads(output)])
 
 
 if __name__ == "__main__":
