@@ -210,7 +210,7 @@ class PlanningOptions(CommandCase):
         self.assertLessEqual(tight["peak_bytes"], memory)
         self.assertGreater(max(stage["swapped_bytes"] for stage in tight["stages"]), 0)
         behind = json.loads(self.told("plan-job", *job, "--device-memory", f"{memory >> 10}KiB", *LINK, "--duplex",
-                                      "0.5", "--host-memory", "1MiB", "--disk-out", "6", "--disk-in", "7",
+                                      "0.5", "--host-memory", "4MiB", "--disk-out", "6", "--disk-in", "7",
                                       "--ranks-per-host", "2"))
         self.assertEqual((behind["hosts"]["swaps_to"], behind["hosts"]["ranks_per_host"]), ("disks", 2))
         self.assertEqual(behind["swap_bytes_per_second"], 1.5e9)
