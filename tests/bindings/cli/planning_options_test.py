@@ -211,9 +211,9 @@ class PlanningOptions(CommandCase):
         self.assertGreater(max(stage["swapped_bytes"] for stage in tight["stages"]), 0)
         behind = json.loads(self.told("plan-job", *job, "--device-memory", f"{memory >> 10}KiB", *LINK, "--duplex",
                                       "0.5", "--host-memory", "4MiB", "--disk-out", "6", "--disk-in", "7",
-                                      "--ranks-per-host", "2"))
+                                      "--ranks-per-host", "2", "--out", "behind.plan"))
         self.assertEqual((behind["hosts"]["swaps_to"], behind["hosts"]["ranks_per_host"]), ("disks", 2))
-        self.assertEqual(behind["swap_bytes_per_second"], 1.5e9)
+        self.assertEqual(self.read("behind.plan")["links"]["host_link"]["bytes_per_second"], 1.5e9)
         merged = json.loads(self.told("plan-job", *job, "--batch", "16"))
         self.assertEqual((merged["batch"], merged["micro_batches"]), (16, 8))
         disks = ("--rates", self.disks(), "--nvme", "/second")
