@@ -77,13 +77,20 @@ struct Spelling {
 
 Words Spelling::words_for(const std::string& given, bool is_one_word) const {
   if (value.empty() && is_one_word) return {message("{}={}", name, given)};
-  if (value.empty()) return takes_value() ? Words{name, given} : Words{name};
-  std::string filled = text();
+  if (value.empty() && !takes_value()) return {name};
+  if (value.empty()) return {name, given.empty() ? type : given};
+  std::istringstream all(text());
+  Words words{std::istream_iterator<std::string>(all), {}};
+  if (given.empty()) return words;  // Their places stand for what is missing.
   const std::string_view place = takes_size() ? "SIZE" : kRate;
-  for (auto at = filled.find(place); at != std::string::npos; at = filled.find(place, at))
-    filled.replace(at, place.size(), given);
-  std::istringstream all(filled);
-  return {std::istream_iterator<std::string>(all), {}};
+  // Option values of rates are numbers, whose unit the help names.
+  const std::string filled = given.ends_with(kRate) && place == kRate
+                                 ? given.substr(0, given.size() - kRate.size())
+                                 : given;
+  for (std::string& word : words)
+    if (const auto at = word.find(place); at != std::string::npos)
+      word.replace(at, place.size(), filled);
+  return words;
 }
 
 bool is_size(const std::string& text) {

@@ -11,6 +11,7 @@
 
 #include "spillway/base/error.h"
 #include "spillway/base/shown_text.h"
+#include "spillway/base/sizes_apart.h"
 
 namespace spillway {
 namespace {
@@ -76,6 +77,12 @@ std::string to_string(Bytes size) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.*f %s", digits, value, kNames[unit]);
   return text.data();
+}
+
+SizesApart sizes_apart(Bytes first, Bytes second) {
+  SizesApart shown{to_string(first), to_string(second)};
+  if (first == second || shown.first != shown.second) return shown;
+  return {std::to_string(first.count()) + " B", std::to_string(second.count()) + " B"};
 }
 
 Bytes parse_bytes(std::string_view text) {

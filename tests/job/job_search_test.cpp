@@ -303,6 +303,52 @@ TEST(JobSearch, NamesDevicesThatHoldWhatNoStageOwns) {
   EXPECT_TRUE(search_job(request));
 }
 
+/// Of three candidates, of which the best one takes 2 s, and another look at it.
+struct SecondLook {
+  explicit SecondLook(std::size_t candidates) {
+    search.attempts.resize(candidates);
+    search.plan.step_seconds = 2.0;
+    search.plan.order.bound_seconds = 1.0;
+    again.order.bound_seconds = 1.5;
+  }
+  bool take(std::optional<double> seconds) {
+    again.step_seconds = seconds.value_or(1.0);
+    return take_again(again, seconds, 2.0, search);
+  }
+
+  JobSearch search;
+  JobPlan again;
+};
+
+TEST(TakeAgain, TakesAPlanThatIsNoSlower) {
+  SecondLook faster(3);
+  EXPECT_TRUE(faster.take(1.0));
+  EXPECT_EQ(faster.search.plan.step_seconds, 1.0);
+  ASSERT_EQ(faster.search.attempts.size(), 4U);
+  EXPECT_EQ(faster.search.attempts.back().step_seconds, 1.0);
+  SecondLook as_fast(3);
+  EXPECT_TRUE(as_fast.take(2.0));
+  EXPECT_EQ(as_fast.search.plan.order.bound_seconds, 1.5);
+  EXPECT_EQ(as_fast.search.attempts.size(), 3U);
+}
+
+TEST(TakeAgain, LearnsTheBoundOfTheOrderFromAPlanThatIsNoHelp) {
+  for (const std::optional<double> seconds : {std::optional(3.0), std::optional<double>()}) {
+    SecondLook slower(3);
+    EXPECT_FALSE(slower.take(seconds));
+    EXPECT_EQ(slower.search.plan.step_seconds, 2.0);
+    EXPECT_EQ(slower.search.plan.order.bound_seconds, 1.5);
+    EXPECT_EQ(slower.search.attempts.size(), 3U);
+  }
+}
+
+TEST(TakeAgain, KeepsTheOnlyCandidateTheOnlyOne) {
+  SecondLook only(1);
+  EXPECT_TRUE(only.take(1.0));
+  ASSERT_EQ(only.search.attempts.size(), 1U);
+  EXPECT_EQ(only.search.attempts[0].step_seconds, 1.0);
+}
+
 TEST(JobSearch, NamesRanksForWhichThereAreLayers) {
   GoldenPart golden;
   for (const char* schedule : {"1f1b", "interleaved:chunks=3", "interleaved:chunks=9", "chimera"}) {

@@ -109,6 +109,12 @@ const std::vector<Wrong> kWrongs{
     {"negative link", [](auto& p) { p.links[0].latency_seconds = -1; }},
     {"link without a rate", [](auto& p) { p.links[0].rate = TransferRate(); }},
     {"nothing in flight", [](auto& p) { p.devices[1].held.in_flight = 0; }},
+    {"layer too large while nothing is swapped, nearest to the last stage",
+     [](auto& p) {
+       for (StageDevice& device : p.devices) device.memory = Bytes(100);
+       p.devices[0].held.in_flight = 2;
+       for (ModelLayer& layer : p.chain.layers) layer.recompute = {{1.0, Bytes(90)}};
+     }},
     {"layer too large for any device",
      [](auto& p) { p.devices[0].memory = p.devices[1].memory = Bytes(30); }},
 };

@@ -86,7 +86,7 @@ std::string_view best_of_text(job::CutEffort tried) {
 /// What the search did, so that nobody takes it for more.
 std::string search_text(const FoundJob& job) {
   std::string text = message("in {}", seconds_text(job.search_seconds));
-  if (job.search.attempts.size() < 2) return text;
+  if (job.search.attempts.size() + job.search.pruned + job.search.skipped < 2) return text;
   text += ": " + counted(job.search.attempts.size(), "candidate");
   if (job.search.pruned > 0) text += message("; {} more were pruned as slower", job.search.pruned);
   if (job.search.skipped > 0)
@@ -144,9 +144,9 @@ ordered_json order_json(const FoundJob& job) {
           {"downsets", order.downsets}};
 }
 
-/// Why a schedule has no plan on any number of data-parallel replicas: each reason once, with the
-/// numbers that it holds for where it is not all that were tried. Of those that lack memory, only
-/// the one that lacks the least.
+/// Adds why a schedule has no plan on any number of data-parallel replicas: each reason once, with
+/// the numbers that it holds for where it is not all that were tried. Of those that lack memory,
+/// only the one that lacks the least.
 void add_reasons(const std::string& schedule, std::span<const job::JobAttempt> attempts,
                  std::vector<NoPlan>& plans) {
   std::set<std::uint32_t> tried;

@@ -129,7 +129,7 @@ EvaluatedPlan plan_with(const planner::Strategy& strategy, const PlanningCase& p
   } catch (const planner::ReplayError& error) {
     evaluated.figures.refusal = replay_text(planning.step, error.cause());
     evaluated.figures.cannot_replay = true;
-  } catch (const PlanError& error) {
+  } catch (const PlanError& error) {  // Rates and budgets that make no sense were refused before.
     evaluated.figures.refusal = error.what();
   } catch (const std::bad_alloc&) {
     evaluated.figures.refusal = message("memory ran out while it planned a step of {}",

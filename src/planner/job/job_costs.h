@@ -12,9 +12,9 @@
 namespace spillway::job {
 
 /// The result of a call to the partition library, which says by exceptions which requests make no
-/// sense, and where a layer fits on no device. This is the one place where the search of
-/// this library takes exceptions for answers. Calls that must succeed, partitioners and simulations
-/// above all, do not go through it, so that their faults are not read as "does not fit".
+/// sense, and where a layer fits on no device. This is the one place where this library takes
+/// exceptions for answers. Calls that must succeed, partitioners and simulations above all, do not
+/// go through it, so that their faults are not read as "does not fit".
 template <typename Call>
 auto refusing(const Call& call) -> OrRefusal<decltype(call())> {
   try {

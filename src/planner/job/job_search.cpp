@@ -19,10 +19,10 @@ std::optional<std::string> memory_that_does(const JobRequest& request,
                                             const JobChoice& choice, const ShowChoice& show) {
   JobRequest other = request;
   other.cut_effort = CutEffort::kExact;
+  PlanMemo memo;
   const auto works = [&](Bytes memory) {
     other.device_memory = memory;
     if (show) show(choice, memory);
-    PlanMemo memo;
     return static_cast<bool>(plan_choice(other, partitioner, choice, memo));
   };
   // Offload in idle time needs a limit.
@@ -122,18 +122,18 @@ std::optional<JobRequest> thorough_request(const JobRequest& request,
   return thorough;
 }
 
-bool take_again(JobPlan again, double new_seconds, double seconds, JobSearch& search) {
-  if (is_faster(seconds, new_seconds)) {
+bool take_again(JobPlan again, std::optional<double> new_seconds, double seconds,
+                JobSearch& search) {
+  if (!new_seconds || is_faster(seconds, *new_seconds)) {
     // Its stages are quicker, and the step is not: messages and waits are no matter of the order.
     search.plan.order.bound_seconds = again.order.bound_seconds;
     search.plan.order.downsets = again.order.downsets;
-    search.plan.cuts_tried = again.cuts_tried;
     return false;
   }
   search.plan = std::move(again);
   if (search.attempts.size() == 1)  // The only candidate, and not one more.
     search.attempts = {figures_of(search.plan)};
-  else if (is_faster(new_seconds, seconds))
+  else if (is_faster(*new_seconds, seconds))
     search.attempts.push_back(figures_of(search.plan));
   return true;
 }
@@ -173,7 +173,9 @@ OrRefusal<JobSearch> search_job(const JobRequest& given, const ShowChoice& show)
   OrRefusal<JobPlan> again = plan_choice(*thorough, partitioner, choice_of(search.plan), memo);
   if (!again) return search;
   const double new_seconds = again->step_seconds;
-  take_again(std::move(*again), new_seconds, search.plan.step_seconds, search);
+  const CutEffort tried = again->cuts_tried;
+  if (!take_again(std::move(*again), new_seconds, search.plan.step_seconds, search))
+    search.plan.cuts_tried = tried;
   return search;
 }
 

@@ -199,11 +199,12 @@ void look_again(const cluster::Cluster& cluster, const partition::Partitioner& p
   std::optional<cluster::JobTiming> timing;
   if (has_room) timing = timing_of(*made, found.swap_target, cluster, fault);
   const double seconds = found.timing.step_seconds;
-  const double new_seconds = timing ? timing->step_seconds : job::kNoTime;
+  std::optional<double> new_seconds;
+  if (timing) new_seconds = timing->step_seconds;
   const bool is_only = found.search.attempts.size() == 1;
   if (!job::take_again(std::move(*made), new_seconds, seconds, found.search)) return;
   const MachineRun run = run_of(job::figures_of(found.search.plan), found.swap_target, *timing);
-  if (!is_only && job::is_faster(new_seconds, seconds))
+  if (!is_only && job::is_faster(*new_seconds, seconds))
     found.runs.insert(found.runs.begin(), run);
   else
     found.runs.front() = run;

@@ -55,8 +55,9 @@ void check(const PartitionProblem& problem) {
   const std::size_t stages = problem.devices.size();
   if (stages == 0) throw ConfigError("there are no devices to cut for; name one at least");
   if (stages > problem.chain.layers.size())
-    throw ConfigError("there are more stages than layers: {} for {} (use --ranks {} at most)",
-                      stages, problem.chain.layers.size(), problem.chain.layers.size());
+    throw ConfigError(
+        "there are more stages than layers: {} for {} (use {} at most, by fewer --ranks)", stages,
+        problem.chain.layers.size(), counted(problem.chain.layers.size(), "stage"));
   // Layers that stay together are on one stage, whatever they weigh.
   const std::size_t units = first_layers_of_units(problem.chain).size() - 1;
   if (stages > units)

@@ -32,8 +32,8 @@ std::string Partitioner::refusal(const SegmentCosts& costs) const {
                  least ? to_string(as_bytes(least->worst)) : "more than there is",
                  can_swap(costs.problem())
                      ? ", or fewer micro-batches in flight"
-                     : ", fewer micro-batches in flight, or a link to the host: --link-out "
-                       "and --link-in");
+                     : ", fewer micro-batches in flight, or swaps (--link-out and --link-in, and "
+                       "no :recompute)");
 }
 
 Cuts Partitioner::cut(const SegmentCosts& costs) const {

@@ -12,36 +12,41 @@ namespace spillway::partition {
 
 namespace {
 
-/// A unit that no stage can hold, with the room of the stage that comes nearest to it.
+/// A unit that no stage can hold, with what it takes on the stage that comes nearest to it.
 [[noreturn]] void refuse_unit(const SegmentCosts& costs, std::uint32_t unit) {
   constexpr double kLongEnough = 1e12;  // All that can be recomputed is.
-  const auto fixed = [&](std::uint32_t stage) {
-    return costs.load({unit, unit + 1, stage}, Borders::kNone).fixed_bytes;
+  // All but stashes stays on the device, whatever is swapped.
+  const auto lacks_swaps = [&](std::uint32_t stage) {
+    return costs.load({unit, unit + 1, stage}, Borders::kNone).fixed_bytes <=
+           costs.device_bytes(stage);
+  };
+  const auto needed = [&](std::uint32_t stage) {
+    return lacks_swaps(stage) ? costs.least_bytes({unit, unit + 1, stage}, kLongEnough,
+                                                  Borders::kNone, MemoryReduction::kRecompute)
+                              : costs.load({unit, unit + 1, stage}, Borders::kNone).fixed_bytes;
+  };
+  const auto missing = [&](std::uint32_t stage) {
+    return needed(stage) - costs.device_bytes(stage);
   };
   std::uint32_t nearest = 0;
   for (std::uint32_t stage = 1; stage < costs.stages(); ++stage)
-    if (fixed(stage) - costs.device_bytes(stage) < fixed(nearest) - costs.device_bytes(nearest))
-      nearest = stage;
+    if (missing(stage) < missing(nearest)) nearest = stage;
   const ModelLayer& layer = costs.problem().chain.layers[costs.first_layer(unit)];
   const std::string name = message(
       "layer {} ('{}'){}", costs.first_layer(unit), shown_text(layer.name),
       costs.first_layer(unit + 1) - costs.first_layer(unit) > 1 ? " with what stays with it" : "");
-  // All but stashes stays on the device whatever the link.
-  const bool lacks_link = fixed(nearest) <= costs.device_bytes(nearest);
-  const double needed = lacks_link ? costs.least_bytes({unit, unit + 1, nearest}, kLongEnough,
-                                                       Borders::kNone, MemoryReduction::kRecompute)
-                                   : fixed(nearest);
-  const SizesApart sizes = sizes_apart(as_bytes(needed), as_bytes(costs.device_bytes(nearest)));
-  if (lacks_link)
+  const SizesApart sizes =
+      sizes_apart(as_bytes(needed(nearest)), as_bytes(costs.device_bytes(nearest)));
+  if (lacks_swaps(nearest))
     throw ConfigError(
-        "{} fits on none of these devices without a link to the host to swap to: recomputed, it "
-        "takes {}, and a stage may hold {} of its device; name the link with "
-        "--link-out and --link-in, use devices with more memory, or split it",
+        "{} fits on none of these devices while nothing is swapped: recomputed, it takes {}, and a "
+        "stage may hold {} of its device; let it swap (--link-out and --link-in, and no "
+        ":recompute), use devices with more memory, or split it",
         name, sizes.first, sizes.second);
   throw ConfigError(
       "{} fits on none of these devices: it takes {} beside all that can be swapped and "
-      "recomputed, and a stage may hold {} of its device; use devices with more "
-      "memory, or split it",
+      "recomputed, and a stage may hold {} of its device; use devices with more memory, or split "
+      "it",
       name, sizes.first, sizes.second);
 }
 

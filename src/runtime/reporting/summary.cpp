@@ -300,14 +300,13 @@ std::string advice(const RunStatistics& s) {
   return off.empty() ? "nothing" + with_less(s) : off;
 }
 
-// "14, median of all: 2.16 s"
+// "14, median of those timed: 2.16 s"
 std::string steps_text(const RunStatistics& s) {
-  constexpr std::uint64_t kLeastTimed = 64;  // See `step_seconds_median` of the statistics file.
   if (s.steps > 0 && !s.has_whole_step)
     return message("{} begun, and none came to its end", s.steps);
   if (s.step_seconds_median <= 0.0) return message("{}", s.steps);
-  return message("{}, median of {}: {}", s.steps, s.steps > kLeastTimed ? "the latest" : "all",
-                 seconds_text(s.step_seconds_median));
+  // Of long runs the latest were, see `step_seconds_median` of the statistics file.
+  return message("{}, median of those timed: {}", s.steps, seconds_text(s.step_seconds_median));
 }
 
 class Screen {

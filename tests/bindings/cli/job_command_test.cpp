@@ -150,7 +150,7 @@ TEST_F(JobCommand, ComparesNothingWhereNothingFits) {
   options.request.device_memory = 1_MiB;
   for (const char* schedule : {"auto", "1f1b"}) {
     take_schedule(schedule, options.request);
-    EXPECT_THROW(output(options), Error) << schedule;
+    EXPECT_THROW(output(options), PlanError) << schedule;
   }
 }
 

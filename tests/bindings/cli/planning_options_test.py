@@ -251,8 +251,8 @@ class PlanningOptions(CommandCase):
         self.assertEqual([(move["first"], move["from_rank"], move["to_rank"]) for move in told["moves"]],
                          [(1, 0, 1), (3, 1, 2)])
         self.assertEqual(self.read("next.json")["figures"]["step_seconds"], told["step_seconds"])
-        code, _, errors = self.spillway("rebalance", "job.json", "slow.json", *LINK, "--duplex", "0.5", "--device-memory",
-                                        "1GiB", "--host-memory", "2GiB", "--out", "limited.json")
+        code, _, errors = self.spillway("rebalance", "job.json", "slow.json", *LINK, "--duplex", "0.5", "--host-memory",
+                                        "2GiB", "--device-memory", "1GiB", "--out", "limited.json")
         self.assertEqual((code, errors), (0, ""))
         limited = self.read("limited.json")
         self.assertEqual((limited["device_memory_bytes"], limited["host_memory_bytes"]), (1 << 30, 2 << 30))

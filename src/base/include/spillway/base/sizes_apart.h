@@ -14,10 +14,6 @@ struct SizesApart {
 
 /// As `to_string` has them, but in bytes where that shows different sizes as equal ones: "needs
 /// 1.20 GiB and has 1.20 GiB" explains nothing.
-inline SizesApart sizes_apart(Bytes first, Bytes second) {
-  SizesApart shown{to_string(first), to_string(second)};
-  if (first == second || shown.first != shown.second) return shown;
-  return {std::to_string(first.count()) + " B", std::to_string(second.count()) + " B"};
-}
+SizesApart sizes_apart(Bytes first, Bytes second);
 
 }  // namespace spillway

@@ -35,10 +35,11 @@ std::optional<JobRequest> thorough_request(const JobRequest& request,
                                            const partition::Partitioner& partitioner,
                                            const JobPlan& plan);
 
-/// Takes the plan that came of `thorough_request` and whether it did so: not where its step takes
-/// longer than that of the best plan, both in seconds, on a machine or on links of their own. Then
-/// it still tells by how much the order is slower than the best one at most, and which cuts it is
-/// the best of.
-bool take_again(JobPlan again, double new_seconds, double seconds, JobSearch& search);
+/// Takes the plan that came of `thorough_request` and returns whether it did so: not where its step
+/// takes longer than that of the best plan, both in seconds, on a machine or on links of their own;
+/// nor where it has none. The best plan still learns by how much its order is slower than the best
+/// one at most.
+bool take_again(JobPlan again, std::optional<double> new_seconds, double seconds,
+                JobSearch& search);
 
 }  // namespace spillway::job
