@@ -322,9 +322,11 @@ StepPlan fit_plan(const PlanFile& file, const std::string& name, const StepTape&
   // Equal operators whose storages live differently: the plan names values by their number, so it
   // would move others than it means.
   if (step != file.step)
-    throw PlanError("{}: the plan is for the same operators on other tensors: {} and "
-                    "not {}, or of other sizes (make it again with: spillway plan)",
-                    name, counted(file.step.values, "value"), step.values);
+    throw PlanError("{}: the plan is for the same operators on other tensors: {} {} (make it again "
+                    "with: spillway plan)",
+                    name, counted(file.step.values, "value"),
+                    step.values == file.step.values ? std::string("of other sizes or lifetimes")
+                                                    : message("and not {}", step.values));
   try {
     StepPlan plan;
     plan.strategy = file.strategy;

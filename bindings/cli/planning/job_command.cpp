@@ -138,12 +138,11 @@ void search(const JobOptions& options, TransferRate disk, const std::optional<Cl
         FoundMachine{options.cluster, *cluster, std::move(found->timing), std::move(found->runs)};
     return;
   }
+  job.ranks_per_host = sharers_of_disks(options);
   job.host_memory = job.request.host_memory;
-  const auto swap_to_disks = [&] {
-    job.swap_target = cluster::SwapTarget::kDisk;
-    job.ranks_per_host = sharers_of_disks(options);
-  };
-  if (options.rates.swaps_to_disks()) swap_to_disks();
+  if (job.host_memory != partition::kNoLimit)
+    job.host_memory = job.host_memory * job.ranks_per_host;
+  if (options.rates.swaps_to_disks()) job.swap_target = cluster::SwapTarget::kDisk;
   // Hosts with room for all are quicker than the disks behind them.
   const bool may_go_on = !disk.is_none() && job.request.host_memory != partition::kNoLimit;
   planner_schedule::OrRefusal<job::JobSearch> on_hosts = job::search_job(job.request, show);
@@ -161,7 +160,7 @@ void search(const JobOptions& options, TransferRate disk, const std::optional<Cl
     return;
   job.search = std::move(*on_disks);
   job.request = std::move(behind);
-  swap_to_disks();
+  job.swap_target = cluster::SwapTarget::kDisk;
 }
 
 }  // namespace

@@ -180,8 +180,9 @@ CommandLine plan_job_line(JobOptions& options) {
            "Neighbouring ranks that share the disks of a host");
   add_rate_options(line, options.rates,
                    "Bandwidth of each device to its host, for swaps [nothing is swapped]",
-                   "Host memory of each rank for swapped data; the rest goes on to disks, whose "
-                   "bandwidths are those of --rates or of --disk-out and --disk-in [no limit]");
+                   "Host memory of each rank for swapped data. Where it is too small, all of that "
+                   "goes to disks, whose bandwidths are those of --rates or of --disk-out and "
+                   "--disk-in [no limit]");
   line.begin_group(kOutput);
   line.add_flag("--compare", options.compare,
                 "Print one table of all schedules, on one pipeline or as many as --replicas says, "

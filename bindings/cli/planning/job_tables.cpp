@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "spillway/base/error.h"
 #include "spillway/base/figure_text.h"
@@ -63,6 +64,16 @@ std::string work_text(const JobRequest& request) {
   return share == 1 ? text : message("{} of {} profiled ones each", text, share);
 }
 
+/// Places between neighbouring layers that no tensor of the profile crosses.
+std::size_t silent_cuts(const partition::ModelChain& chain) {
+  std::vector<bool> is_crossed(chain.layers.size(), false);
+  for (const partition::BorderTensor& border : chain.borders)
+    for (const partition::LayerIndex consumer : border.consumers)
+      for (partition::LayerIndex place = border.producer + 1; place <= consumer; ++place)
+        is_crossed[place] = true;
+  return static_cast<std::size_t>(std::count(is_crossed.begin() + 1, is_crossed.end(), false));
+}
+
 }  // namespace
 
 std::string request_text(const JobRequest& request, const std::string& path,
@@ -78,7 +89,15 @@ std::string request_text(const JobRequest& request, const std::string& path,
                    ? std::string(" of any size (--device-memory limits it)")
                    : message(" of {}", request.device_memory),
                work_text(request));
-  return text + line("links", links);
+  text += line("links", links);
+  const std::size_t silent = silent_cuts(request.chain);
+  if (silent > 0 && !request.link.rate.is_unlimited())
+    text += line("unlisted",
+                 "nothing that the profile lists crosses {} of the {} between layers: "
+                 "messages there take no time (spillway profile with a smaller "
+                 "--min-storage lists smaller tensors)",
+                 silent, counted(request.chain.layers.size() - 1, "place"));
+  return text;
 }
 
 std::string links_text(const JobRequest& request, cluster::SwapTarget target,

@@ -170,7 +170,9 @@ std::optional<Refusal> lack_of_room(const JobRequest& request, const JobPlan& pl
             "rank {} would hold {} at its peak and has {} (use more ranks or more memory{})",
             fullest, sizes.first, sizes.second,
             !request.swap_rate.is_none()
-                ? ", or fewer micro-batches"
+                ? request.host_memory == partition::kNoLimit
+                      ? ", or fewer micro-batches"
+                      : ", fewer micro-batches, or more --host-memory"
                 : ", fewer micro-batches, or a link to the host: --link-out and --link-in"),
         .rank = fullest,
         .needed = plan.peak()};

@@ -74,19 +74,17 @@ std::optional<partition::Cuts> cut_with_messages(const partition::SegmentCosts& 
 const partition::Partitioner kMessageCuts{"spillway", "least time of computing and messages", "",
                                           partition::Reading::kOurs, cut_with_messages};
 
-/// The most ranks, all data-parallel replicas together, for whose stages there are layers; 0 where
-/// one rank of each has too many stages.
+/// The most ranks of a pipeline for whose stages there are layers; 0 where one has too many stages.
 std::uint32_t most_ranks(const JobRequest& asked, const JobChoice& choice) {
   const std::size_t layers = asked.chain.layers.size();
-  const std::uint32_t replicas = asked.data_parallel;
-  std::uint32_t ranks = asked.ranks / replicas;
+  std::uint32_t ranks = asked.ranks / asked.data_parallel;
   if (ranks > layers) ranks = static_cast<std::uint32_t>(layers);  // Each has a stage at least.
   for (; ranks > 0; --ranks) {
     // So many that every schedule can share them: another refusal is of those that were asked for.
     const planner_schedule::ScheduleRequest request =
         schedule_request_for(*choice.generator, choice.variant, ranks, 4 * ranks);
     if (choice.generator->stage_count(request) <= layers && !choice.generator->fault(request))
-      return ranks * replicas;
+      return ranks;
   }
   return 0;
 }
@@ -98,7 +96,8 @@ Refusal too_many_stages(const JobRequest& asked, const JobChoice& choice, std::u
   const std::string fixed =
       ranks == 0
           ? has_chunks ? std::string("use fewer chunks") : std::string("use another schedule")
-          : message("use --ranks {} at most{}", ranks, has_chunks ? ", or fewer chunks" : "");
+          : message("a pipeline has {} at most: use fewer --ranks or more --replicas{}",
+                    counted(ranks, "rank"), has_chunks ? ", or fewer chunks" : "");
   return {.cause = Refusal::Cause::kRequest,
           .sentence = message("there are more stages than layers: {} for {} ({})", stages,
                               asked.chain.layers.size(), fixed)};

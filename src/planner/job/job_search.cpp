@@ -54,9 +54,8 @@ Refusal lacks_memory(const JobRequest& request, const JobAttempt& nearest, const
   if (enough) needed = std::min(needed, parse_bytes(*enough));
   std::string others;
   if (request.device_memory >= layer_memory_bound(request)) {  // Else neither is any help.
-    others = ", or more ranks";
-    if (request.swap_rate.is_none())
-      others += ", or name a link to the host: --link-out and --link-in";
+    others = ", or try more ranks";
+    if (request.swap_rate.is_none()) others += ", or a link to the host: --link-out and --link-in";
   }
   const SizesApart sizes = sizes_apart(needed, request.device_memory);
   return no_plan(

@@ -24,16 +24,16 @@ std::string Partitioner::refusal(const SegmentCosts& costs) const {
   constexpr double kLongEnough = 1e12;
   const auto least =
       least_memory_cuts(SegmentCosts(std::move(endless)), kLongEnough, memory_reduction);
-  return message("no cuts of {} for {} fit into their devices, whatever is {}recomputed: the "
-                 "fullest one takes {} at least; use more devices or more memory{}",
-                 counted(costs.problem().chain.layers.size(), "layer"),
-                 counted(costs.stages(), "stage"),
-                 memory_reduction == MemoryReduction::kSwapAndRecompute ? "swapped and " : "",
-                 least ? to_string(as_bytes(least->worst)) : "more than there is",
-                 can_swap(costs.problem())
-                     ? ", or fewer micro-batches in flight"
-                     : ", fewer micro-batches in flight, or swaps (--link-out and --link-in, and "
-                       "no :recompute)");
+  const bool swaps =
+      memory_reduction == MemoryReduction::kSwapAndRecompute && can_swap(costs.problem());
+  return message(
+      "no cuts of {} for {} fit into their devices, whatever is {}recomputed: the "
+      "fullest one takes {} at least; use more memory{}",
+      counted(costs.problem().chain.layers.size(), "layer"), counted(costs.stages(), "stage"),
+      swaps ? "swapped and " : "", least ? to_string(as_bytes(least->worst)) : "more than there is",
+      swaps ? ", or a schedule with fewer micro-batches in flight"
+            : ", a schedule with fewer micro-batches in flight, or swaps (--link-out and "
+              "--link-in, and no :recompute)");
 }
 
 Cuts Partitioner::cut(const SegmentCosts& costs) const {

@@ -45,9 +45,11 @@ namespace {
         name, sizes.first, sizes.second);
   throw ConfigError(
       "{} fits on none of these devices: it takes {} beside all that can be swapped and "
-      "recomputed, and a stage may hold {} of its device; use devices with more memory, or split "
+      "recomputed, and a stage may hold {} of its device; {}use devices with more memory, or split "
       "it",
-      name, sizes.first, sizes.second);
+      name, sizes.first, sizes.second,
+      // Other stages of a rank may swap, and leave it more of the device.
+      can_swap(costs.problem()) ? "" : "let others swap (--link-out and --link-in), ");
 }
 
 }  // namespace

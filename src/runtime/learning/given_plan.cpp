@@ -36,12 +36,16 @@ planner::SwapLimits GivenPlan::limits_in(const planner::SwapLimits& limits) cons
   return all;
 }
 
-bool GivenPlan::may_fit(const profile::StepTape& step, const planner::SwapLimits& limits) const {
-  return limits.budget_pages > misfit_pages_ || !has_same_lifetimes(step.values, misfit_values_);
+bool GivenPlan::may_fit(const profile::StepTape& step, bool knows_before,
+                        const planner::SwapLimits& limits) const {
+  return limits.budget_pages > misfit_pages_ || knows_before > misfit_knew_before_ ||
+         !has_same_lifetimes(step.values, misfit_values_);
 }
 
-void GivenPlan::note_misfit(const profile::StepTape& step, const planner::SwapLimits& limits) {
+void GivenPlan::note_misfit(const profile::StepTape& step, bool knows_before,
+                            const planner::SwapLimits& limits) {
   misfit_values_ = step.values;
+  misfit_knew_before_ = knows_before;
   misfit_pages_ = limits.budget_pages;
 }
 

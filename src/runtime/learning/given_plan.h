@@ -34,9 +34,13 @@ class GivenPlan {
   planner::SwapLimits limits_in(const planner::SwapLimits& limits) const;
 
   /// False where the plan was laid on such a step in vain, with as much room: trying costs a run of
-  /// the event model, and the thread that trains waits for it.
-  bool may_fit(const profile::StepTape& step, const planner::SwapLimits& limits) const;
-  void note_misfit(const profile::StepTape& step, const planner::SwapLimits& limits);
+  /// the event model, and the thread that trains waits for it. `knows_before`: the step before it
+  /// was of its kind, and so tells what its values become that live on into the next one, as the
+  /// batch and the loss of a loop in Python do.
+  bool may_fit(const profile::StepTape& step, bool knows_before,
+               const planner::SwapLimits& limits) const;
+  void note_misfit(const profile::StepTape& step, bool knows_before,
+                   const planner::SwapLimits& limits);
 
   /// The plan on a step of its operators, evaluated with `limits_in(limits)`; none where it is for
   /// other tensors or cannot be carried out.
@@ -59,7 +63,8 @@ class GivenPlan {
   std::uint64_t steps_ = 0;  ///< Whole ones.
   std::string misfit_;
   std::vector<profile::TapeValue>
-      misfit_values_;               ///< Of the step that it was last tried on in vain.
+      misfit_values_;  ///< Of the step that it was last tried on in vain.
+  bool misfit_knew_before_ = false;
   std::uint32_t misfit_pages_ = 0;  ///< The room then.
 };
 

@@ -199,6 +199,14 @@ bool StepLibrary::needs_refresh(const LearnedPlan& plan, std::size_t oldest_age)
          !has_same_lifetimes(plan.step.tape.values, records_[oldest_age]->step.tape.values);
 }
 
+/// The one before the record of that age, if it is the last one of such a plan's; else none.
+const profile::RecordedStep* StepLibrary::step_before(const LearnedPlan& plan,
+                                                      std::size_t oldest_age) const {
+  if (oldest_age + 1 >= records_.size()) return nullptr;
+  const Record& before = *records_[oldest_age + 1];
+  return before.shape == plan.shapes.back() ? &before.step : nullptr;
+}
+
 /// What is known of the plan's steps, by the records that begin at that age. None without them.
 std::unique_ptr<LearnedPlan::Draft> StepLibrary::draft_of(const LearnedPlan& plan,
                                                           std::size_t oldest_age) const {
@@ -209,12 +217,9 @@ std::unique_ptr<LearnedPlan::Draft> StepLibrary::draft_of(const LearnedPlan& pla
     if (record.shape != plan.shapes[slot]) return nullptr;
     steps.push_back(&record.step);
   }
-  const profile::RecordedStep* before = nullptr;
-  if (oldest_age + 1 < records_.size() && records_[oldest_age + 1]->shape == plan.shapes.back())
-    before = &records_[oldest_age + 1]->step;
   auto made = std::make_unique<LearnedPlan::Draft>();
   LearnedPlan::Draft& draft = *made;
-  draft.step = profile::join_steps(steps, before);
+  draft.step = profile::join_steps(steps, step_before(plan, oldest_age));
   draft.slot_begin.assign(1, 0);
   auto op = draft.step.tape.ops.begin();
   for (const Duration time : typical_op_times(plan)) (op++)->time = time;
@@ -252,7 +257,8 @@ bool StepLibrary::take_given(std::size_t oldest_age, LearnedPlan& plan) {
   if (shape == nullptr || !given_.is_for(shape->sequence)) return false;
   if (oldest_age >= records_.size()) return false;
   const StepTape& step = records_[oldest_age]->step.tape;
-  if (!plan.is_given && !given_.may_fit(step, limits_)) return false;
+  const bool knows_before = step_before(plan, oldest_age) != nullptr;
+  if (!plan.is_given && !given_.may_fit(step, knows_before, limits_)) return false;
   auto draft = draft_of(plan, oldest_age);
   if (draft == nullptr) return false;
   auto made = given_.on(draft->step.tape, limits_);
@@ -261,7 +267,7 @@ bool StepLibrary::take_given(std::size_t oldest_age, LearnedPlan& plan) {
     plan.cycles = 0;
   }
   if (!made) {
-    given_.note_misfit(step, limits_);
+    given_.note_misfit(step, knows_before, limits_);
     return false;
   }
   draft->budget_pages = given_.limits_in(limits_).budget_pages;

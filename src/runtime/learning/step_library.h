@@ -105,6 +105,7 @@ class StepLibrary {
                                  std::uint32_t budget_pages) const;
   std::vector<Duration> typical_op_times(const LearnedPlan& plan) const;
   void forecast(LearnedPlan& plan) const;
+  const profile::RecordedStep* step_before(const LearnedPlan& plan, std::size_t oldest_age) const;
   std::unique_ptr<LearnedPlan::Draft> draft_of(const LearnedPlan& plan,
                                                std::size_t oldest_age) const;
   bool order_plan(std::size_t oldest_age, LearnedPlan& plan);
