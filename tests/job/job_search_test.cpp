@@ -310,6 +310,7 @@ struct SecondLook {
     search.plan.step_seconds = 2.0;
     search.plan.order.bound_seconds = 1.0;
     again.order.bound_seconds = 1.5;
+    again.schedule = "1f1b";
   }
   bool take(std::optional<double> seconds) {
     again.step_seconds = seconds.value_or(1.0);
