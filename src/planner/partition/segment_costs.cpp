@@ -49,7 +49,9 @@ namespace {
       "it",
       name, sizes.first, sizes.second,
       // Other stages of a rank may swap, and leave it more of the device.
-      can_swap(costs.problem()) ? "" : "let others swap (--link-out and --link-in), ");
+      can_swap(costs.problem())
+          ? ""
+          : "let others swap (--link-out and --link-in, and no :recompute), ");
 }
 
 }  // namespace

@@ -103,8 +103,7 @@ std::string planned(const RunStatistics& s) {
                         s.learned.followed_step_seconds() / s.learned.planned_step_seconds() - 1.0))
           : ", but no step went as planned from its first operator to the last";
   if (s.learned.followed_peak > Bytes())
-    text += message("; in memory {}, measured {}", s.planned_peak(),
-                    s.learned.followed_peak);
+    text += message("; in memory {}, measured {}", s.planned_peak(), s.learned.followed_peak);
   return text;
 }
 
